@@ -1,0 +1,90 @@
+# Every target sets up what it needs, inside this directory only, and does so again
+# only when the requirement file or pyproject.toml behind it has changed.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+ARGS ?=
+
+# The first interpreter that starts and is new enough (a version manager may leave names that do not start).
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v "$$name"; break; }; \
+	done)
+
+UV := $(shell command -v uv 2>/dev/null)
+ifdef UV
+create_venv = $(UV) venv --quiet --allow-existing --python "$(PYTHON)" $(1)
+install = $(UV) pip install --quiet --python $(1)/bin/python
+else
+create_venv = "$(PYTHON)" -m venv $(1)
+install = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
+endif
+
+.PHONY: help
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.installed ## Create .venv with the project and its test tools
+
+.PHONY: run
+run: .venv/.installed ## Run the demo (ARGS="..." is passed on)
+	.venv/bin/penstock demo $(ARGS)
+
+.PHONY: lint
+lint: .venv/.installed ## Check style, types and the import contracts
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-logo
+
+.PHONY: format
+format: .venv/.installed ## Mend what can be mended of the style
+	.venv/bin/ruff check --fix-only .
+	.venv/bin/ruff format .
+
+.PHONY: test
+test: lint ## Lint, then run all tests (ARGS="..." goes to pytest)
+	.venv/bin/python -m pytest $(ARGS)
+
+.PHONY: test-fast
+test-fast: .venv/.installed ## Run the tests that are not slow
+	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+
+.PHONY: bench
+bench: .venv-bench/.installed ## Measure against the peers (ARGS="..." is passed on)
+	.venv-bench/bin/python -m benchmarks $(ARGS)
+
+.PHONY: docs
+docs: .venv-docs/.installed ## Build the documentation into site/
+	.venv-docs/bin/mkdocs build --strict --site-dir site $(ARGS)
+
+.PHONY: lock
+lock: .venv-lock/.installed ## Resolve the requirement files anew (ARGS=--upgrade for newer versions)
+	$(compile) requirements/lock.in --output-file requirements/lock.txt
+	$(compile) pyproject.toml --extra test requirements/dev.in --output-file requirements/dev.txt
+	$(compile) requirements/bench.in --output-file requirements/bench.txt
+	$(compile) pyproject.toml --extra docs --output-file requirements/docs.txt
+
+# One file for every platform and Python version; no word of where the packages were found.
+compile = .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS)
+
+.PHONY: clean
+clean: ## Remove everything the other targets made
+	rm -rf .venv .venv-bench .venv-docs .venv-lock build dist site
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# One environment per purpose, each from a hashed requirement file.
+.venv/.installed: requirements/dev.txt pyproject.toml
+.venv-bench/.installed: requirements/bench.txt pyproject.toml
+.venv-docs/.installed: requirements/docs.txt
+.venv-lock/.installed: requirements/lock.txt
+
+# The project itself goes where pyproject.toml is a prerequisite, built with the pinned backend.
+%/.installed:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with make PYTHON=/path/to/python" >&2; exit 1; }
+	$(call create_venv,$*)
+	$(call install,$*) --require-hashes -r $(filter %.txt,$^)
+	$(if $(filter pyproject.toml,$^),$(call install,$*) --no-deps --no-build-isolation --editable .)
+	@touch $@

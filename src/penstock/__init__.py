@@ -1,0 +1,7 @@
+"""Penstock: Reactive Streams for Python, from the socket to Spark, with demand going the other way."""
+
+from penstock.spec import Processor, Publisher, Subscriber, Subscription
+
+__version__ = "0.1.0"
+
+__all__ = ["Processor", "Publisher", "Subscriber", "Subscription", "__version__"]

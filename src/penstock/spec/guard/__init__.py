@@ -1,0 +1,60 @@
+"""The guard: ``strict`` around a Publisher, a Subscriber or a Processor reports every broken rule.
+
+Use it where code of others comes in, and in the tests of whatever signals by hand::
+
+    from penstock.spec import strict
+
+    strict(publisher).subscribe(subscriber)         # the subscriber sees a legal stream, whatever happens
+    publisher.subscribe(strict(subscriber))         # the publisher cannot be hurt by the subscriber
+
+Violations are logged to ``penstock.spec``, or given to a function: ``strict(publisher,
+report=found.append)``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, overload
+
+from penstock.spec.guard.findings import Guard
+from penstock.spec.guard.publisher_guard import StrictProcessor, StrictPublisher
+from penstock.spec.guard.reporting import Report
+from penstock.spec.guard.subscriber_guard import StrictSubscriber
+from penstock.spec.interfaces import Processor, Publisher, Subscriber
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@overload
+def strict(guarded: Processor[T, R], report: Report | None = None) -> Processor[T, R]: ...
+@overload
+def strict(guarded: Publisher[T], report: Report | None = None) -> Publisher[T]: ...
+@overload
+def strict(guarded: Subscriber[T], report: Report | None = None) -> Subscriber[T]: ...
+def strict(guarded: Any, report: Report | None = None) -> Any:
+    """Return a guard of the same kind as ``guarded`` that lets only legal signals through.
+
+    A guard checks the whole conversation: order of the signals, demand, overlaps, ``None``, exceptions. A
+    violation goes to ``report``, by default to the logger ``penstock.spec``, and neither side is harmed by
+    it: a surplus element is held back, a stream that cannot go on ends with ``on_error`` and the violation,
+    and what a Subscriber raises does not reach its Publisher.
+
+    Around a Publisher the guard answers an illegal request itself (§3.9); around a Subscriber it passes it
+    on, and watches in addition how the Subscriber uses its Subscription (§2.3, §2.7). Around a Processor it
+    does both, one on each side. A guard that is guarded again is returned as it is.
+    """
+    if isinstance(guarded, Guard):
+        return guarded
+    if isinstance(guarded, Processor):
+        return StrictProcessor(guarded, report)
+    if isinstance(guarded, Publisher):
+        return StrictPublisher(guarded, report)
+    if isinstance(guarded, Subscriber):
+        return StrictSubscriber(guarded, report)
+    raise TypeError(
+        f"strict() guards a Publisher, a Subscriber or a Processor, and {guarded!r} is none of these: it has "
+        "neither subscribe nor the four methods of a Subscriber."
+    )
+
+
+__all__ = ["Report", "StrictProcessor", "StrictPublisher", "StrictSubscriber", "strict"]

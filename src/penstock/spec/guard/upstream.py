@@ -1,0 +1,111 @@
+"""The guard's side towards the Publisher: what was requested, and how it is passed on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from penstock.spec.guard.findings import cancel_raised, request_raised
+from penstock.spec.guard.reporting import Report
+from penstock.spec.guard.turn import Turn
+from penstock.spec.interfaces import UNBOUNDED, Subscription
+from penstock.spec.violations import RuleViolation
+
+
+class Upstream:
+    """Holds the Publisher's Subscription and calls it: requests one at a time, cancel once and at any time.
+
+    ``requested`` is the number of elements asked for since the beginning. ``waiting`` is the part of it that
+    the Publisher has not been told of yet.
+    """
+
+    __slots__ = (
+        "_closed",
+        "_failed",
+        "_lock",
+        "_report",
+        "_source",
+        "_subscription",
+        "_turn",
+        "requested",
+        "waiting",
+    )
+
+    def __init__(self, source: str, report: Report, failed: Callable[[RuleViolation], None]) -> None:
+        """Speak for ``source`` in messages; call ``failed`` when a request could not be served."""
+        self._source = source
+        self._report = report
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._turn = Turn()
+        self._subscription: Subscription | None = None
+        self._closed = False
+        self.requested = 0
+        self.waiting = 0
+
+    def attach(self, subscription: Subscription) -> bool:
+        """Take the Publisher's Subscription; if nobody wants it any more, cancel it and return False."""
+        with self._lock:
+            wanted = not self._closed
+            if wanted:
+                self._subscription = subscription
+        if not wanted:
+            self.dismiss(subscription)
+        return wanted
+
+    def add(self, n: int, delivered: int) -> None:
+        """Add ``n`` to the demand, of which ``delivered`` elements since the beginning are used up.
+
+        Demand stays at 2^63-1 once it is there (§3.17).
+        """
+        with self._lock:
+            self.requested = delivered + min(self.requested - delivered + n, UNBOUNDED)
+            self.waiting = min(self.waiting + n, UNBOUNDED)
+
+    def pass_on(self) -> None:
+        """Tell the Publisher what is waiting, or leave that to the call that is already telling it.
+
+        A Publisher that answers inside ``request`` comes back here through the Subscriber's next request; it
+        finds the turn taken, and the loop goes round once more instead of the stack going deeper (§3.3).
+        """
+        while self.waiting and self._turn.take():
+            try:
+                with self._lock:
+                    n, self.waiting = self.waiting, 0
+                self.call_request(n)
+            finally:
+                self._turn.give_back()
+
+    def call_request(self, n: Any) -> None:
+        """Call the Publisher's ``request``, whatever ``n`` is; what it raises ends the stream (§3.16)."""
+        subscription = self._subscription
+        if subscription is not None:
+            try:
+                subscription.request(n)
+            except Exception as error:
+                self._failed(request_raised(self._source, n, error))
+
+    def holds(self, subscription: Subscription) -> bool:
+        """Tell whether this is the Publisher's Subscription that is in use."""
+        return self._subscription is subscription
+
+    def cancel(self) -> None:
+        """Cancel the Publisher's Subscription, the first time; let go of it (§3.7, §3.13)."""
+        subscription = self.forget()
+        if subscription is not None:
+            self.dismiss(subscription)
+
+    def forget(self) -> Subscription | None:
+        """Let go of the Publisher's Subscription without cancelling it; return it if it was still there."""
+        with self._lock:
+            subscription, self._subscription = self._subscription, None
+            self._closed = True
+        return subscription
+
+    def dismiss(self, subscription: Subscription) -> None:
+        """Cancel a Subscription; what it raises is reported and goes no further (§3.15)."""
+        try:
+            subscription.cancel()
+        except Exception as error:
+            self._report(cancel_raised(self._source, error))

@@ -1,0 +1,40 @@
+"""Make a stream of whatever the user has: ours, a foreign publisher, an iterable, an awaitable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from penstock.spec import check_publisher, strict
+from penstock.streams.source import IterableSource, PublisherSource
+from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
+from penstock.streams.stream import Stream
+
+__all__ = ["as_stream"]
+
+
+def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
+    """The stream that ``thing`` stands for. A foreign publisher is watched by the strict guard.
+
+    A text or a mapping is refused although it can be iterated over: nobody who writes
+    ``flat_map(lambda word: word)`` wants its letters.
+    """
+    if isinstance(thing, Stream):
+        return thing
+    from penstock.streams.flux import Flux
+
+    if callable(getattr(thing, "subscribe", None)):
+        check_publisher(thing)
+        return Flux._of(PublisherSource(strict(thing)))
+    if isinstance(thing, AsyncIterable):
+        return Flux._of(AsyncIterableSource("from_async_iterable", lambda: thing, thing))
+    if inspect.isawaitable(thing) or isinstance(thing, Future):
+        return Flux._of(FutureSource("from_future", lambda: thing, thing))
+    if isinstance(thing, Iterable) and not isinstance(thing, str | bytes | bytearray | dict):
+        return Flux._of(IterableSource.over("from_iterable", thing, thing))
+    raise TypeError(
+        f"{wanted_by} needs a publisher (a Flux, a Mono, anything with subscribe), an iterable or an "
+        f"awaitable, not {thing!r}; for one plain value use map()"
+    )

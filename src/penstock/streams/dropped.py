@@ -1,0 +1,71 @@
+"""Signals that nobody can receive any more: one hook, logged by default, never silent, never raised.
+
+A stream can fail after its subscriber cancelled, a subscriber can raise (§2.13), two sources can fail at
+once. The standard leaves these to the runtime environment; here they all come to two hooks. The defaults
+log a WARNING; set your own with :func:`on_dropped`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["drop_element", "drop_error", "on_dropped"]
+
+_log = logging.getLogger("penstock.streams")
+
+
+def _log_error(error: BaseException, where: str) -> None:
+    _log.warning("dropped error from %s: %r", where, error, exc_info=error)
+
+
+def _log_element(element: Any, where: str) -> None:
+    _log.warning("dropped element from %s: %.200r", where, element)
+
+
+_error_hook: Callable[[BaseException, str], object] = _log_error
+_element_hook: Callable[[Any, str], object] = _log_element
+
+
+@contextmanager
+def on_dropped(
+    *,
+    error: Callable[[BaseException, str], object] | None = None,
+    element: Callable[[Any, str], object] | None = None,
+) -> Iterator[None]:
+    """Send dropped errors and elements of the whole process to these functions while the block runs.
+
+    Each gets the signal and a text that says where it was dropped. Call it as a function and keep the
+    result open for as long as the process lives, or use it in a test::
+
+        with on_dropped(error=lambda error, where: seen.append(error)):
+            ...
+    """
+    global _error_hook, _element_hook
+    before = _error_hook, _element_hook
+    _error_hook = error or _error_hook
+    _element_hook = element or _element_hook
+    try:
+        yield
+    finally:
+        _error_hook, _element_hook = before
+
+
+def drop_error(error: BaseException, where: str) -> None:
+    """Report an error that has no subscriber to go to."""
+    _call(_error_hook, error, where)
+
+
+def drop_element(element: Any, where: str) -> None:
+    """Report an element that has no subscriber to go to."""
+    _call(_element_hook, element, where)
+
+
+def _call(hook: Callable[[Any, str], object], signal: Any, where: str) -> None:
+    try:
+        hook(signal, where)
+    except Exception:
+        # The hook is the last resort: a fault of its own must not travel into a stranger's code.
+        _log.exception("the hook for dropped signals failed on %.200r from %s", signal, where)

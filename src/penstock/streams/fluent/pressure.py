@@ -1,0 +1,179 @@
+"""Who runs where, how much may wait between them, and what is given up when too much comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.streams.arguments import a_count, a_function
+from penstock.streams.schedulers import Scheduler
+from penstock.streams.stages.boundaries import (
+    LimitRateSource,
+    PublishOnSource,
+    SubscribeOnSource,
+    replenish_at,
+)
+from penstock.streams.stages.overflowing import BackpressureSource, Overflow
+from penstock.streams.stream import Stream, T
+
+if TYPE_CHECKING:
+    from penstock.streams.flux import Flux
+    from penstock.streams.mono import Mono
+
+__all__ = ["PREFETCH", "FluxPressure", "MonoPressure"]
+
+PREFETCH = 256
+"""How many elements may wait at an asynchronous boundary by default."""
+
+
+def a_scheduler(scheduler: Any, operator: str) -> Scheduler:
+    """A scheduler, or a TypeError that names some."""
+    if not isinstance(scheduler, Scheduler):
+        raise TypeError(
+            f"{operator}() needs a scheduler, for example schedulers.shared_pool(), not {scheduler!r}"
+        )
+    return scheduler
+
+
+class FluxPressure(Stream[T]):
+    """Operators of a Flux about threads, queues and demand."""
+
+    __slots__ = ()
+
+    def publish_on(self, scheduler: Scheduler, *, prefetch: int = PREFETCH) -> Flux[T]:
+        """Run everything below on ``scheduler``; up to ``prefetch`` elements wait in between.
+
+        The source is asked for ``prefetch`` elements and, whenever three quarters of them are gone, for as
+        many again. An error waits until the elements before it have been sent.
+
+        >>> Flux.range(3).publish_on(schedulers.shared_pool()).map(lambda x: x + 1).collect_list().block()
+        [1, 2, 3]
+
+        Emits when the scheduler gets to it and there is demand.
+        Backpressures when its queue is full.
+        Completes when the source has completed and the queue is empty.
+        Cancels when its subscriber cancels.
+        """
+        return _flux(
+            PublishOnSource(self, a_scheduler(scheduler, "publish_on"), a_count(prefetch, "publish_on"))
+        )
+
+    def subscribe_on(self, scheduler: Scheduler) -> Flux[T]:
+        """Subscribe to the source, and let it work, on ``scheduler``.
+
+        Where in the chain it stands makes no difference: it is about the source, and everything down to the
+        next ``publish_on`` runs there with it.
+
+        Emits when the source does.
+        Backpressures when its subscriber does.
+        Completes when the source completes.
+        Cancels when its subscriber cancels.
+        """
+        return _flux(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))
+
+    def limit_rate(self, high: int, low: int | None = None) -> Flux[T]:
+        """Never have more than ``high`` elements requested of the source, whatever the subscriber asks for.
+
+        The next ``low`` (by default three quarters) are requested when as many have been sent.
+
+        Emits when the source does and there is demand.
+        Backpressures when ``high`` elements wait.
+        Completes when the source has completed and nothing waits.
+        Cancels when its subscriber cancels.
+        """
+        a_count(high, "limit_rate")
+        low = replenish_at(high) if low is None else a_count(low, "limit_rate")
+        if low > high:
+            raise ValueError(f"limit_rate() needs low <= high, not {low} > {high}")
+        return _flux(LimitRateSource(self, high, low))
+
+    def on_backpressure_buffer(
+        self,
+        size: int = PREFETCH,
+        overflow: Overflow = Overflow.ERROR,
+        on_dropped: Callable[[T], object] | None = None,
+    ) -> Flux[T]:
+        """For a source that cannot be slowed down: keep up to ``size`` elements that nobody asked for yet.
+
+        When there are more, ``overflow`` says what is given up; ``on_dropped`` gets each of these.
+
+        Emits when there is demand and an element.
+        Backpressures when never: the source is asked for everything.
+        Completes when the source has completed and the buffer is empty.
+        Cancels when its subscriber cancels, or the buffer overflows and nothing may be given up.
+        """
+        size = a_count(size, "on_backpressure_buffer")
+        return self._overflowing("on_backpressure_buffer", size, overflow, on_dropped, size)
+
+    def on_backpressure_drop(self, on_dropped: Callable[[T], object] | None = None) -> Flux[T]:
+        """For a source that cannot be slowed down: give up each element that nobody has asked for.
+
+        Emits when an element comes and there is demand.
+        Backpressures when never: the source is asked for everything.
+        Completes when the source completes.
+        Cancels when its subscriber cancels.
+        """
+        return self._overflowing("on_backpressure_drop", 0, Overflow.DROP_NEWEST, on_dropped)
+
+    def on_backpressure_latest(self, on_dropped: Callable[[T], object] | None = None) -> Flux[T]:
+        """For a source that cannot be slowed down: keep only the newest element until it is asked for.
+
+        Emits when there is demand and an element.
+        Backpressures when never: the source is asked for everything.
+        Completes when the source has completed and its last element was sent.
+        Cancels when its subscriber cancels.
+        """
+        return self._overflowing("on_backpressure_latest", 1, Overflow.DROP_OLDEST, on_dropped)
+
+    def on_backpressure_error(self) -> Flux[T]:
+        """For a source that cannot be slowed down: fail as soon as an element comes that nobody asked for.
+
+        Emits when an element comes and there is demand.
+        Backpressures when never: the source is asked for everything.
+        Completes when the source completes.
+        Cancels when its subscriber cancels, or demand falls short.
+        """
+        return self._overflowing("on_backpressure_error", 0, Overflow.ERROR, None)
+
+    def _overflowing(
+        self, label: str, size: int, overflow: Overflow, on_dropped: Any, *shows: Any
+    ) -> Flux[T]:
+        if on_dropped is not None:
+            a_function(on_dropped, label)
+        return _flux(BackpressureSource(label, self, size, overflow, on_dropped, *shows))
+
+
+class MonoPressure(Stream[T]):
+    """Operators of a Mono about threads."""
+
+    __slots__ = ()
+
+    def publish_on(self, scheduler: Scheduler) -> Mono[T]:
+        """Run everything below on ``scheduler``.
+
+        Emits when the scheduler gets to it and there is demand.
+        Backpressures when its subscriber does; the element waits.
+        Completes when the element has been sent, or the source is empty.
+        Cancels when its subscriber cancels.
+        """
+        return self._of(PublishOnSource(self, a_scheduler(scheduler, "publish_on"), 1))  # type: ignore[return-value]
+
+    def subscribe_on(self, scheduler: Scheduler) -> Mono[T]:
+        """Subscribe to the source, and let it work, on ``scheduler``.
+
+        >>> where = Mono.from_callable(threading.get_ident).subscribe_on(schedulers.shared_pool()).block()
+        >>> where == threading.get_ident()
+        False
+
+        Emits when the source does.
+        Backpressures when its subscriber does.
+        Completes when the source completes.
+        Cancels when its subscriber cancels.
+        """
+        return self._of(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))  # type: ignore[return-value]
+
+
+def _flux(source: Any) -> Flux[Any]:
+    from penstock.streams.flux import Flux
+
+    return Flux._of(source)

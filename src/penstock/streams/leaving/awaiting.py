@@ -1,0 +1,158 @@
+"""``async for x in flux`` and ``await mono``: a stream on an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from _thread import allocate_lock, get_ident
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import Subscription, none_element, none_error, none_subscription
+from penstock.streams.dropped import drop_error
+from penstock.streams.stages.boundaries import replenish_at
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["AsyncWindow", "await_one", "iterate_async"]
+
+
+class AsyncWindow:
+    """A Subscriber that a coroutine reads; elements may come from any thread.
+
+    An element costs an append and one look at a flag. The event loop is woken only when it had run out of
+    elements, not for each of them.
+    """
+
+    __slots__ = (
+        "_cancelled",
+        "_done",
+        "_error",
+        "_idle",
+        "_loop",
+        "_mutex",
+        "_prefetch",
+        "_queue",
+        "_subscription",
+        "_thread",
+        "_waiting",
+    )
+
+    def __init__(self, prefetch: int) -> None:
+        self._prefetch = prefetch
+        self._queue: deque[Any] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._mutex = allocate_lock()
+        self._idle = False
+        self._waiting: asyncio.Future[None] | None = None
+        self._subscription: Subscription | None = None
+        self._done = self._cancelled = False
+        self._error: BaseException | None = None
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Ask for the first window."""
+        if subscription is None:
+            raise none_subscription()
+        if self._subscription is not None or self._cancelled:
+            subscription.cancel()  # §2.5
+            return
+        self._subscription = subscription
+        subscription.request(self._prefetch)
+
+    def on_next(self, element: Any, /) -> None:
+        """Hand the element over."""
+        if element is None:
+            raise none_element("async for")
+        self._queue.append(element)
+        if self._idle:
+            self._wake()
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Hand the error over, after the elements."""
+        if error is None:
+            raise none_error()
+        if self._cancelled:
+            drop_error(error, "a stream after its reader left")
+            return
+        self._error = error
+        self._done = True
+        self._wake()
+
+    def on_complete(self) -> None:
+        """Hand the end over."""
+        self._done = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._mutex:
+            if not self._idle:
+                return
+            self._idle = False
+            waiting = self._waiting
+        if waiting is None:
+            return
+        if get_ident() == self._thread:
+            _settle(waiting)
+            return
+        try:
+            self._loop.call_soon_threadsafe(_settle, waiting)
+        except RuntimeError:
+            self.cancel()  # the loop is closed: nobody will read any more
+
+    async def read(self, stream: Stream[Any]) -> AsyncIterator[Any]:
+        """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
+        queue, take = self._queue, self._queue.popleft
+        batch, taken = replenish_at(self._prefetch), 0
+        turn = 0
+        try:
+            stream._connect(self)
+            while True:
+                while queue:
+                    yield take()
+                    taken += 1
+                    if taken == batch and self._subscription is not None:
+                        taken = 0
+                        self._subscription.request(batch)
+                        turn += 1
+                        if turn == 4:  # a synchronous source refills at once; let others run, too
+                            turn = 0
+                            await asyncio.sleep(0)
+                if self._done and not queue:
+                    if self._error is not None:
+                        raise self._error
+                    return
+                with self._mutex:
+                    self._waiting = self._loop.create_future()
+                    self._idle = True
+                if queue or self._done:
+                    self._idle = False
+                    continue
+                await self._waiting
+        finally:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Stop the stream."""
+        self._cancelled = True
+        if self._subscription is not None:
+            self._subscription.cancel()
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def iterate_async(stream: Stream[Any], prefetch: int) -> AsyncIterator[Any]:
+    """A stream as an asynchronous iterator."""
+    return AsyncWindow(prefetch).read(stream)
+
+
+async def await_one(stream: Stream[Any]) -> Any:
+    """The only element of a stream, or None if there is none."""
+    value = None
+    async for element in AsyncWindow(1).read(stream):
+        value = element
+    return value

@@ -1,0 +1,135 @@
+"""``subscribe(on_next=…)``: a running stream that calls functions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from penstock.spec import Subscription, none_element, none_error, none_subscription
+from penstock.streams.dropped import drop_error
+from penstock.streams.listening import StageState
+from penstock.streams.scanning import scan
+from penstock.streams.stages.boundaries import replenish_at
+
+__all__ = ["Running"]
+
+
+class Running:
+    """A stream at work. Returned by ``subscribe(on_next=…)``; cancel it here."""
+
+    __slots__ = (
+        "__weakref__",
+        "_batch",
+        "_cancelled",
+        "_finished",
+        "_on_complete",
+        "_on_error",
+        "_on_next",
+        "_prefetch",
+        "_subscription",
+        "_taken",
+        "error",
+    )
+
+    def __init__(
+        self,
+        on_next: Callable[[Any], object] | None,
+        on_error: Callable[[BaseException], object] | None,
+        on_complete: Callable[[], object] | None,
+        prefetch: int,
+    ) -> None:
+        self._on_next = on_next
+        self._on_error = on_error
+        self._on_complete = on_complete
+        self._prefetch = prefetch
+        self._batch = replenish_at(prefetch)
+        self._taken = 0
+        self._subscription: Subscription | None = None
+        self._cancelled = False
+        self._finished = threading.Event()
+        self.error: BaseException | None = None
+        """What the stream failed with, once it has."""
+
+    # ---------------------------------------------------------------- for the user
+    def cancel(self) -> None:
+        """Stop the stream; any number of times, from any thread."""
+        self._cancelled = True
+        if self._subscription is not None:
+            self._subscription.cancel()
+        self._finished.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether the stream has completed, failed or been cancelled."""
+        return self._finished.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the stream is done; False if ``timeout`` seconds were not enough."""
+        return self._finished.wait(timeout)
+
+    def scan(self) -> list[StageState]:
+        """What each stage is doing now, from the subscriber up to the source."""
+        return scan(self._subscription)
+
+    # ---------------------------------------------------------------- for the publisher
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Ask for the first window."""
+        if subscription is None:
+            raise none_subscription()
+        if self._subscription is not None or self._cancelled:
+            subscription.cancel()  # §2.5
+            return
+        self._subscription = subscription
+        subscription.request(self._prefetch)
+
+    def on_next(self, element: Any, /) -> None:
+        """Call the function. If it raises, the stream is cancelled and the error goes to ``on_error``."""
+        if element is None:
+            raise none_element("subscribe")
+        if self._cancelled:
+            return
+        if self._on_next is not None:
+            try:
+                self._on_next(element)
+            except Exception as error:
+                if self._subscription is not None:
+                    self._subscription.cancel()
+                self._cancelled = True
+                self._failed(error)
+                return
+        self._taken += 1
+        if self._taken == self._batch and self._subscription is not None:
+            self._taken = 0
+            self._subscription.request(self._batch)
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Call the function, or report that nobody listens."""
+        if error is None:
+            raise none_error()
+        if self._finished.is_set():
+            drop_error(error, "a stream after its end")
+            return
+        self._failed(error)
+
+    def on_complete(self) -> None:
+        """Call the function."""
+        try:
+            if self._on_complete is not None and not self._cancelled:
+                self._on_complete()
+        except Exception as error:
+            drop_error(error, "the on_complete function of a subscription")
+        finally:
+            self._finished.set()
+
+    def _failed(self, error: BaseException) -> None:
+        self.error = error
+        try:
+            if self._on_error is None:
+                drop_error(error, "a subscription without on_error")
+            else:
+                self._on_error(error)
+        except Exception as fault:
+            drop_error(fault, "the on_error function of a subscription")
+        finally:
+            self._finished.set()

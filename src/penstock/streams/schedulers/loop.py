@@ -1,0 +1,122 @@
+"""Runs tasks on an asyncio event loop."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop
+from asyncio.events import _get_running_loop as running_loop_or_none
+from threading import get_ident
+
+from penstock.streams.schedulers.loop_timers import LoopTimers
+from penstock.streams.schedulers.scheduler import (
+    Scheduler,
+    SchedulerClosed,
+    Task,
+    Timer,
+    asks_main_thread_to_stop,
+    check_delay,
+    report_task_error,
+)
+
+_NO_THREAD = 0  # never the identifier of a thread
+
+
+class LoopScheduler(Scheduler):
+    """Runs every task on one event loop: first in first out, on the loop's thread, between its callbacks.
+
+    Without an argument it takes the loop that is running, so create it inside a coroutine::
+
+        async def main() -> None:
+            here = LoopScheduler()
+            here.submit(lambda: print("on the loop"))
+
+    Tasks may be submitted from any thread. A task is an ordinary function and must not block the loop.
+    `close()` stops this scheduler, not the loop, which belongs to whoever runs it; there is no thread to wait
+    for, so it returns at once, and tasks already submitted run if the loop keeps running.
+    """
+
+    def __init__(self, loop: AbstractEventLoop | None = None, name: str = "loop") -> None:
+        if loop is None:
+            loop = running_loop_or_none()
+            if loop is None:
+                raise RuntimeError(
+                    "no event loop is running here; create this scheduler inside a coroutine, "
+                    "pass it a loop, or use background_loop()"
+                )
+        self.name = name
+        self._closed = False
+        self._bind(loop)
+
+    def _bind(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timers = LoopTimers(loop, self._run)
+        # The thread that is inside one of our tasks. Only then is it certain that the loop runs on that
+        # thread: it may stop and run again elsewhere, so an identifier remembered for longer could mislead.
+        self._inside = _NO_THREAD
+
+    @property
+    def loop(self) -> AbstractEventLoop:
+        """The event loop that runs the tasks."""
+        return self._loop
+
+    @property
+    def closed(self) -> bool:
+        """True once `close()` was called or the event loop was closed."""
+        return self._closed or self._loop.is_closed()
+
+    def now(self) -> float:
+        """Seconds of the loop's own clock, `loop.time()`."""
+        return self._loop.time()
+
+    def submit(self, task: Task) -> None:
+        """Run `task` in one of the loop's next rounds."""
+        if self._closed:
+            raise SchedulerClosed(self.name)
+        loop = self._loop
+        try:
+            # The first test is the cheap one, for a task that submits another; the second is always right.
+            if get_ident() == self._inside or running_loop_or_none() is loop:
+                loop.call_soon(self._run, task)
+            else:
+                loop.call_soon_threadsafe(self._run, task)
+        except RuntimeError:
+            self._raise_if_loop_closed()
+            raise
+
+    def submit_after(self, seconds: float, task: Task) -> Timer:
+        """See `Scheduler.submit_after`; the loop itself waits, no other thread takes part."""
+        check_delay(seconds)
+        if self._closed:
+            raise SchedulerClosed(self.name)
+        try:
+            timer = self._timers.add(seconds, task)
+        except RuntimeError:
+            self._raise_if_loop_closed()
+            raise
+        if self._closed:
+            # close() ran in between and may have swept before this timer was there.
+            timer.cancel()
+            raise SchedulerClosed(self.name)
+        return timer
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more tasks and cancel the pending timers; the loop goes on."""
+        # The flag first: a timer added after the sweep sees it and withdraws itself.
+        self._closed = True
+        self._timers.cancel_all()
+
+    def _run(self, task: Task) -> None:
+        self._inside = get_ident()
+        try:
+            task()
+        except BaseException as error:
+            # asyncio lets Ctrl-C and exit end the loop. On the main thread, where the loop is the program, so
+            # do we; elsewhere it would only end a thread that others count on.
+            if asks_main_thread_to_stop(error):
+                raise
+            report_task_error(error, self)
+        finally:
+            self._inside = _NO_THREAD
+
+    def _raise_if_loop_closed(self) -> None:
+        if self._loop.is_closed():
+            raise SchedulerClosed(self.name) from None

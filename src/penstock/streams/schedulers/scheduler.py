@@ -1,0 +1,171 @@
+"""What every scheduler promises, and what happens to a task that raises.
+
+A scheduler answers one question: *on which thread does this piece of work run, and when?* Operators
+never create threads; they hand tasks to a `Scheduler`, so that a test can swap real time for virtual time.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import ClassVar, Protocol, Self, TypeAlias
+
+_logger = logging.getLogger("penstock.streams")
+
+Task: TypeAlias = Callable[[], object]
+"""A piece of work: called without arguments, once; what it returns is ignored."""
+
+
+class Timer(Protocol):
+    """The handle of a delayed task, from `Scheduler.submit_after`."""
+
+    def cancel(self) -> None:
+        """Stop the task from running, if it has not begun yet.
+
+        Callable from any thread, as often as you like, even after the task ran; it never raises. The task
+        is let go at once, so a cancelled timeout keeps nothing alive.
+        """
+
+
+class SchedulerClosed(RuntimeError):
+    """A task was handed to a scheduler after its `close()`, or to one whose event loop is closed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"scheduler {name!r} is closed and takes no more tasks; "
+            "close it only after the last stream that uses it has ended, or make a new one"
+        )
+        self.name = name
+        """Name of the scheduler that refused the task."""
+
+    def __reduce__(self) -> tuple[type[SchedulerClosed], tuple[str]]:
+        # The inherited way would build the copy from the whole message instead of the name.
+        return type(self), (self.name,)
+
+
+class Scheduler(ABC):
+    """Runs tasks: soon (`submit`) or after a delay (`submit_after`), from any thread.
+
+    Which thread runs them, and how many at a time, is what tells the implementations apart. All of them
+    survive a task that raises (see `on_task_error`), and all of them can be used as a context manager::
+
+        with single("writer") as writer:
+            writer.submit(lambda: print("on the writer's thread"))
+        # here the task has run and the thread is gone
+    """
+
+    runs_inline: ClassVar[bool] = False
+    """True when `submit` may run the task itself, before it returns, on the calling thread."""
+
+    name: str
+    """Short name for people: `explain()` prints it and threads carry it."""
+
+    @abstractmethod
+    def submit(self, task: Task) -> None:
+        """Run `task` soon; raises `SchedulerClosed` after `close()`.
+
+        Cheap, and callable from any thread. It returns without waiting for the task, unless `runs_inline`.
+        """
+
+    @abstractmethod
+    def submit_after(self, seconds: float, task: Task) -> Timer:
+        """Run `task` once, `seconds` from now, unless the returned timer is cancelled first.
+
+        `seconds` is zero or more (`math.inf` means never); anything else raises `ValueError`. After
+        `close()` it raises `SchedulerClosed`.
+        """
+
+    @abstractmethod
+    def now(self) -> float:
+        """Seconds on this scheduler's clock, which never goes back; only differences mean something."""
+
+    @abstractmethod
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more tasks, cancel the pending timers, and end this scheduler's own threads.
+
+        Tasks already submitted still run. Threads are waited for, at most `timeout` seconds when given;
+        a thread that needs longer still ends by itself after its last task. Called from one of this
+        scheduler's own tasks it does not wait, because that would be waiting for itself. Closing again
+        does nothing but wait.
+        """
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """True once `submit` would raise `SchedulerClosed`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}{' closed' if self.closed else ''}>"
+
+
+def log_task_error(error: BaseException, scheduler: Scheduler) -> None:
+    """Log at ERROR, with traceback, on the logger `penstock.streams`: the default `on_task_error`."""
+    _logger.error("a task on scheduler %r raised", scheduler.name, exc_info=error)
+
+
+on_task_error: Callable[[BaseException, Scheduler], None] = log_task_error
+"""Told about every exception that leaves a task. Set it on this module to replace it::
+
+    from penstock.streams.schedulers import scheduler
+
+    scheduler.on_task_error = lambda error, where: metrics.count("task_error", where.name)
+
+It is called on the thread that ran the task. `KeyboardInterrupt` and `SystemExit` do not come here from an
+inline scheduler, from virtual time, nor from an event loop on the main thread: they go up to the caller.
+"""
+
+
+def report_task_error(error: BaseException, scheduler: Scheduler) -> None:
+    """Hand `error` to the current `on_task_error`; a hook that fails is logged and harms no thread."""
+    if isinstance(error, SchedulerClosed) and not threading.main_thread().is_alive():
+        # The interpreter is exiting and the shared schedulers go one by one: a refusal then is no defect.
+        return
+    try:
+        on_task_error(error, scheduler)
+    except BaseException as hook_error:
+        if asks_main_thread_to_stop(hook_error):
+            raise
+        log_task_error(error, scheduler)
+        _logger.error("the on_task_error hook itself raised", exc_info=hook_error)
+
+
+def asks_main_thread_to_stop(error: BaseException) -> bool:
+    """True for a Ctrl-C or exit on the main thread, the one place where swallowing it would lose it."""
+    return (
+        isinstance(error, KeyboardInterrupt | SystemExit)
+        and threading.current_thread() is threading.main_thread()
+    )
+
+
+def run_for_caller(task: Task, scheduler: Scheduler) -> None:
+    """Run `task` on its caller's thread: its errors are reported, Ctrl-C and exit go up to the caller."""
+    try:
+        task()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        report_task_error(error, scheduler)
+
+
+def check_delay(seconds: float) -> None:
+    """Refuse a delay that is negative or not a number, and say what to pass instead."""
+    # Written so that NaN, for which every comparison is false, is refused too.
+    if not seconds >= 0:
+        raise ValueError(
+            f"submit_after() cannot wait {seconds!r} seconds; "
+            "pass zero or more, where 0 means as soon as possible and math.inf means never"
+        )

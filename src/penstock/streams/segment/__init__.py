@@ -1,0 +1,25 @@
+"""The compiled core: a run of synchronous operators is one Python function.
+
+Read :mod:`.fragments` (what an operator says), :mod:`.compiling` (how the sayings become a loop) and
+:mod:`.drain` (who runs the loop), in this order.
+"""
+
+from penstock.streams.segment.drain import GONE, Drain
+from penstock.streams.segment.operators import Op, Outcome, Watch, operator
+from penstock.streams.segment.pulling import PullDrain, knows_its_end, pull, pull_async
+from penstock.streams.segment.queueing import QueueDrain, Relay
+
+__all__ = [
+    "GONE",
+    "Drain",
+    "Op",
+    "Outcome",
+    "PullDrain",
+    "QueueDrain",
+    "Relay",
+    "Watch",
+    "knows_its_end",
+    "operator",
+    "pull",
+    "pull_async",
+]

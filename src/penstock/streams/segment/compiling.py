@@ -1,0 +1,379 @@
+"""Segments: a run of synchronous operators becomes one Python function, once per shape.
+
+The function's text depends on the *kinds* of the operators only (``map filter map``), so it is compiled once
+and cached; the user's functions are its arguments. A loop has a **head**, where elements come from, and a
+**tail**, where they go:
+
+========  =====================================================================================
+head
+========  =====================================================================================
+iterable  ``for x in source``
+queue     elements that somebody else appends to a deque (an asynchronous boundary)
+poll      elements that a hand-written stage composes (``merge``, ``zip``)
+segment   the segment above, when a chain had to be cut in two
+========  =====================================================================================
+
+========  =====================================================================================
+tail
+========  =====================================================================================
+push      ``on_next(x)`` as long as there is demand, then give up control with ``yield``
+segment   hand ``x`` to the segment below
+pull      ``yield x`` to a plain ``for``
+async     ``yield x`` to an ``async for``
+========  =====================================================================================
+
+A push loop is a generator that yields only to stop working: ``yield False`` says "out of demand",
+``yield True`` says "out of elements". It polls **one** word for demand and cancellation, ``S.limit``, which
+is -1 once the subscription is cancelled; that is all the bookkeeping an element pays for.
+
+``PENDING`` travels from segment to segment in place of an element when the upper one has nothing now.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from penstock.streams.segment.fragments import LOOP_NAMES, Kind
+
+__all__ = ["PENDING", "SOURCE", "TAIL", "Head", "Loop", "Tail", "compile_loop", "cut"]
+
+MOST_NESTED_LOOPS = 8
+"""Python refuses more than 20 nested blocks; a few are ours."""
+MOST_OPERATORS = 250
+"""A longer run is cut, so that no compiled function grows without bound."""
+
+FAIR_TURN = 256
+"""An ``async for`` over a synchronous stream lets the event loop run others after this many elements."""
+
+SOURCE = -1
+"""Owner of a line that takes an element from the source."""
+TAIL = -2
+"""Owner of a line that calls the subscriber."""
+
+
+class _Pending:
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "PENDING"
+
+
+PENDING: Any = _Pending()
+
+
+class Head(Enum):
+    """Where a loop's elements come from."""
+
+    ITERABLE = "iterable"
+    QUEUE = "queue"
+    POLL = "poll"
+    SEGMENT = "segment"
+
+
+class Tail(Enum):
+    """Where a loop's elements go."""
+
+    PUSH = "push"
+    SEGMENT = "segment"
+    PULL = "pull"
+    ASYNC = "async"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A compiled segment."""
+
+    function: Callable[..., Any]
+    code: CodeType
+    text: str
+    size: int
+    """How many operators it holds."""
+    owner: dict[int, int]
+    """Line number → index of the operator whose line it is, within the segment; SOURCE or TAIL."""
+
+
+def cut(kinds: Iterable[Kind]) -> list[tuple[Kind, ...]]:
+    """Cut a chain into segments, each of which can be one loop.
+
+    An operator that speaks before the first or after the last element is the last of its segment. It also
+    starts one if an operator above it could stop the stream from inside a nested loop: Python has no way to
+    leave two loops at once and still run what follows them.
+    """
+    segments: list[tuple[Kind, ...]] = []
+    current: list[Kind] = []
+    nested = 0
+    stops_inside = False
+    for kind in kinds:
+        too_long = len(current) >= MOST_OPERATORS or (kind.opens and nested >= MOST_NESTED_LOOPS)
+        if current and (current[-1].ends_segment or too_long or (kind.flush and stops_inside)):
+            segments.append(tuple(current))
+            current, nested, stops_inside = [], 0, False
+        current.append(kind)
+        stops_inside = stops_inside or (kind.stops and nested > 0)
+        nested += kind.opens
+    segments.append(tuple(current))
+    return segments
+
+
+@lru_cache(maxsize=2048)
+def compile_loop(
+    head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool, after_fold: bool = False
+) -> Loop:
+    """Compile one segment.
+
+    ``watched`` says that ``S`` wants to hear when, and how, it ends by itself; ``after_fold`` that the
+    segment above gives at most one element.
+    """
+    writer = _Writer(head, kinds, tail, watched, after_fold)
+    text = writer.text()
+    shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
+    filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
+    names = dict(LOOP_NAMES, PENDING=PENDING)
+    exec(compile(text, filename, "exec"), names)
+    # Registered so that a traceback shows the compiled line instead of nothing.
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    function = names["loop"]
+    return Loop(function, function.__code__, text, len(kinds), writer.owner)
+
+
+_serial = iter(range(1, 1 << 62))
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Strings the fragments of one segment together."""
+
+    head: Head
+    kinds: tuple[Kind, ...]
+    tail: Tail
+    watched: bool
+    after_fold: bool
+    lines: list[str] = field(default_factory=list)
+    owner: dict[int, int] = field(default_factory=dict)
+    depth: int = 1
+    nested: int = 0
+    """User loops (``flat``) that are open around the current line."""
+
+    @property
+    def managed(self) -> bool:
+        """Whether a drain drives this loop (``S``), rather than a plain ``for``."""
+        return self.tail in (Tail.PUSH, Tail.SEGMENT)
+
+    def text(self) -> str:
+        """The whole function."""
+        self._signature()
+        if self.watched and not self.managed:
+            self._line("try:")
+            self.depth += 1
+        floor = self.depth
+        for index, kind in enumerate(self.kinds):
+            self._fragment(index, kind.setup)
+        if self.kinds and self.kinds[-1].lead:
+            self._fragment(len(self.kinds) - 1, self.kinds[-1].lead)
+        self._open_head()
+        self._body()
+        self.depth, self.nested = floor, 0
+        self._ending()
+        if self.watched and not self.managed:
+            self.depth -= 1
+            for line in (
+                "except Exception as error:",
+                "    raise S.failed(error)",
+                "finally:",
+                "    S.close()",
+            ):
+                self._line(line)
+        return "\n".join(self.lines) + "\n"
+
+    # ---------------------------------------------------------------- the frame round the operators
+    def _line(self, text: str, owner: int = SOURCE) -> None:
+        self.lines.append("    " * self.depth + text)
+        self.owner[len(self.lines)] = owner
+
+    def _signature(self) -> None:
+        parameters = ["S", "src", "out", "none", "base"]
+        for index, kind in enumerate(self.kinds):
+            parameters += [f"{'ab'[which]}{index}" for which in kind.uses]
+            parameters += [f"s{index}"] if kind.state else []
+        self.depth = 0
+        kind_of_function = "async def" if self.tail is Tail.ASYNC else "def"
+        self._line(f"{kind_of_function} loop({', '.join(parameters)}):")
+        self.depth = 1
+        if self.tail is Tail.PUSH:
+            self._line("e = 0")
+        if self.head is Head.QUEUE:
+            self._line("t = 0")
+            self._line("popleft = src.popleft")
+        if self.tail is Tail.ASYNC:
+            self._line("turn = 0")
+
+    def _open_head(self) -> None:
+        if self.head is Head.QUEUE:
+            self._queue_head()
+        elif self.head is Head.POLL:
+            self._poll_head()
+        else:
+            self._line("for x in src:")
+            self.depth += 1
+            if self.head is Head.SEGMENT and self.managed:
+                self._line("if x is PENDING:")
+                self._suspend(starved=True, then="continue")
+            if self.tail is Tail.ASYNC:
+                self._line("turn += 1")
+                self._line(f"if turn == {FAIR_TURN}:")
+                self._line("    turn = 0")
+                self._line("    await out()")
+
+    def _queue_head(self) -> None:
+        self._line("while True:")
+        self.depth += 1
+        self._line("if not src:")
+        self._line("    if S.done and not src:")
+        self._line("        break")
+        self._suspend(starved=True, then="continue")
+        self._line("if e >= S.limit:" if self.tail is Tail.PUSH else "if S.halted:")
+        self._suspend(starved=False, then="continue")
+        self._line("x = popleft()")
+        self._line("t += 1")
+        self._line("if t >= S.refill_at:")
+        self._line("    S.taken = t")
+        self._line("    S.refill()")
+
+    def _poll_head(self) -> None:
+        self._line("while True:")
+        self.depth += 1
+        exhausted = "e >= S.limit" if self.tail is Tail.PUSH else "S.halted"
+        self._line(f"if {exhausted} or (x := src()) is PENDING:")
+        self._line("    if S.finished():")
+        self._line("        break")
+        self._suspend(starved=True, then="continue")
+
+    def _suspend(self, *, starved: bool, then: str = "") -> None:
+        """Give up control until there is demand (or elements) again, one level deeper than here."""
+        self.depth += 1
+        if self.tail is Tail.PUSH:
+            self._line("S.emitted = e")
+        if self.head is Head.QUEUE:
+            self._line("S.taken = t")
+        self._line("yield PENDING" if self.tail is Tail.SEGMENT else f"yield {starved}")
+        if then:
+            self._line(then)
+        self.depth -= 1
+
+    # ---------------------------------------------------------------- the operators
+    def _body(self) -> None:
+        pending_afters: list[list[tuple[int, Kind]]] = [[]]
+        for index, kind in enumerate(self.kinds):
+            if kind.keeps:
+                self._refuse_none(index - 1)
+            self._fragment(index, kind.body, pending_afters[-1])
+            if kind.opens:
+                self.depth += 1
+                self.nested += 1
+                pending_afters.append([])
+            if kind.after:
+                pending_afters[-1].append((index, kind))
+        falls_through = not (self.kinds and self.kinds[-1].body[-1:] == ("DROP",))
+        if falls_through:
+            self._emit()
+        while pending_afters:
+            afters = pending_afters.pop()
+            for index, kind in reversed(afters):
+                self._fragment(index, kind.after)
+            if falls_through:
+                # Only after the innermost loop's own endings: take(n) completes without further demand.
+                self._wait_for_demand_after_emission()
+                falls_through = False
+            if pending_afters:
+                self.depth -= 1
+                self.nested -= 1
+
+    def _wait_for_demand_after_emission(self) -> None:
+        if self.tail is not Tail.PUSH:
+            return
+        if self.nested == 0 and (self.head in (Head.QUEUE, Head.POLL) or self.after_fold):
+            return  # the head looks before it takes the next one; after a fold there is no next one
+        # An iterable that is known to be at its end may be asked once more without demand: it completes.
+        at_source = self.nested == 0 and self.head is Head.ITERABLE
+        self._line("if e >= S.limit:" if at_source else "while e >= S.limit:", TAIL)
+        self._suspend(starved=False)
+
+    def _fragment(
+        self,
+        index: int,
+        lines: tuple[str, ...],
+        afters: list[tuple[int, Kind]] | None = None,
+    ) -> None:
+        for line in lines:
+            word = line.strip()
+            indent = (len(line) - len(line.lstrip())) // 4
+            self.depth += indent
+            if word == "DROP":
+                self._drop(afters or [])
+            elif word == "STOP":
+                self._stop(index)
+            elif word == "EMIT":
+                self._emit(wait_first=True)
+            else:
+                names = {name: f"{name}{index}" for name in "abs"}
+                self._line(word.format(**names), index)
+            self.depth -= indent
+
+    def _drop(self, afters: list[tuple[int, Kind]]) -> None:
+        for index, kind in reversed(afters):
+            self._fragment(index, kind.after)
+        if self.managed and (self.head in (Head.ITERABLE, Head.SEGMENT) or self.nested):
+            # An element that is dropped emits nothing, so nobody would look whether to go on.
+            self._line("if S.halted:")
+            self._suspend(starved=False)
+        self._line("continue")
+
+    def _stop(self, index: int) -> None:
+        if self.managed:
+            self._line(f"S.stopped = base + {index}")
+        last = len(self.kinds) - 1
+        flush_is_due = bool(self.kinds[last].flush) and index < last
+        if self.nested == 0 and (flush_is_due or not self.kinds[last].flush):
+            self._line("break")
+            return
+        if self.tail is Tail.PUSH:
+            self._line("S.emitted = e")
+        self._announce_end()
+        self._line("return")
+
+    def _emit(self, *, wait_first: bool = False) -> None:
+        if wait_first and self.tail is Tail.PUSH:
+            self._line("while e >= S.limit:", TAIL)
+            self._suspend(starved=False)
+        self._refuse_none(len(self.kinds) - 1)
+        if self.tail is Tail.PUSH:
+            self._line("out(x)", TAIL)
+            self._line("e += 1")
+        else:
+            self._line("yield x", TAIL)
+
+    def _refuse_none(self, upto: int) -> None:
+        """§2.13: ``None`` is no element. Whoever last assigned ``x`` is to blame."""
+        culprit = next((i for i in range(upto, -1, -1) if self.kinds[i].assigns), SOURCE)
+        where = "base - 1" if culprit == SOURCE else f"base + {culprit}"
+        self._line("if x is None:", culprit)
+        self._line(f"    raise none({where})", culprit)
+
+    # ---------------------------------------------------------------- the end
+    def _ending(self) -> None:
+        self._announce_end()
+        last = len(self.kinds) - 1
+        if self.kinds and self.kinds[last].flush:
+            self._fragment(last, self.kinds[last].flush)
+        if self.tail is Tail.PUSH:
+            self._line("S.emitted = e")
+
+    def _announce_end(self) -> None:
+        if self.watched and self.managed:
+            self._line(f"S.ended(base, base + {len(self.kinds)})")

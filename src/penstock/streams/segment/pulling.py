@@ -1,0 +1,130 @@
+"""Streams over an iterable: the loop takes elements itself, as far as demand goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from types import GeneratorType
+from typing import Any
+
+from penstock.spec import Subscriber
+from penstock.streams.assembly import Place, annotate
+from penstock.streams.segment.chains import culprit, run, shape_of, states_of
+from penstock.streams.segment.compiling import SOURCE, Head, Tail
+from penstock.streams.segment.drain import Drain
+from penstock.streams.segment.operators import Op
+
+__all__ = ["PullDrain", "pull", "pull_async"]
+
+_KNOWS_ITS_END = (list, tuple, range, str, bytes, bytearray, dict, set, frozenset, deque)
+"""Their iterators tell how many elements are left. Any other iterable must be asked for one, with demand."""
+
+
+class PullDrain(Drain):
+    """A subscription to an iterable."""
+
+    head = Head.ITERABLE
+    __slots__ = ("_factory", "_iterable", "_iterator", "_left")
+
+    def __init__(
+        self,
+        factory: Callable[[], Iterable[Any]],
+        sized: Iterable[Any] | None,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self._factory = factory
+        self._iterable: Iterable[Any] | None = None
+        self._iterator: Iterator[Any] | None = None
+        self._left: Callable[[], int] | None = None
+        if sized is not None and self._shape.ends_without_demand:
+            self._left = sized.__len__  # type: ignore[attr-defined]
+
+    def source(self) -> Iterator[Any]:
+        """Open the iterable, which is ours to close."""
+        self._iterable = self._factory()
+        self._iterator = iterator = iter(self._iterable)
+        if self._left is not None:
+            self._left = iterator.__length_hint__  # type: ignore[attr-defined]
+        return iterator
+
+    def can_run(self) -> bool:
+        """With demand; without it only to find the end that is known to be there."""
+        self.dirty = False
+        return self.demand > self.emitted or (self._left is not None and self._left() == 0)
+
+    def release(self) -> None:
+        """Close the iterator, so that a generator's ``finally`` runs now and not some day."""
+        iterator, iterable = self._iterator, self._iterable
+        self._iterator = self._iterable = self._left = None
+        close_iterator(iterator, iterable)
+
+
+def knows_its_end(iterable: Iterable[Any]) -> bool:
+    """Whether the end of this iterable can be seen without taking an element."""
+    return type(iterable) in _KNOWS_ITS_END
+
+
+def close_iterator(iterator: Iterator[Any] | None, iterable: Iterable[Any] | None) -> None:
+    """Close what we opened, and generators; a file that the user opened stays the user's."""
+    if isinstance(iterator, GeneratorType) or (iterator is not None and iterator is not iterable):
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+
+class _Pulled:
+    """Looks after a loop that a plain ``for`` drives: notes on errors, closing."""
+
+    __slots__ = ("_iterable", "_iterator", "_name", "_ops", "_place", "_shape")
+
+    def __init__(self, ops: tuple[Op, ...], shape: Any, name: str, place: Place) -> None:
+        self._ops = ops
+        self._shape = shape
+        self._name = name
+        self._place = place
+        self._iterator: Iterator[Any] | None = None
+        self._iterable: Iterable[Any] | None = None
+
+    def open(self, factory: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+        try:
+            self._iterable = factory()
+            self._iterator = iter(self._iterable)
+        except Exception as error:
+            annotate(error, self._name, self._place)
+            raise
+        return self._iterator
+
+    def failed(self, error: Exception) -> Exception:
+        index = culprit(error, self._shape)
+        if index >= 0:
+            annotate(error, self._ops[index].label, self._ops[index].place)
+        elif index == SOURCE:
+            annotate(error, self._name, self._place)
+        return error
+
+    def close(self) -> None:
+        close_iterator(self._iterator, self._iterable)
+
+
+def pull(factory: Callable[[], Iterable[Any]], ops: tuple[Op, ...], name: str, place: Place) -> Iterator[Any]:
+    """The whole chain as one generator, for ``for``."""
+    return _pulled(factory, ops, name, place, Tail.PULL, None)  # type: ignore[no-any-return]
+
+
+def pull_async(
+    factory: Callable[[], Iterable[Any]], ops: tuple[Op, ...], name: str, place: Place, breathe: Any
+) -> Any:
+    """The whole chain as one asynchronous generator, for ``async for``."""
+    return _pulled(factory, ops, name, place, Tail.ASYNC, breathe)
+
+
+def _pulled(
+    factory: Callable[[], Iterable[Any]], ops: tuple[Op, ...], name: str, place: Place, tail: Tail, out: Any
+) -> Any:
+    shape = shape_of(ops, Head.ITERABLE, tail, watched=True)
+    manager = _Pulled(ops, shape, name, place)
+    return run(shape, ops, states_of(ops), manager, manager.open(factory), out, name)

@@ -1,0 +1,105 @@
+"""Operators that watch: ``do_on_complete``, ``on_error_map``, ``do_finally``, ``log`` and their kin.
+
+They have no line in the compiled loop. The drain calls them when something happens to the subscription, with
+the position of the operator that caused it: those below it see what it did (an end, an error), those above
+it see that they were cancelled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.spec import Subscription
+from penstock.streams.dropped import drop_error
+from penstock.streams.segment.operators import Op, Outcome
+
+__all__ = ["Watchers"]
+
+
+class Watchers:
+    """The watching operators of one subscription and what each has seen so far."""
+
+    __slots__ = ("_faulty", "_ops", "_outcomes", "_watching")
+
+    def __init__(self, ops: tuple[Op, ...]) -> None:
+        self._ops = ops
+        self._watching = [(index, op.watch) for index, op in enumerate(ops) if op.watch is not None]
+        self._outcomes: dict[int, Outcome] = {}
+        self._faulty: tuple[BaseException, int] | None = None
+
+    def subscribed(self, subscription: Subscription) -> BaseException | None:
+        """Top down, before the subscriber hears of it. An error here becomes the stream's."""
+        for _, watch in self._watching:
+            if watch.subscribed is not None:
+                try:
+                    watch.subscribed(subscription)
+                except Exception as error:
+                    return error
+        return None
+
+    def requested(self, n: int, states: list[Any]) -> None:
+        """Bottom up: each sees the demand of what stands below it."""
+        at = len(self._ops)
+        for index, watch in reversed(self._watching):
+            while at > index + 1:
+                at -= 1
+                op = self._ops[at]
+                n = op.kind.demand(n, op.args, states[at] if states else None) if states else n
+            if watch.requested is not None and n > 0:
+                self._quietly(watch.requested, f"do_on_request at {self._ops[index].place}", n)
+
+    def completed(self, first: int, last: int) -> None:
+        """The operators in ``[first, last)`` saw the end of their input. May raise, into the loop."""
+        for index, watch in self._watching:
+            if first <= index < last and index not in self._outcomes:
+                self._outcomes[index] = Outcome.COMPLETE
+                if watch.completed is not None:
+                    try:
+                        watch.completed()
+                    except Exception as error:
+                        self._faulty = (error, index)
+                        raise
+
+    def blame(self, error: BaseException, index: int) -> int:
+        """The operator that raised: one of ours if it was a watcher, whose call is no line of its own."""
+        if self._faulty is not None and self._faulty[0] is error:
+            return self._faulty[1]
+        return index
+
+    def failed(self, error: BaseException, origin: int) -> BaseException:
+        """Top down, below ``origin``; each may replace the error for the next."""
+        for index, watch in self._watching:
+            if index > origin and index not in self._outcomes:
+                self._outcomes[index] = Outcome.ERROR
+                if watch.failed is not None:
+                    try:
+                        error = watch.failed(error) or error
+                    except Exception as fault:
+                        if fault is not error:
+                            fault.__context__ = error
+                        error = fault
+        return error
+
+    def over(self, outcome: Outcome) -> None:
+        """The subscription is closed: whoever has seen neither an end nor an error was cancelled."""
+        for index, watch in reversed(self._watching):
+            if index not in self._outcomes:
+                self._outcomes[index] = Outcome.CANCEL
+                if watch.cancelled is not None:
+                    self._quietly(watch.cancelled, f"do_on_cancel at {self._ops[index].place}")
+
+    def finish(self) -> None:
+        """After the last signal: ``do_finally``, bottom up."""
+        watching, self._watching = self._watching, []
+        for index, watch in reversed(watching):
+            if watch.finished is not None:
+                outcome = self._outcomes.get(index, Outcome.CANCEL)
+                self._quietly(watch.finished, f"do_finally at {self._ops[index].place}", outcome)
+
+    @staticmethod
+    def _quietly(call: Callable[..., object], where: str, *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:
+            drop_error(error, where)

@@ -1,0 +1,167 @@
+"""Sinks: put elements into a stream from outside, from any thread or task.
+
+>>> sink = Sinks.multicast()
+>>> seen = []
+>>> running = sink.flux().subscribe(seen.append)
+>>> sink.try_emit("hello")
+<EmitResult.OK: 'ok'>
+>>> seen
+['hello']
+
+A sink has a bound. ``try_emit`` never waits and says what became of the element; ``await sink.emit(x)`` and
+``sink.emit_blocking(x)`` wait until there is room, that is, until the slowest subscriber has asked for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from penstock.spec import none_element, none_error
+from penstock.streams.arguments import a_count
+from penstock.streams.flux import Flux
+from penstock.streams.mono import Mono
+from penstock.streams.stages.sharing import EmitResult, Log, LogSource
+
+__all__ = ["EmissionFailed", "EmitResult", "Sink", "SinkOne", "Sinks"]
+
+T = TypeVar("T")
+
+
+class EmissionFailed(RuntimeError):
+    """An element was offered to a sink that will never take it."""
+
+    def __init__(self, result: EmitResult) -> None:
+        super().__init__(f"the sink did not take the element: it is {result.value}")
+        self.result = result
+
+
+class Sink(Generic[T]):
+    """Where elements go in; :meth:`flux` is where they come out. Made by :class:`Sinks`."""
+
+    def __init__(self, log: Log, name: str) -> None:
+        self._log = log
+        self._name = name
+
+    def flux(self) -> Flux[T]:
+        """The stream of what is emitted here."""
+        return Flux._of(LogSource(self._name, self._log))
+
+    def try_emit(self, element: T) -> EmitResult:
+        """Offer an element; never waits."""
+        if element is None:
+            raise none_element(f"{self._name}.try_emit")
+        return self._log.append(element)
+
+    def try_complete(self) -> EmitResult:
+        """End the stream; what was emitted before still reaches everybody."""
+        return self._log.end(None)
+
+    def try_error(self, error: BaseException) -> EmitResult:
+        """End the stream with an error; what was emitted before still reaches everybody."""
+        if error is None:
+            raise none_error()
+        return self._log.end(error)
+
+    async def emit(self, element: T) -> None:
+        """Emit an element, waiting for room.
+
+        Raises EmissionFailed if the sink has ended or its only subscriber has left.
+        """
+        loop = asyncio.get_running_loop()
+        while (result := self.try_emit(element)) is EmitResult.OVERFLOW:
+            room: asyncio.Future[None] = loop.create_future()
+
+            def wake(room: asyncio.Future[None] = room) -> None:
+                loop.call_soon_threadsafe(_settle, room)
+
+            self._log.wait(wake)
+            await room
+        if result is not EmitResult.OK:
+            raise EmissionFailed(result)
+
+    def emit_blocking(self, element: T, timeout: float | None = None) -> None:
+        """Emit an element from a plain thread, waiting for room; TimeoutError after ``timeout`` seconds.
+
+        Raises EmissionFailed if the sink has ended or its only subscriber has left.
+        """
+        deadline = None if timeout is None else monotonic() + timeout
+        while (result := self.try_emit(element)) is EmitResult.OVERFLOW:
+            room = threading.Event()
+            self._log.wait(room.set)
+            left = None if deadline is None else max(0.0, deadline - monotonic())
+            if not room.wait(left):
+                raise TimeoutError(
+                    f"{self._name} had no room for {timeout} s: its slowest subscriber asks for nothing"
+                )
+        if result is not EmitResult.OK:
+            raise EmissionFailed(result)
+
+    def subscriber_count(self) -> int:
+        """How many subscribers there are now."""
+        return self._log.subscriber_count()
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class SinkOne(Generic[T]):
+    """A place for one value, an error or nothing. Made by :meth:`Sinks.one`."""
+
+    def __init__(self) -> None:
+        self._log = Log(capacity=1, history=1)
+        self._mutex = threading.Lock()
+
+    def mono(self) -> Mono[T]:
+        """The stream of the value; late subscribers get it, too."""
+        return Mono._of(LogSource("one", self._log))
+
+    def try_value(self, value: T) -> EmitResult:
+        """Set the value and complete."""
+        if value is None:
+            raise none_element("one.try_value")
+        with self._mutex:
+            result = self._log.append(value)
+        return self._log.end(None) if result is EmitResult.OK else EmitResult.TERMINATED
+
+    def try_empty(self) -> EmitResult:
+        """Complete without a value."""
+        return self._log.end(None)
+
+    def try_error(self, error: BaseException) -> EmitResult:
+        """Fail."""
+        if error is None:
+            raise none_error()
+        return self._log.end(error)
+
+
+class Sinks:
+    """Makes sinks."""
+
+    @staticmethod
+    def one() -> SinkOne[Any]:
+        """A sink for at most one value, which every subscriber gets, however late."""
+        return SinkOne()
+
+    @staticmethod
+    def unicast(capacity: int = 256) -> Sink[Any]:
+        """A sink for one subscriber; up to ``capacity`` elements wait for it."""
+        return Sink(Log(a_count(capacity, "unicast"), history=0, single=True), "unicast")
+
+    @staticmethod
+    def multicast(capacity: int = 256) -> Sink[Any]:
+        """A sink for any number of subscribers, which all get the same elements.
+
+        A subscriber starts with the oldest element that is still there. Up to ``capacity`` elements wait for
+        the slowest of them, or for the first.
+        """
+        return Sink(Log(a_count(capacity, "multicast"), history=0), "multicast")
+
+    @staticmethod
+    def replay(history: int) -> Sink[Any]:
+        """A sink whose last ``history`` elements every new subscriber gets first."""
+        return Sink(Log(a_count(history, "replay"), history=history), "replay")

@@ -1,0 +1,110 @@
+"""What a stream starts from, and how subscribing walks from the subscriber up to it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import Publisher, Subscriber
+from penstock.streams.assembly import Place, describe, here
+from penstock.streams.segment import Op, PullDrain, knows_its_end
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["IterableSource", "Next", "PublisherSource", "Source"]
+
+Next = tuple["Stream[Any]", Subscriber[Any]]
+"""The stream to subscribe to next, and who subscribes to it."""
+
+
+class Source(ABC):
+    """The top of a compiled segment: an iterable, a foreign publisher, or an asynchronous operator.
+
+    A source takes the synchronous operators below it along (``ops``), so that it can run them in its own
+    loop instead of passing each element through another stage.
+    """
+
+    boundary: int | None = None
+    """The prefetch of the queue that this source puts between two resources, if it does."""
+
+    def __init__(self, label: str, *shows: Any) -> None:
+        self.label = f"{label}({', '.join(describe(argument) for argument in shows)})"
+        self.place: Place = here()
+
+    @abstractmethod
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Subscribe ``downstream`` through ``ops``.
+
+        Returns what must be subscribed next, if this source has one upstream; the caller does that in a loop,
+        so that subscribing to a long chain takes no deep stack.
+        """
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The streams that feed this source."""
+        return []
+
+    def runs_on(self) -> str:
+        """What a reader of ``explain()`` should see as the resource that elements come from."""
+        return "caller"
+
+
+class IterableSource(Source):
+    """Elements of an iterable, opened anew for each subscriber."""
+
+    def __init__(self, label: str, factory: Callable[[], Iterable[Any]], *shows: Any) -> None:
+        super().__init__(label, *shows)
+        self.factory = factory
+        self.sized: Iterable[Any] | None = None
+
+    @classmethod
+    def over(cls, label: str, iterable: Iterable[Any], *shows: Any) -> IterableSource:
+        """A source over an iterable that exists already."""
+        if isinstance(iterable, Iterator):
+            return cls(label, _once(iterable), *shows)
+        source = cls(label, lambda: iterable, *shows)
+        if knows_its_end(iterable):
+            source.sized = iterable
+        return source
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Run the whole chain in one loop."""
+        drain = PullDrain(self.factory, self.sized, ops, downstream, self.label, self.place)
+        drain.introduce()
+        drain.drain()
+
+
+def _once(iterator: Iterator[Any]) -> Callable[[], Iterator[Any]]:
+    """An iterator can be walked through one time; a second subscriber must hear that, not find it empty."""
+    unused = [iterator]
+
+    def factory() -> Iterator[Any]:
+        try:
+            return unused.pop()
+        except IndexError:
+            raise RuntimeError(
+                f"this {type(iterator).__name__} was used up by an earlier subscriber; "
+                "pass a list, or defer(lambda: Flux.from_iterable(...)) that makes a new one each time"
+            ) from None
+
+    return factory
+
+
+class PublisherSource(Source):
+    """Elements of somebody else's publisher."""
+
+    def __init__(self, publisher: Publisher[Any]) -> None:
+        super().__init__("from_publisher", publisher)
+        self.publisher = publisher
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Subscribe to it, with a relay for the operators if there are any."""
+        from penstock.streams.stages.relaying import PlainRelay
+
+        if not ops:
+            self.publisher.subscribe(downstream)
+            return
+        relay = PlainRelay(ops, downstream, self.label, self.place)
+        relay.introduce()
+        self.publisher.subscribe(relay)

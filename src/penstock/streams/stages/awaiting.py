@@ -1,0 +1,371 @@
+"""Streams out of asyncio: asynchronous iterables, coroutines, futures."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import Subscriber, none_element
+from penstock.streams.assembly import Place
+from penstock.streams.dropped import drop_error
+from penstock.streams.schedulers import LoopScheduler, Scheduler, SchedulerClosed, background_loop
+from penstock.streams.segment import Op
+from penstock.streams.segment.compiling import FAIR_TURN, PENDING
+from penstock.streams.source import Next, Source
+from penstock.streams.stages.inners import ManySources, Outer
+from penstock.streams.stages.relaying import PlainRelay
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["AsyncIterableSource", "FutureSource", "MapAsyncSource", "subscribers_loop"]
+
+
+def subscribers_loop() -> LoopScheduler:
+    """The event loop that runs where we are subscribed to, or the one that the package keeps for others."""
+    try:
+        return LoopScheduler(asyncio.get_running_loop())
+    except RuntimeError:
+        return background_loop()
+
+
+class AsyncIterableSource(Source):
+    """Elements of an asynchronous iterable: one step of it for each element of demand."""
+
+    def __init__(self, label: str, factory: Callable[[], AsyncIterable[Any]], *shows: Any) -> None:
+        super().__init__(label, *shows)
+        self._factory = factory
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Start when the first demand comes."""
+        relay = PlainRelay(ops, downstream, self.label, self.place)
+        relay.introduce()
+        relay.on_subscribe(_Stepping(relay, self._factory, subscribers_loop()))
+
+    def runs_on(self) -> str:
+        """An event loop."""
+        return "loop"
+
+
+class _Stepping:
+    """Steps through an asynchronous iterator in a task of its own, as far as credit goes."""
+
+    __slots__ = ("_cancelled", "_context", "_credit", "_factory", "_relay", "_scheduler", "_task", "_waiting")
+
+    def __init__(
+        self, relay: PlainRelay, factory: Callable[[], AsyncIterable[Any]], scheduler: LoopScheduler
+    ) -> None:
+        self._relay = relay
+        self._factory = factory
+        self._scheduler = scheduler
+        self._context = copy_context()
+        self._credit = 0
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._cancelled = False
+
+    # Both may be called from any thread; everything else happens on the loop.
+    def request(self, n: int, /) -> None:
+        try:
+            self._scheduler.submit(lambda: self._grant(n))
+        except SchedulerClosed as closed:
+            self._relay.on_error(closed)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        try:
+            self._scheduler.submit(self._stop)
+        except SchedulerClosed:
+            return  # the loop is gone, and the task with it
+
+    def _grant(self, n: int) -> None:
+        if self._cancelled:
+            return
+        self._credit += n
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), context=self._context)
+        elif self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            iterator = aiter(self._factory())
+        except Exception as error:
+            self._relay.on_error(error)
+            return
+        try:
+            await self._step(iterator)
+        except asyncio.CancelledError:
+            if not self._cancelled:
+                self._relay.on_error(
+                    RuntimeError("the task that steps through the stream's source was cancelled")
+                )
+            raise
+        except Exception as error:
+            self._relay.on_error(error)
+        finally:
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                try:
+                    await close()
+                except Exception as error:
+                    drop_error(error, f"closing {self._relay.name}")
+
+    async def _step(self, iterator: AsyncIterator[Any]) -> None:
+        turn = 0
+        while True:
+            while not self._credit:
+                self._waiting = asyncio.get_running_loop().create_future()
+                await self._waiting
+            try:
+                element = await anext(iterator)
+            except StopAsyncIteration:
+                self._relay.on_complete()
+                return
+            if self._cancelled:
+                return
+            self._credit -= 1
+            self._relay.on_next(element)
+            turn += 1
+            if turn == FAIR_TURN:  # an iterator that never waits must not keep the loop for itself
+                turn = 0
+                await asyncio.sleep(0)
+
+
+class FutureSource(Source):
+    """The result of a future, an awaitable, or a coroutine function that is called for each subscriber."""
+
+    def __init__(self, label: str, factory: Callable[[], Any], *shows: Any) -> None:
+        super().__init__(label, *shows)
+        self._factory = factory
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Start at once: a result is held until there is demand for it."""
+        relay = PlainRelay(ops, downstream, self.label, self.place)
+        relay.introduce()
+        if relay.closed:
+            return
+        try:
+            awaitable = self._factory()
+        except Exception as error:
+            relay.on_error(error)
+            return
+        if isinstance(awaitable, concurrent.futures.Future):
+            relay.on_subscribe(_Cancelling(awaitable.cancel))
+            awaitable.add_done_callback(lambda future: _settle(relay, future))
+            return
+        scheduler = _loop_of(awaitable)
+        context = copy_context()
+
+        def start() -> None:
+            future = asyncio.ensure_future(awaitable)
+            relay.on_subscribe(_Cancelling(lambda: _on(scheduler, future.cancel)))
+            future.add_done_callback(lambda _: _settle(relay, future), context=context)
+
+        try:
+            scheduler.submit(lambda: context.run(start))
+        except SchedulerClosed as closed:
+            relay.on_error(closed)
+
+    def runs_on(self) -> str:
+        """An event loop, or whoever sets the result."""
+        return "loop"
+
+
+def _loop_of(awaitable: Awaitable[Any]) -> LoopScheduler:
+    if isinstance(awaitable, asyncio.Future):
+        return LoopScheduler(awaitable.get_loop())
+    return subscribers_loop()
+
+
+def _on(scheduler: Scheduler, task: Callable[[], object]) -> None:
+    try:
+        scheduler.submit(task)
+    except SchedulerClosed:
+        return  # whatever ran there has ended with it
+
+
+class _Cancelling:
+    """A subscription to one value that comes by itself: all one can do is to cancel it."""
+
+    __slots__ = ("_cancel",)
+
+    def __init__(self, cancel: Callable[[], object]) -> None:
+        self._cancel = cancel
+
+    def request(self, n: int, /) -> None:
+        """The value comes anyway; the relay holds it until it is asked for."""
+
+    def cancel(self) -> None:
+        self._cancel()
+
+
+def _settle(relay: PlainRelay, future: Any) -> None:
+    if future.cancelled():
+        relay.on_error(RuntimeError(f"the future of {relay.name} was cancelled"))
+        return
+    error = future.exception()
+    if error is not None:
+        relay.on_error(error)
+        return
+    value = future.result()
+    if value is not None:
+        relay.on_next(value)
+    relay.on_complete()
+
+
+class MapAsyncSource(Source):
+    """``map_async``: a coroutine for each element, ``concurrency`` of them at once."""
+
+    def __init__(
+        self,
+        upstream: Stream[Any],
+        function: Callable[[Any], Awaitable[Any]],
+        concurrency: int,
+        ordered: bool,
+    ) -> None:
+        super().__init__("map_async", function)
+        self._upstream = upstream
+        self._function = function
+        self._ordered = ordered
+        self.boundary = concurrency
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Ask for as many elements as may run at once."""
+        assert self.boundary is not None
+        stage = _AsyncMapping(
+            self._function, self._ordered, subscribers_loop(), ops, downstream, self.label, self.place
+        )
+        stage.outer = Outer(stage, stage.open, self.boundary)
+        stage.sources.add(stage.outer)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, stage.outer)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The stream whose elements are mapped."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """An event loop."""
+        return "loop"
+
+
+class _Call:
+    __slots__ = ("element", "value")
+
+    def __init__(self, element: Any) -> None:
+        self.element = element
+        self.value: Any = PENDING
+
+
+class _AsyncMapping(ManySources):
+    """Holds at most ``concurrency`` elements: running, or waiting for their turn to go down."""
+
+    __slots__ = ("_calls", "_context", "_function", "_ordered", "_ready", "_scheduler", "_tasks", "outer")
+    outer: Outer
+
+    def __init__(
+        self,
+        function: Callable[[Any], Awaitable[Any]],
+        ordered: bool,
+        scheduler: LoopScheduler,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self._function = function
+        self._ordered = ordered
+        self._scheduler = scheduler
+        self._context = copy_context()
+        self._calls: deque[_Call] = deque()
+        """All calls, oldest first."""
+        self._ready: deque[_Call] = deque()
+        """Those that are finished, in the order of finishing; unused if that is not the order we want."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def open(self, element: Any) -> None:
+        call = _Call(element)
+        self._calls.append(call)
+        self._scheduler.submit(lambda: self._launch(call))
+
+    def _launch(self, call: _Call) -> None:
+        if self.closed:
+            return
+        try:
+            awaitable = self._context.copy().run(self._function, call.element)
+            if not isinstance(awaitable, Awaitable):
+                raise TypeError(
+                    f"{self.name} got {awaitable!r}, which cannot be awaited; "
+                    "pass an async function, or use map() for a plain one"
+                )
+        except Exception as error:
+            self.fail(error)
+            return
+        task = asyncio.get_running_loop().create_task(_finish(awaitable), context=self._context.copy())
+        self._tasks.add(task)
+        task.add_done_callback(lambda task: self._settle(call, task))
+
+    def _settle(self, call: _Call, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if self.closed:
+            if not task.cancelled() and task.exception() is not None:
+                drop_error(task.exception(), f"{self.name} after it was cancelled")  # type: ignore[arg-type]
+            return
+        if task.cancelled():
+            self.fail(RuntimeError(f"a task of {self.name} was cancelled"))
+        elif (error := task.exception()) is not None:
+            self.fail(error)
+        elif task.result() is None:
+            self.fail(none_element(self.name))
+        else:
+            call.value = task.result()
+            if not self._ordered:
+                self._ready.append(call)
+            self.wake()
+
+    def poll(self) -> Any:
+        if self._ordered:
+            if not self._calls or self._calls[0].value is PENDING:
+                return PENDING
+            call = self._calls.popleft()
+        else:
+            if not self._ready:
+                return PENDING
+            call = self._ready.popleft()
+            self._calls.remove(call)
+        self.outer.more()
+        return call.value
+
+    def finished(self) -> bool:
+        return self.outer.done and not self._calls
+
+    def release(self) -> None:
+        super().release()
+        _on(self._scheduler, self._abandon)
+
+    def _abandon(self) -> None:
+        for task in tuple(self._tasks):
+            task.cancel()
+
+    def queued(self) -> int:
+        return len(self._calls)
+
+    def capacity(self) -> int | None:
+        return None
+
+    def runs_on(self) -> str:
+        return "loop"
+
+
+async def _finish(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable

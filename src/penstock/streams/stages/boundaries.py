@@ -1,0 +1,282 @@
+"""Asynchronous boundaries: a bounded queue between two resources.
+
+The stage asks its source for ``prefetch`` elements and, each time three quarters of them have been taken, for
+as many again. That is the whole bound, and the subscriber sets it.
+"""
+
+from __future__ import annotations
+
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import Subscriber, Subscription
+from penstock.streams.assembly import Place
+from penstock.streams.schedulers import Scheduler, SchedulerClosed
+from penstock.streams.segment import GONE, Op, QueueDrain
+from penstock.streams.source import Next, Source
+from penstock.streams.stages.failing import FailedSource
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["LimitRateSource", "Prefetching", "PublishOnSource", "SubscribeOnSource", "replenish_at"]
+
+FAIR_SLICE = 1024
+"""A stage on a shared scheduler lets others run after this many elements."""
+
+
+def replenish_at(prefetch: int) -> int:
+    """After how many elements to ask for as many more: at three quarters, so that the source never idles."""
+    return max(1, prefetch - (prefetch >> 2))
+
+
+class Prefetching(QueueDrain):
+    """Keeps a queue of ``prefetch`` elements filled ahead of demand."""
+
+    __slots__ = ("batch", "prefetch")
+
+    def __init__(
+        self,
+        prefetch: int,
+        batch: int,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place | None,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self.prefetch = prefetch
+        self.batch = batch
+        self.refill_at = self.batch
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Ask for the first queue full at once: that is what prefetching means."""
+        first = self.upstream is None
+        super().on_subscribe(subscription)
+        if first and not self.closed:
+            subscription.request(self.prefetch)
+
+    def refill(self) -> None:
+        """Three quarters are gone."""
+        self.refill_at += self.batch
+        if self.upstream is not None:
+            self.upstream.request(self.batch)
+
+    def capacity(self) -> int | None:
+        """What we asked for ahead."""
+        return self.prefetch
+
+
+class LimitRateSource(Source):
+    """``limit_rate``: the queue without the thread."""
+
+    def __init__(self, upstream: Stream[Any], high: int, low: int) -> None:
+        super().__init__("limit_rate", high)
+        self._upstream = upstream
+        self.boundary = high
+        self.low = low
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Put the queue in, then subscribe."""
+        assert self.boundary is not None
+        stage = Prefetching(self.boundary, self.low, ops, downstream, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, stage)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The one stream above."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """Wherever the stream above runs."""
+        return self._upstream._source.runs_on()
+
+
+class PublishOnSource(Source):
+    """``publish_on``: what is below runs on another scheduler."""
+
+    def __init__(self, upstream: Stream[Any], scheduler: Scheduler, prefetch: int) -> None:
+        super().__init__("publish_on", scheduler.name)
+        self._upstream = upstream
+        self._scheduler = scheduler
+        self.boundary = prefetch
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Put the queue and the hop in, then subscribe."""
+        assert self.boundary is not None
+        stage = _PublishOn(self._scheduler, self.boundary, ops, downstream, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, stage)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The one stream above."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """The scheduler."""
+        return self._scheduler.name
+
+
+class _PublishOn(Prefetching):
+    """Hands the ownership of its drain to the scheduler instead of working on the caller's thread.
+
+    ``idle`` is a plain flag so that an element from the source costs an append and one look; the token is
+    tried only when the flag says that nobody works. The order matters: the source appends and then looks,
+    the worker sets the flag and then looks at the queue, so one of them sees the other.
+    """
+
+    __slots__ = ("_context", "_scheduler", "idle")
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        prefetch: int,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(prefetch, replenish_at(prefetch), ops, downstream, name, place)
+        self._scheduler = scheduler
+        self._context: Context = copy_context()
+        self.idle = True
+
+    def on_next(self, element: Any, /) -> None:
+        self.queue.append(element)
+        self.dirty = True
+        if self.idle:
+            self.drain()
+
+    def cancel(self) -> None:
+        """Tell the source at once: the scheduler may be busy for a while."""
+        upstream = self.upstream
+        super().cancel()
+        if upstream is not None:
+            upstream.cancel()
+
+    def drain(self) -> None:
+        if not self.closed and self._owner.acquire(False):
+            self.idle = False
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        try:
+            self._scheduler.submit(self._work)
+        except SchedulerClosed as closed:
+            # Nobody is left to run what is below: the subscriber hears of it here and now.
+            if not self.cancelled:
+                self._fail(closed, -1)
+            else:
+                self._halt()
+            self._owner.release()
+
+    def _work(self) -> None:
+        self._context.run(self._own)
+
+    def _own(self) -> None:
+        while True:
+            try:
+                self.turn()
+                again = not self.closed and self.demand > self.emitted >= self.limit
+                if again:
+                    self.limit = self.allowance()
+                    self.dirty = True
+                    if self.halted:
+                        self.limit = -1
+            finally:
+                self.idle = True
+                self._owner.release()
+            if self.closed or not (self.mailbox or self.dirty or self.halted):
+                return
+            if not self._owner.acquire(False):
+                return
+            self.idle = False
+            if again:
+                self._hand_over()
+                return
+
+    def allowance(self) -> int:
+        return min(self.demand, self.emitted + FAIR_SLICE)
+
+    def runs_on(self) -> str:
+        return self._scheduler.name
+
+
+class SubscribeOnSource(Source):
+    """``subscribe_on``: what is above, and the demand that drives it, runs on a scheduler.
+
+    The operators below move up through this one: they run there in any case, so they may as well be part of
+    the source's own loop.
+    """
+
+    def __init__(self, upstream: Stream[Any], scheduler: Scheduler) -> None:
+        super().__init__("subscribe_on", scheduler.name)
+        self._upstream = upstream
+        self._scheduler = scheduler
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Subscribe over there."""
+        stream = self._upstream._of(self._upstream._source, (*self._upstream._ops, *ops))
+        remote = _Remote(downstream, self._scheduler)
+        try:
+            self._scheduler.submit(lambda: remote.context.run(stream._connect, remote))
+        except SchedulerClosed as closed:
+            FailedSource(closed).attach(ops, downstream)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The one stream above."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """The scheduler."""
+        return self._scheduler.name
+
+
+class _Remote:
+    """Stands between a subscriber and a source that works elsewhere: only requests need to travel."""
+
+    __slots__ = ("_downstream", "_scheduler", "_upstream", "context", "on_complete", "on_error", "on_next")
+
+    def __init__(self, downstream: Subscriber[Any], scheduler: Scheduler) -> None:
+        self._downstream = downstream
+        self._scheduler = scheduler
+        self._upstream: Subscription | None = None
+        self.context = copy_context()
+        self.on_next = downstream.on_next
+        self.on_error = downstream.on_error
+        self.on_complete = downstream.on_complete
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self._upstream = subscription
+        self._downstream.on_subscribe(self)
+
+    def request(self, n: int, /) -> None:
+        upstream = self._upstream
+        if upstream is None:
+            return
+        try:
+            # A copy, because a context can be entered by one thread at a time and a pool has many.
+            self._scheduler.submit(lambda: self.context.copy().run(upstream.request, n))
+        except SchedulerClosed as closed:
+            self._fail(closed)
+
+    def _fail(self, closed: SchedulerClosed) -> None:
+        upstream, self._upstream = self._upstream, None
+        if upstream is not None:
+            upstream.cancel()
+            self.on_error(closed)
+
+    def cancel(self) -> None:
+        upstream = self._upstream
+        self._forget()
+        if upstream is not None:
+            upstream.cancel()
+
+    def _forget(self) -> None:
+        # §3.13: three bound methods hold the subscriber, too.
+        self._upstream = None
+        self._downstream = GONE
+        self.on_next, self.on_error, self.on_complete = GONE.on_next, GONE.on_error, GONE.on_complete
+
+    def upstreams(self) -> list[Any]:
+        return [self._upstream] if self._upstream is not None else []

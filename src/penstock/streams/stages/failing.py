@@ -1,0 +1,42 @@
+"""Streams that fail, or stay silent, from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.spec import Subscriber
+from penstock.streams.segment import Op
+from penstock.streams.source import Source
+from penstock.streams.stages.relaying import PlainRelay
+
+__all__ = ["FailedSource", "SilentSource"]
+
+
+class FailedSource(Source):
+    """``on_subscribe``, then ``on_error``, without waiting for demand (§1.9, §2.10)."""
+
+    def __init__(self, error: BaseException | Callable[[], BaseException], label: str = "error") -> None:
+        super().__init__(label, error)
+        self._error = error
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Fail."""
+        stage = PlainRelay(ops, downstream, self.label, self.place)
+        stage.introduce()
+        if isinstance(self._error, BaseException):
+            stage.on_error(self._error)
+            return
+        try:
+            error = self._error()
+        except Exception as fault:
+            error = fault
+        stage.on_error(error)
+
+
+class SilentSource(Source):
+    """``on_subscribe``, and nothing after it."""
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Say nothing."""
+        PlainRelay(ops, downstream, self.label, self.place).introduce()

@@ -1,0 +1,193 @@
+"""What flat_map, merge, zip and their kin have in common: several sources, one loop.
+
+The stage subscribes an :class:`Inner` to each source. Inners queue what arrives and wake the stage; the
+stage's loop polls for the next element that may go down. Each inner keeps its own bounded queue filled, so
+the stage holds at most ``sources × prefetch`` elements.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import Subscriber, Subscription
+from penstock.streams.assembly import Place
+from penstock.streams.dropped import drop_error
+from penstock.streams.segment import Drain, Op
+from penstock.streams.segment.compiling import Head
+from penstock.streams.stages.boundaries import replenish_at
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["Inner", "ManySources", "Outer"]
+
+
+class ManySources(Drain):
+    """A stage that composes its elements from several sources."""
+
+    head = Head.POLL
+    __slots__ = ("error", "sources")
+
+    def __init__(
+        self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self.sources: set[Inner | Outer] = set()
+        """Everything that must be cancelled if this stage is."""
+        self.error: BaseException | None = None
+
+    @abstractmethod
+    def poll(self) -> Any:
+        """The next element that may go down, or PENDING. Only the owner of the drain calls this."""
+
+    @abstractmethod
+    def finished(self) -> bool:
+        """Whether nothing can come any more. Only the owner of the drain calls this."""
+
+    def source(self) -> Callable[[], Any]:
+        """The loop polls."""
+        return self.poll
+
+    def due_error(self) -> BaseException | None:
+        """An error of one source ends the whole at once."""
+        return self.error
+
+    def wake(self) -> None:
+        """Something changed: look."""
+        self.dirty = True
+        self.drain()
+
+    def fail(self, error: BaseException) -> None:
+        """One source failed. The first error wins, the others are reported."""
+        if self.closed or self.error is not None:
+            drop_error(error, f"a source of {self.name}, after its end")
+            return
+        self.error = error
+        self.wake()
+
+    def can_run(self) -> bool:
+        """An error goes before whatever is queued."""
+        return self.dirty and self.error is None
+
+    def add(self, source: Inner | Outer) -> None:
+        """Remember a source, or cancel it if we are gone already."""
+        self.sources.add(source)
+        if self.closed:
+            source.cancel()
+
+    def release(self) -> None:
+        """Cancel all sources that still run."""
+        while self.sources:
+            self.sources.pop().cancel()
+
+    def upstreams(self) -> list[Any]:
+        """The subscriptions of all sources."""
+        found = [source.subscription for source in tuple(self.sources)]
+        return [subscription for subscription in found if subscription is not None]
+
+
+class Outer:
+    """Subscribes to the stream whose elements become sources; asks for a new one only when told to."""
+
+    __slots__ = ("_first", "_on_element", "_stage", "done", "subscription")
+
+    def __init__(self, stage: ManySources, on_element: Callable[[Any], None], first: int) -> None:
+        self._stage = stage
+        self._on_element = on_element
+        self._first = first
+        self.subscription: Subscription | None = None
+        self.done = False
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        if self.subscription is not None or self._stage.closed:
+            subscription.cancel()
+            return
+        self.subscription = subscription
+        subscription.request(self._first)
+
+    def on_next(self, element: Any, /) -> None:
+        if self._stage.closed or self._stage.error is not None:
+            return
+        try:
+            self._on_element(element)
+        except Exception as error:
+            self.cancel()
+            self._stage.fail(error)
+
+    def on_error(self, error: BaseException, /) -> None:
+        self.done = True
+        self._stage.fail(error)
+
+    def on_complete(self) -> None:
+        self.done = True
+        self._stage.wake()
+
+    def more(self, n: int = 1) -> None:
+        """Ask for ``n`` more sources."""
+        if self.subscription is not None and not self.done:
+            self.subscription.request(n)
+
+    def cancel(self) -> None:
+        if self.subscription is not None and not self.done:
+            self.subscription.cancel()
+
+
+class Inner:
+    """Subscribes to one source and keeps a bounded queue of its elements filled."""
+
+    __slots__ = ("_batch", "_prefetch", "_stage", "_taken", "done", "queue", "subscription")
+
+    def __init__(self, stage: ManySources, prefetch: int) -> None:
+        self._stage = stage
+        self._prefetch = prefetch
+        self._batch = replenish_at(prefetch)
+        self._taken = 0
+        self.queue: deque[Any] = deque()
+        self.subscription: Subscription | None = None
+        self.done = False
+
+    def subscribe_to(self, stream: Stream[Any]) -> None:
+        """Become a source of the stage."""
+        self._stage.add(self)
+        stream._connect(self)
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        if self.subscription is not None or self._stage.closed:
+            subscription.cancel()
+            return
+        self.subscription = subscription
+        subscription.request(self._prefetch)
+
+    def on_next(self, element: Any, /) -> None:
+        self.queue.append(element)
+        self._stage.wake()
+
+    def on_error(self, error: BaseException, /) -> None:
+        self.done = True
+        self._stage.fail(error)
+
+    def on_complete(self) -> None:
+        self.done = True
+        self._stage.wake()
+
+    def take(self) -> Any:
+        """Take the oldest element and see that another comes in its place."""
+        element = self.queue.popleft()
+        self.took_one()
+        return element
+
+    def took_one(self) -> None:
+        """Three quarters of the queue gone: ask for as many."""
+        self._taken += 1
+        if self._taken == self._batch:
+            self._taken = 0
+            if self.subscription is not None and not self.done:
+                self.subscription.request(self._batch)
+
+    def cancel(self) -> None:
+        self.queue.clear()
+        if self.subscription is not None and not self.done:
+            self.subscription.cancel()

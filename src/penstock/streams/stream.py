@@ -1,0 +1,64 @@
+"""What ``Flux`` and ``Mono`` have in common: a source, the operators below it, and ``subscribe``."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, Self, TypeVar
+
+from penstock.spec import Subscriber, check_subscriber
+from penstock.streams.segment import Op
+from penstock.streams.source import IterableSource, Source
+
+__all__ = ["Stream", "T"]
+
+T = TypeVar("T")
+
+
+class Stream(Generic[T]):
+    """An immutable description of a stream. Nothing happens before somebody subscribes."""
+
+    __slots__ = ("_ops", "_source")
+    _source: Source
+    _ops: tuple[Op, ...]
+
+    @classmethod
+    def _of(cls, source: Source, ops: tuple[Op, ...] = ()) -> Self:
+        stream = cls.__new__(cls)
+        stream._source = source
+        stream._ops = ops
+        return stream
+
+    def _with(self, op: Op) -> Any:
+        """The same kind of stream with one more operator; typed by the fluent method that calls it."""
+        return self._of(self._source, (*self._ops, op))
+
+    def _as_mono(self, op: Op) -> Any:
+        """A Mono of this stream's operators and one more, which lets at most one element through."""
+        from penstock.streams.mono import Mono
+
+        return Mono._of(self._source, (*self._ops, op))
+
+    def _as_flux(self, *more: Op) -> Any:
+        """A Flux of the same source and operators, and perhaps more."""
+        from penstock.streams.flux import Flux
+
+        return Flux._of(self._source, (*self._ops, *more))
+
+    def _connect(self, downstream: Subscriber[Any]) -> None:
+        """Subscribe without checks: for our own operators."""
+        step = self._source.attach(self._ops, downstream)
+        while step is not None:
+            stream, subscriber = step
+            step = stream._source.attach(stream._ops, subscriber)
+
+    def _subscribe(self, subscriber: Subscriber[Any]) -> None:
+        check_subscriber(subscriber)  # §1.9
+        self._connect(subscriber)
+
+    @property
+    def _pullable(self) -> bool:
+        """Whether a plain loop can run this stream: an iterable, and nobody who watches signals."""
+        return isinstance(self._source, IterableSource) and all(op.watch is None for op in self._ops)
+
+    def __repr__(self) -> str:
+        chain = " ".join([self._source.label, *(op.label for op in self._ops)])
+        return f"<{type(self).__name__} {chain}>"

@@ -1,0 +1,332 @@
+"""Any chain of these operators gives what the same steps on a plain list give, however it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
+from itertools import accumulate, dropwhile, takewhile
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.streams import Flux
+from tests.streams.recording import Recorder
+
+Elements = list[Any]
+
+
+class Step(NamedTuple):
+    """An operator, twice: as we have it and as Python has it."""
+
+    text: str
+    on_stream: Callable[[Any], Any]
+    on_list: Callable[[Elements], Elements]
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def weight(x: Any) -> int:
+    """A number for any element: pieces and pairs weigh what their parts do."""
+    return x if isinstance(x, int) else sum(weight(part) for part in x)
+
+
+def unchanged(elements: Elements, key: Callable[[Any], Any]) -> Elements:
+    return [x for i, x in enumerate(elements) if i == 0 or key(x) != key(elements[i - 1])]
+
+
+def first_of_each(elements: Elements, key: Callable[[Any], Any]) -> Elements:
+    return list({key(x): x for x in reversed(elements)}.values())[::-1] if False else _firsts(elements, key)
+
+
+def _firsts(elements: Elements, key: Callable[[Any], Any]) -> Elements:
+    seen: dict[Any, Any] = {}
+    for x in elements:
+        seen.setdefault(key(x), x)
+    return list(seen.values())
+
+
+def up_to(elements: Elements, predicate: Callable[[Any], bool]) -> Elements:
+    """``takewhile`` with the element that ends it."""
+    end = next((i for i, x in enumerate(elements) if predicate(x)), len(elements))
+    return elements[: end + 1]
+
+
+def pieces(elements: Elements, size: int, skip: int) -> Elements:
+    return [elements[i : i + size] for i in range(0, len(elements), skip)]
+
+
+def cut(elements: Elements, predicate: Callable[[Any], bool], *, before: bool) -> Elements:
+    result: Elements = [[]]
+    for x in elements:
+        if before and predicate(x):
+            result.append([x])
+        elif not before and predicate(x):
+            result[-1].append(x)
+            result.append([])
+        else:
+            result[-1].append(x)
+    return [piece for piece in result if piece]
+
+
+def runs(elements: Elements, predicate: Callable[[Any], bool]) -> Elements:
+    result: Elements = [[]]
+    for x in elements:
+        if predicate(x):
+            result[-1].append(x)
+        else:
+            result.append([])
+    return [piece for piece in result if piece]
+
+
+def alone(x: Any) -> list[Any]:
+    return [x]
+
+
+def lazily(n: int) -> Callable[[Any], Iterator[int]]:
+    return lambda x: (weight(x) + i for i in range(weight(x) % n))
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    """One operator with small random arguments."""
+    n = draw(st.integers(0, 6))
+    m = draw(st.integers(1, 4))
+
+    def matches(x: Any) -> bool:
+        return weight(x) % (m + 1) == n % (m + 1)
+
+    def below(x: Any) -> bool:
+        return weight(x) < n * 5
+
+    def key(x: Any) -> int:
+        return weight(x) % m
+
+    def changed(x: Any) -> int:
+        return weight(x) * m - n
+
+    def halved(x: Any) -> int | None:
+        return None if matches(x) else weight(x) // 2
+
+    def add(total: Any, x: Any) -> int:
+        return weight(total) + weight(x)
+
+    def handled(x: Any, sink: Any) -> None:
+        if not matches(x):
+            sink.next(changed(x))
+        if weight(x) == n * 5:
+            sink.complete()
+
+    def plain_handled(xs: Elements) -> Elements:
+        return [changed(x) for x in up_to(xs, lambda x: weight(x) == n * 5) if not matches(x)]
+
+    def single(mono: Any) -> Any:
+        return mono.flat_map_iterable(alone)
+
+    return draw(
+        st.sampled_from(
+            [
+                Step("map", lambda f: f.map(changed), lambda xs: [*map(changed, xs)]),
+                Step(
+                    "map_not_none",
+                    lambda f: f.map_not_none(halved),
+                    lambda xs: [y for x in xs if (y := halved(x)) is not None],
+                ),
+                Step(
+                    f"flat_map_iterable({m})",
+                    lambda f: f.flat_map_iterable(lazily(m)),
+                    lambda xs: [y for x in xs for y in lazily(m)(x)],
+                ),
+                Step("handle", lambda f: f.handle(handled), plain_handled),
+                Step("scan", lambda f: f.scan(add), lambda xs: [*accumulate(xs, add)]),
+                Step(
+                    f"scan({n})", lambda f: f.scan(add, n), lambda xs: [*accumulate(xs, add, initial=n)]
+                ),
+                Step("index", lambda f: f.index(), lambda xs: [*enumerate(xs)]),
+                Step("filter", lambda f: f.filter(matches), lambda xs: [*filter(matches, xs)]),
+                Step(
+                    "of_type", lambda f: f.of_type(int), lambda xs: [x for x in xs if isinstance(x, int)]
+                ),
+                Step(f"take({n})", lambda f: f.take(n), lambda xs: xs[:n]),
+                Step("take_while", lambda f: f.take_while(below), lambda xs: [*takewhile(below, xs)]),
+                Step("take_until", lambda f: f.take_until(matches), lambda xs: up_to(xs, matches)),
+                Step(f"take_last({n})", lambda f: f.take_last(n), lambda xs: xs[-n:] if n else []),
+                Step(f"skip({n})", lambda f: f.skip(n), lambda xs: xs[n:]),
+                Step("skip_while", lambda f: f.skip_while(below), lambda xs: [*dropwhile(below, xs)]),
+                Step("distinct", lambda f: f.distinct(key), lambda xs: _firsts(xs, key)),
+                Step(
+                    "distinct_until_changed",
+                    lambda f: f.distinct_until_changed(key),
+                    lambda xs: unchanged(xs, key),
+                ),
+                Step("first", lambda f: single(f.first()), lambda xs: xs[:1]),
+                Step("last", lambda f: single(f.last()), lambda xs: xs[-1:]),
+                Step(
+                    f"element_at({n}, 7)",
+                    lambda f: single(f.element_at(n, 7)),
+                    lambda xs: xs[n : n + 1] or [7],
+                ),
+                Step("ignore_elements", lambda f: single(f.ignore_elements()), lambda xs: []),
+                Step(
+                    "reduce", lambda f: single(f.reduce(add)), lambda xs: [*accumulate(xs, add)][-1:]
+                ),
+                Step(
+                    f"reduce({n})",
+                    lambda f: single(f.reduce(add, n)),
+                    lambda xs: [*accumulate(xs, add, initial=n)][-1:],
+                ),
+                Step("collect_list", lambda f: single(f.collect_list()), lambda xs: [xs]),
+                Step("count", lambda f: single(f.count()), lambda xs: [len(xs)]),
+                Step("any", lambda f: single(f.any(matches)), lambda xs: [any(map(matches, xs))]),
+                Step("all", lambda f: single(f.all(below)), lambda xs: [all(map(below, xs))]),
+                Step("has_elements", lambda f: single(f.has_elements()), lambda xs: [bool(xs)]),
+                Step("sort", lambda f: f.sort(key), lambda xs: sorted(xs, key=key)),
+                Step("default_if_empty", lambda f: f.default_if_empty(n), lambda xs: xs or [n]),
+                Step("do_on_next", lambda f: f.do_on_next(weight), list),
+                Step("do_on_complete", lambda f: f.do_on_complete(list), list),
+                Step("named", lambda f: f.named("x"), list),
+                Step(f"buffer({m})", lambda f: f.buffer(m), lambda xs: pieces(xs, m, m)),
+                Step(
+                    f"buffer({m}, {n + 1})",
+                    lambda f: f.buffer(m, n + 1),
+                    lambda xs: pieces(xs, m, n + 1),
+                ),
+                Step(
+                    "buffer_until",
+                    lambda f: f.buffer_until(matches),
+                    lambda xs: cut(xs, matches, before=False),
+                ),
+                Step(
+                    "buffer_until(cut_before)",
+                    lambda f: f.buffer_until(matches, cut_before=True),
+                    lambda xs: cut(xs, matches, before=True),
+                ),
+                Step("buffer_while", lambda f: f.buffer_while(below), lambda xs: runs(xs, below)),
+            ]
+        )
+    )
+
+
+class Counted(Recorder):
+    """Asks for more inside ``on_next``, as a subscriber may."""
+
+    def __init__(self, inside: int) -> None:
+        super().__init__(inside)
+        self.asked = inside
+        self._inside = inside
+
+    def request(self, n: int) -> None:
+        self.asked += n
+        super().request(n)
+
+    def on_next(self, element: Any, /) -> None:
+        super().on_next(element)
+        assert len(self.items) <= self.asked, "more elements than demand (§1.1)"
+        if self._inside and len(self.items) % 3 == 0:
+            self.request(self._inside)
+
+
+class Strict:
+    """A publisher from elsewhere: sends exactly what is asked of it."""
+
+    def __init__(self, elements: Iterable[Any]) -> None:
+        self._elements = list(elements)
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        subscriber.on_subscribe(_StrictSubscription(self._elements, subscriber))
+
+
+class _StrictSubscription:
+    def __init__(self, elements: Elements, subscriber: Subscriber[Any]) -> None:
+        self._left = list(reversed(elements))
+        self._subscriber: Subscriber[Any] | None = subscriber
+        self._demand = 0
+        self._busy = False
+
+    def request(self, n: int, /) -> None:
+        self._demand += n
+        if self._busy:
+            return
+        self._busy = True
+        while self._subscriber is not None and self._left and self._demand:
+            self._demand -= 1
+            self._subscriber.on_next(self._left.pop())
+        self._busy = False
+        if self._subscriber is not None and not self._left:
+            subscriber, self._subscriber = self._subscriber, None
+            subscriber.on_complete()
+
+    def cancel(self) -> None:
+        self._subscriber = None
+
+
+SOURCES: dict[str, Callable[[Elements], Flux[Any]]] = {
+    "list": Flux.from_iterable,
+    "generator": lambda xs: Flux.from_iterable(x for x in xs),
+    "publisher": lambda xs: Flux.from_publisher(Strict(xs)),
+}
+Numbers = st.lists(st.integers(0, 30), max_size=20)
+Chain = st.lists(steps(), max_size=6)
+Requests = st.lists(st.integers(1, 7) | st.just(UNBOUNDED), min_size=1, max_size=5)
+
+
+def through(chain: list[Step], flux: Any, elements: Elements) -> tuple[Any, Elements]:
+    for step in chain:
+        flux, elements = step.on_stream(flux), step.on_list(elements)
+    return flux, elements
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@settings(max_examples=400, deadline=None)
+@given(numbers=Numbers, chain=Chain, requests=Requests, inside=st.integers(0, 3))
+def test_a_subscriber_gets_what_a_list_would_give_as_far_as_it_asked(
+    source: str, numbers: Elements, chain: list[Step], requests: list[int], inside: int
+) -> None:
+    flux, expected = through(chain, SOURCES[source](numbers), numbers)
+    recorder = Counted(inside)
+    flux.subscribe(recorder)
+
+    round_ = 0
+    while not recorder.completed and round_ < len(expected) + 2:
+        recorder.request(requests[round_ % len(requests)])
+        round_ += 1
+        assert recorder.items == expected[: recorder.asked]
+
+    assert recorder.error is None
+    assert recorder.items == expected
+    assert recorder.completed
+
+
+@settings(max_examples=400, deadline=None)
+@given(numbers=Numbers, chain=Chain)
+def test_a_for_loop_gets_what_a_list_would_give(numbers: Elements, chain: list[Step]) -> None:
+    flux, expected = through(chain, Flux.from_iterable(numbers), numbers)
+
+    assert list(flux) == expected
+
+
+@settings(max_examples=300, deadline=None)
+@given(numbers=Numbers, chain=Chain, before=st.integers(1, 10))
+def test_after_a_cancel_nothing_comes_and_the_source_is_closed(
+    numbers: Elements, chain: list[Step], before: int
+) -> None:
+    closed: list[bool] = []
+
+    def source() -> Iterator[int]:
+        try:
+            yield from numbers
+        finally:
+            closed.append(True)
+
+    iterator = source()
+    flux, expected = through(chain, Flux.from_iterable(iterator), numbers)
+    recorder = Recorder(before)
+    flux.subscribe(recorder)
+    recorder.cancel()
+    recorder.request(5)
+
+    assert recorder.items == expected[:before]
+    assert getgeneratorstate(iterator) in (GEN_CREATED, GEN_CLOSED)

@@ -1,0 +1,66 @@
+"""What the tests of the schedulers have in common."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from penstock.streams.schedulers import (
+    Scheduler,
+    immediate,
+    pool,
+    scheduler,
+    single,
+    trampoline,
+    virtual_time,
+)
+from tests.streams.schedulers.rigs import LoopRig, Rig, VirtualRig
+
+# Of these a task begins only when the one before it has ended.
+ORDERED_RIGS: dict[str, Callable[[], Rig]] = {
+    "immediate": lambda: Rig(immediate()),
+    "trampoline": lambda: Rig(trampoline()),
+    "single": lambda: Rig(single("contract")),
+    "pool-of-one": lambda: Rig(pool(1, "contract")),
+    "loop": LoopRig,
+    "virtual": lambda: VirtualRig(virtual_time()),
+}
+RIGS: dict[str, Callable[[], Rig]] = ORDERED_RIGS | {"pool": lambda: Rig(pool(4, "contract"))}
+
+
+@pytest.fixture(params=RIGS.values(), ids=list(RIGS))
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """Every scheduler in turn."""
+    made: Rig = request.param()
+    yield made
+    made.dispose()
+
+
+@pytest.fixture(params=ORDERED_RIGS.values(), ids=list(ORDERED_RIGS))
+def ordered_rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """Every scheduler that runs one task at a time."""
+    made: Rig = request.param()
+    yield made
+    made.dispose()
+
+
+@pytest.fixture(autouse=True)
+def threads_switch_often() -> Iterator[None]:
+    """Hand the interpreter lock over every few instructions, so that races show in a short test."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(usual)
+
+
+Reports = list[tuple[BaseException, Scheduler]]
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> Reports:
+    """What the `on_task_error` hook is told during the test."""
+    told: Reports = []
+    monkeypatch.setattr(scheduler, "on_task_error", lambda error, where: told.append((error, where)))
+    return told

@@ -1,0 +1,137 @@
+"""The interpreter exits at once and in silence, whatever the schedulers are doing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.streams.schedulers.child import run_script
+
+MAKERS = ["single()", "pool(3)", "shared_pool()", "shared_single()", "background_loop()"]
+TIMER_MAKERS = [*MAKERS, "immediate()", "trampoline()"]
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_with_an_idle_scheduler_left_open(maker: str) -> None:
+    printed = run_script(f"""
+        import threading
+        from penstock.streams.schedulers import *
+
+        done = threading.Event()
+        scheduler = {maker}
+        scheduler.submit(done.set)
+        print(done.wait(10))
+    """)
+
+    assert printed == "True\n"
+
+
+@pytest.mark.parametrize("maker", TIMER_MAKERS)
+def test_with_delays_pending(maker: str) -> None:
+    printed = run_script(f"""
+        from penstock.streams.schedulers import *
+
+        scheduler = {maker}
+        timers = [scheduler.submit_after(3600, print) for _ in range(100)]
+        print("ends")
+    """)
+
+    assert printed == "ends\n"
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_with_tasks_running_and_queued(maker: str) -> None:
+    printed = run_script(f"""
+        import threading
+        from penstock.streams.schedulers import *
+
+        begun = threading.Event()
+        scheduler = {maker}
+
+        def again():
+            scheduler.submit(again)
+
+        for _ in range(20):
+            scheduler.submit(again)
+        scheduler.submit(begun.set)
+        print(begun.wait(10))
+    """)
+
+    assert printed == "True\n"
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_with_a_task_that_blocks_for_ever(maker: str) -> None:
+    printed = run_script(f"""
+        import threading
+        from penstock.streams.schedulers import *
+
+        begun = threading.Event()
+        scheduler = {maker}
+        scheduler.submit(lambda: (begun.set(), threading.Event().wait()))
+        print(begun.wait(10))
+    """)
+
+    assert printed == "True\n"
+
+
+def test_with_coroutines_on_the_background_loop() -> None:
+    printed = run_script("""
+        import asyncio, threading
+        from penstock.streams.schedulers import background_loop
+
+        begun = threading.Event()
+
+        async def numbers():
+            try:
+                yield 1
+                await asyncio.sleep(3600)
+            finally:
+                print("generator closed")
+
+        async def wait():
+            try:
+                async for _ in numbers():
+                    begun.set()
+            except asyncio.CancelledError:
+                print("coroutine cancelled")
+                raise
+
+        future = asyncio.run_coroutine_threadsafe(wait(), background_loop().loop)
+        print(begun.wait(10))
+    """)
+
+    assert printed == "True\ngenerator closed\ncoroutine cancelled\n"
+
+
+def test_tasks_submitted_while_exiting_are_refused_or_dropped() -> None:
+    printed = run_script("""
+        import atexit
+        from penstock.streams.schedulers import SchedulerClosed, background_loop
+
+        def at_exit():
+            try:
+                background_loop().submit(print)
+            except SchedulerClosed as error:
+                print(error.name)
+
+        atexit.register(at_exit)  # runs after whatever is registered later
+        background_loop().submit(lambda: None)
+    """)
+
+    assert printed == "background-loop\n"
+
+
+def test_with_a_loop_scheduler_that_outlives_its_loop() -> None:
+    printed = run_script("""
+        import asyncio
+        from penstock.streams.schedulers import loop
+
+        async def main():
+            scheduler = loop()
+            scheduler.submit_after(3600, print)
+            return scheduler
+
+        print(asyncio.run(main()))
+    """)
+
+    assert printed == "<LoopScheduler 'loop' closed>\n"
