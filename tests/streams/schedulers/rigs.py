@@ -83,6 +83,19 @@ class LoopRig(Rig):
         self._running.stop()
 
 
+class Harmless:
+    """A task that does nothing, and can be watched through a weak reference."""
+
+    def __call__(self) -> None: ...
+
+
+class Forbidden:
+    """A task that must not run, and can be watched through a weak reference."""
+
+    def __call__(self) -> None:
+        raise AssertionError("a task ran that must not")
+
+
 def in_turn(*tasks: Task) -> Task:
     """One task that runs the given ones."""
 

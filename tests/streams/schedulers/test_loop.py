@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -166,6 +167,14 @@ def test_a_cancelled_timer_does_not_stay_in_the_loop(running: LoopThread) -> Non
     assert len(running.loop._scheduled) == 0  # type: ignore[attr-defined]
 
 
+def test_a_delay_without_end_asks_nothing_of_the_loop(running: LoopThread) -> None:
+    timer = loop(running.loop).submit_after(math.inf, lambda: None)
+    running.settle()
+
+    assert len(running.loop._scheduled) == 0  # type: ignore[attr-defined]
+    timer.cancel()
+
+
 def test_a_timer_may_be_armed_and_cancelled_on_the_loop_itself() -> None:
     async def main() -> list[str]:
         here, ran, done = loop(), list[str](), asyncio.Event()
@@ -185,12 +194,12 @@ def test_delays_count_from_the_asking_even_when_the_loop_is_busy(running: LoopTh
     asked_at = scheduler.now()
     order: list[str] = []
 
-    scheduler.submit_after(0.02, in_turn(lambda: order.append("asked first, due second"), done.set))
-    scheduler.submit_after(0.01, lambda: order.append("asked second, due first"))
+    scheduler.submit_after(0.2, in_turn(lambda: order.append("asked first, due second"), done.set))
+    scheduler.submit_after(0.05, lambda: order.append("asked second, due first"))
     past_both = threading.Event()
-    immediate().submit_after(0.05, past_both.set)
+    immediate().submit_after(0.25, past_both.set)
     assert past_both.wait(PATIENCE)
-    assert scheduler.now() - asked_at >= 0.05
+    assert scheduler.now() - asked_at >= 0.2
     release.set()
 
     assert done.wait(PATIENCE)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
-from penstock.spec.guard.findings import Guard
+from penstock.spec.guard.names import Guard
 from penstock.spec.guard.publisher_guard import StrictProcessor, StrictPublisher
 from penstock.spec.guard.reporting import Report
 from penstock.spec.guard.subscriber_guard import StrictSubscriber

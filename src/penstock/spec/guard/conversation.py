@@ -9,10 +9,8 @@ from threading import get_ident
 from typing import Any, Generic, NoReturn, TypeVar
 
 from penstock.spec.guard.findings import (
-    Guard,
     beyond_demand,
     called_during_end,
-    name_of,
     overlapping_requests,
     overlapping_signal,
     second_subscription,
@@ -21,6 +19,7 @@ from penstock.spec.guard.findings import (
     subscribe_raised,
     subscriber_raised,
 )
+from penstock.spec.guard.names import Guard, name_of
 from penstock.spec.guard.reporting import Report
 from penstock.spec.guard.turn import Turn
 from penstock.spec.guard.upstream import Upstream
@@ -236,9 +235,9 @@ class Conversation(Guard, Generic[T]):
         if deliver == self._next:
             with self._lock:
                 self._left_behind += 1
-                surplus = self._delivered + self._left_behind - self._upstream.requested
+                surplus = self._delivered + self._left_behind - self._upstream.granted
             if surplus > 0:  # the mailbox must not grow beyond what the Subscriber has room for
-                self.fail(beyond_demand(self._source, self._sink, self._upstream.requested))
+                self.fail(beyond_demand(self._source, self._sink, self._upstream.granted))
                 return
         self._mailbox.append((deliver, argument))
         self._work_off()
@@ -289,7 +288,7 @@ class Conversation(Guard, Generic[T]):
             # Otherwise the Subscriber has left, and the element was on its way: legal (§1.8, §2.8).
         elif not self._greeted:
             self.fail(signal_before_subscription(self._source, self._sink, "on_next"))
-        elif self._delivered >= self._upstream.requested:
+        elif self._delivered >= self._upstream.granted:
             self.fail(beyond_demand(self._source, self._sink, self._delivered))
         else:
             self._delivered += 1
@@ -345,7 +344,7 @@ class Conversation(Guard, Generic[T]):
     # Asking: any thread of the Subscriber comes here.
 
     def _ask(self, n: int) -> None:
-        self._upstream.add(n, self._delivered)
+        self._upstream.add(n)
         if not self._turn.is_mine():
             self._upstream.pass_on()
 

@@ -7,7 +7,8 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.spec.guard.conversation import Conversation
-from penstock.spec.guard.findings import Guard, name_of, subscribed_twice
+from penstock.spec.guard.findings import subscribed_twice
+from penstock.spec.guard.names import Guard, name_of
 from penstock.spec.guard.reporting import Report, dependable
 from penstock.spec.guard.subscriber_guard import StrictSubscriber
 from penstock.spec.interfaces import Processor, Publisher, Subscriber, Subscription

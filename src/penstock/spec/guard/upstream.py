@@ -16,8 +16,8 @@ from penstock.spec.violations import RuleViolation
 class Upstream:
     """Holds the Publisher's Subscription and calls it: requests one at a time, cancel once and at any time.
 
-    ``requested`` is the number of elements asked for since the beginning. ``waiting`` is the part of it that
-    the Publisher has not been told of yet.
+    ``granted`` is the number of elements that the Publisher has been asked for since the beginning, and so
+    may have sent (§1.1). ``waiting`` is what it has not been told of yet.
     """
 
     __slots__ = (
@@ -28,7 +28,7 @@ class Upstream:
         "_source",
         "_subscription",
         "_turn",
-        "requested",
+        "granted",
         "waiting",
     )
 
@@ -41,7 +41,7 @@ class Upstream:
         self._turn = Turn()
         self._subscription: Subscription | None = None
         self._closed = False
-        self.requested = 0
+        self.granted = 0
         self.waiting = 0
 
     def attach(self, subscription: Subscription) -> bool:
@@ -54,13 +54,9 @@ class Upstream:
             self.dismiss(subscription)
         return wanted
 
-    def add(self, n: int, delivered: int) -> None:
-        """Add ``n`` to the demand, of which ``delivered`` elements since the beginning are used up.
-
-        Demand stays at 2^63-1 once it is there (§3.17).
-        """
+    def add(self, n: int) -> None:
+        """Add ``n`` to what is waiting, which stays at 2^63-1 once it is there (§3.17)."""
         with self._lock:
-            self.requested = delivered + min(self.requested - delivered + n, UNBOUNDED)
             self.waiting = min(self.waiting + n, UNBOUNDED)
 
     def pass_on(self) -> None:
@@ -73,6 +69,7 @@ class Upstream:
             try:
                 with self._lock:
                     n, self.waiting = self.waiting, 0
+                    self.granted += n
                 self.call_request(n)
             finally:
                 self._turn.give_back()

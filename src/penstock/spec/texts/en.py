@@ -65,10 +65,7 @@ STATEMENTS: Final[dict[str, str]] = {
         "A Subscriber MUST see to it that a signal has arrived completely before it is processed: handing "
         "it to another thread has to be done safely."
     ),
-    "2.12": (
-        "on_subscribe MUST be called at most once on the same Subscriber, where equal objects count as the "
-        "same."
-    ),
+    "2.12": "A Subscriber MUST be given on_subscribe once at most; equal objects count as one Subscriber.",
     "2.13": (
         "on_subscribe, on_next, on_error and on_complete MUST return normally, save that None as an "
         "argument MUST raise at the caller, in Python a TypeError. Otherwise the one way for a Subscriber "

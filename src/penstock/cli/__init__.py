@@ -1,0 +1,77 @@
+"""The command ``penstock``: each subcommand is a module of this package with a function ``add_parser``.
+
+A new subcommand ``penstock demo`` is a module ``demo_command.py`` that adds its parser and says what to run::
+
+    def add_parser(commands: Commands) -> None:
+        parser = commands.add_parser("demo", help="see the whole thing move in a minute")
+        parser.set_defaults(run=run)
+
+    def run(arguments: argparse.Namespace) -> int:
+        ...
+        return 0
+
+and one more entry in ``REGISTRATIONS``. Heavy imports belong inside ``run``, so that ``penstock --help``
+stays quick.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from penstock import __version__
+from penstock.cli import demo_command, rules_command
+from penstock.cli.commands import Commands
+
+REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [demo_command.add_parser, rules_command.add_parser]
+"""The subcommands, in the order in which ``penstock --help`` lists them."""
+
+_EXAMPLES = """\
+examples:
+  penstock demo                    see demand hold a source back, live
+  penstock rules                   all rules of the specification, one line each
+  penstock rules 3.9 --lang ko     one rule in full, in Korean
+  penstock COMMAND --help          more about a command
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line, with every registered subcommand."""
+    parser = argparse.ArgumentParser(
+        prog="penstock",
+        description="Reactive Streams for Python: demand goes left, data goes right.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"penstock {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for add_parser in REGISTRATIONS:
+        add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 if all went well, 2 if the command line was wrong.
+
+    ``argv`` are the arguments without the program's name; by default those of this process.
+    """
+    parser = build_parser()
+    try:
+        arguments = parser.parse_args(argv)
+    except SystemExit as exit:  # argparse has printed what there is to say
+        return exit.code if isinstance(exit.code, int) else 2
+    if arguments.command is None:
+        parser.print_help()
+        return 0
+    run: Callable[[argparse.Namespace], int] = arguments.run
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Somebody like `head` has read enough. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
