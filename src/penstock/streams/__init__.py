@@ -12,6 +12,7 @@ from penstock.streams.flux import Flux
 from penstock.streams.leaving import Running
 from penstock.streams.listening import Listener, Outcome, Stage, StageState, listening
 from penstock.streams.mono import Mono
+from penstock.streams.processor import StreamProcessor, processor
 from penstock.streams.retrying import Retry, RetryExhausted
 from penstock.streams.scanning import scan
 from penstock.streams.sinks import EmissionFailed, EmitResult, Sink, SinkOne, Sinks
@@ -36,9 +37,11 @@ __all__ = [
     "Sinks",
     "Stage",
     "StageState",
+    "StreamProcessor",
     "explain",
     "listening",
     "on_dropped",
+    "processor",
     "scan",
     "schedulers",
 ]

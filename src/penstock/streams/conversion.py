@@ -5,14 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, Iterable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 from penstock.spec import check_publisher, strict
+from penstock.streams.segment import operator
 from penstock.streams.source import IterableSource, PublisherSource
 from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
 from penstock.streams.stream import Stream
 
-__all__ = ["as_stream"]
+__all__ = ["as_mono", "as_same_kind", "as_stream"]
 
 
 def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
@@ -38,3 +39,18 @@ def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
         f"{wanted_by} needs a publisher (a Flux, a Mono, anything with subscribe), an iterable or an "
         f"awaitable, not {thing!r}; for one plain value use map()"
     )
+
+
+def as_mono(thing: Any, wanted_by: str) -> Stream[Any]:
+    """The stream that ``thing`` stands for, or its first element if there may be several."""
+    from penstock.streams.mono import Mono
+
+    stream = as_stream(thing, wanted_by)
+    return stream if isinstance(stream, Mono) else cast("Stream[Any]", stream._as_mono(operator("take", 1)))
+
+
+def as_same_kind(model: Stream[Any], thing: Any, wanted_by: str) -> Stream[Any]:
+    """The stream to go on with after ``model``: after a Mono, that is at most one element."""
+    from penstock.streams.mono import Mono
+
+    return (as_mono if isinstance(model, Mono) else as_stream)(thing, wanted_by)

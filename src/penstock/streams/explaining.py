@@ -16,7 +16,6 @@ from penstock.streams.stages.boundaries import (
     LimitRateSource,
     PublishOnSource,
     SubscribeOnSource,
-    replenish_at,
 )
 
 if TYPE_CHECKING:
@@ -59,24 +58,24 @@ def _islands(stream: Stream[Any]) -> tuple[list[_Island], list[Stream[Any]]]:
         source = current._source
         words = [op.label for op in current._ops] + words
         upstreams = source.upstreams()
+        queue = source.queue()
         if isinstance(source, SubscribeOnSource):
             resource = resource or source.runs_on()
-        elif isinstance(source, PublishOnSource):
-            assert source.boundary is not None
-            queue = f"{source.boundary}/{replenish_at(source.boundary)}"
-            found.insert(0, _Island(words, source.runs_on(), queue))
-            words, resource = [], None
-        elif isinstance(source, LimitRateSource):
-            assert source.boundary is not None
-            found.insert(0, _Island(words, resource or source.runs_on(), f"{source.boundary}/{source.low}"))
-            words, resource = [], None
-        else:
+        elif queue is None:
             words = [source.label, *words]
+        else:
+            # The bar stands for a queue that has no other job; any other operator follows it by name.
+            label = [] if isinstance(source, PublishOnSource | LimitRateSource) else [source.label]
+            found.insert(0, _Island([*label, *words], resource or source.runs_on(), queue))
+            words, resource = [], None
         if len(upstreams) != 1:
             others = upstreams
             break
         current = upstreams[0]
-    found.insert(0, _Island(words, resource or current._source.runs_on(), ""))
+    if others and not words:
+        found.insert(0, _Island([f"sources 1–{len(others)}"], "see below", ""))
+    else:
+        found.insert(0, _Island(words, resource or current._source.runs_on(), ""))
     return found, others
 
 

@@ -15,6 +15,7 @@ A sink has a bound. ``try_emit`` never waits and says what became of the element
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -23,7 +24,8 @@ from penstock.spec import none_element, none_error
 from penstock.streams.arguments import a_count
 from penstock.streams.flux import Flux
 from penstock.streams.mono import Mono
-from penstock.streams.stages.sharing import EmitResult, Log, LogSource
+from penstock.streams.stages.log import EmitResult, Log
+from penstock.streams.stages.sharing import LogSource
 
 __all__ = ["EmissionFailed", "EmitResult", "Sink", "SinkOne", "Sinks"]
 
@@ -75,7 +77,9 @@ class Sink(Generic[T]):
             room: asyncio.Future[None] = loop.create_future()
 
             def wake(room: asyncio.Future[None] = room) -> None:
-                loop.call_soon_threadsafe(_settle, room)
+                # The waiting coroutine may be gone, and its loop closed, by the time there is room.
+                with contextlib.suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_settle, room)
 
             self._log.wait(wake)
             await room
@@ -114,7 +118,6 @@ class SinkOne(Generic[T]):
 
     def __init__(self) -> None:
         self._log = Log(capacity=1, history=1)
-        self._mutex = threading.Lock()
 
     def mono(self) -> Mono[T]:
         """The stream of the value; late subscribers get it, too."""
@@ -124,9 +127,7 @@ class SinkOne(Generic[T]):
         """Set the value and complete."""
         if value is None:
             raise none_element("one.try_value")
-        with self._mutex:
-            result = self._log.append(value)
-        return self._log.end(None) if result is EmitResult.OK else EmitResult.TERMINATED
+        return self._log.settle(value)
 
     def try_empty(self) -> EmitResult:
         """Complete without a value."""

@@ -45,6 +45,10 @@ class Source(ABC):
         """The streams that feed this source."""
         return []
 
+    def queue(self) -> str | None:
+        """The bound of the queue in front of this source, as ``explain()`` shows it; None if it has none."""
+        return None if self.boundary is None else str(self.boundary)
+
     def runs_on(self) -> str:
         """What a reader of ``explain()`` should see as the resource that elements come from."""
         return "caller"
@@ -72,7 +76,6 @@ class IterableSource(Source):
         """Run the whole chain in one loop."""
         drain = PullDrain(self.factory, self.sized, ops, downstream, self.label, self.place)
         drain.introduce()
-        drain.drain()
 
 
 def _once(iterator: Iterator[Any]) -> Callable[[], Iterator[Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from itertools import accumulate, dropwhile, takewhile
 from typing import Any, NamedTuple
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.spec import UNBOUNDED
 from penstock.streams import Flux
+from tests.streams.operators.rigs import Elsewhere
 from tests.streams.recording import Recorder
 
 Elements = list[Any]
@@ -38,11 +40,7 @@ def unchanged(elements: Elements, key: Callable[[Any], Any]) -> Elements:
     return [x for i, x in enumerate(elements) if i == 0 or key(x) != key(elements[i - 1])]
 
 
-def first_of_each(elements: Elements, key: Callable[[Any], Any]) -> Elements:
-    return list({key(x): x for x in reversed(elements)}.values())[::-1] if False else _firsts(elements, key)
-
-
-def _firsts(elements: Elements, key: Callable[[Any], Any]) -> Elements:
+def firsts(elements: Elements, key: Callable[[Any], Any]) -> Elements:
     seen: dict[Any, Any] = {}
     for x in elements:
         seen.setdefault(key(x), x)
@@ -142,21 +140,17 @@ def steps(draw: st.DrawFn) -> Step:
                 ),
                 Step("handle", lambda f: f.handle(handled), plain_handled),
                 Step("scan", lambda f: f.scan(add), lambda xs: [*accumulate(xs, add)]),
-                Step(
-                    f"scan({n})", lambda f: f.scan(add, n), lambda xs: [*accumulate(xs, add, initial=n)]
-                ),
+                Step(f"scan({n})", lambda f: f.scan(add, n), lambda xs: [*accumulate(xs, add, initial=n)]),
                 Step("index", lambda f: f.index(), lambda xs: [*enumerate(xs)]),
                 Step("filter", lambda f: f.filter(matches), lambda xs: [*filter(matches, xs)]),
-                Step(
-                    "of_type", lambda f: f.of_type(int), lambda xs: [x for x in xs if isinstance(x, int)]
-                ),
+                Step("of_type", lambda f: f.of_type(int), lambda xs: [x for x in xs if isinstance(x, int)]),
                 Step(f"take({n})", lambda f: f.take(n), lambda xs: xs[:n]),
                 Step("take_while", lambda f: f.take_while(below), lambda xs: [*takewhile(below, xs)]),
                 Step("take_until", lambda f: f.take_until(matches), lambda xs: up_to(xs, matches)),
                 Step(f"take_last({n})", lambda f: f.take_last(n), lambda xs: xs[-n:] if n else []),
                 Step(f"skip({n})", lambda f: f.skip(n), lambda xs: xs[n:]),
                 Step("skip_while", lambda f: f.skip_while(below), lambda xs: [*dropwhile(below, xs)]),
-                Step("distinct", lambda f: f.distinct(key), lambda xs: _firsts(xs, key)),
+                Step("distinct", lambda f: f.distinct(key), lambda xs: firsts(xs, key)),
                 Step(
                     "distinct_until_changed",
                     lambda f: f.distinct_until_changed(key),
@@ -170,9 +164,7 @@ def steps(draw: st.DrawFn) -> Step:
                     lambda xs: xs[n : n + 1] or [7],
                 ),
                 Step("ignore_elements", lambda f: single(f.ignore_elements()), lambda xs: []),
-                Step(
-                    "reduce", lambda f: single(f.reduce(add)), lambda xs: [*accumulate(xs, add)][-1:]
-                ),
+                Step("reduce", lambda f: single(f.reduce(add)), lambda xs: [*accumulate(xs, add)][-1:]),
                 Step(
                     f"reduce({n})",
                     lambda f: single(f.reduce(add, n)),
@@ -210,63 +202,26 @@ def steps(draw: st.DrawFn) -> Step:
     )
 
 
-class Counted(Recorder):
-    """Asks for more inside ``on_next``, as a subscriber may."""
+class Asking(Recorder):
+    """Asks for more inside every third ``on_next``, as a subscriber may."""
 
     def __init__(self, inside: int) -> None:
-        super().__init__(inside)
-        self.asked = inside
-        self._inside = inside
+        super().__init__(inside, on_element=lambda _, __: self._more())
+        self._more_each_time = inside
 
-    def request(self, n: int) -> None:
-        self.asked += n
-        super().request(n)
+    @property
+    def asked(self) -> int:
+        return self._requested
 
-    def on_next(self, element: Any, /) -> None:
-        super().on_next(element)
-        assert len(self.items) <= self.asked, "more elements than demand (§1.1)"
-        if self._inside and len(self.items) % 3 == 0:
-            self.request(self._inside)
-
-
-class Strict:
-    """A publisher from elsewhere: sends exactly what is asked of it."""
-
-    def __init__(self, elements: Iterable[Any]) -> None:
-        self._elements = list(elements)
-
-    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        subscriber.on_subscribe(_StrictSubscription(self._elements, subscriber))
-
-
-class _StrictSubscription:
-    def __init__(self, elements: Elements, subscriber: Subscriber[Any]) -> None:
-        self._left = list(reversed(elements))
-        self._subscriber: Subscriber[Any] | None = subscriber
-        self._demand = 0
-        self._busy = False
-
-    def request(self, n: int, /) -> None:
-        self._demand += n
-        if self._busy:
-            return
-        self._busy = True
-        while self._subscriber is not None and self._left and self._demand:
-            self._demand -= 1
-            self._subscriber.on_next(self._left.pop())
-        self._busy = False
-        if self._subscriber is not None and not self._left:
-            subscriber, self._subscriber = self._subscriber, None
-            subscriber.on_complete()
-
-    def cancel(self) -> None:
-        self._subscriber = None
+    def _more(self) -> None:
+        if self._more_each_time and len(self.items) % 3 == 0:
+            self.request(self._more_each_time)
 
 
 SOURCES: dict[str, Callable[[Elements], Flux[Any]]] = {
     "list": Flux.from_iterable,
     "generator": lambda xs: Flux.from_iterable(x for x in xs),
-    "publisher": lambda xs: Flux.from_publisher(Strict(xs)),
+    "publisher": lambda xs: Flux.from_publisher(Elsewhere(*xs)),
 }
 Numbers = st.lists(st.integers(0, 30), max_size=20)
 Chain = st.lists(steps(), max_size=6)
@@ -286,7 +241,7 @@ def test_a_subscriber_gets_what_a_list_would_give_as_far_as_it_asked(
     source: str, numbers: Elements, chain: list[Step], requests: list[int], inside: int
 ) -> None:
     flux, expected = through(chain, SOURCES[source](numbers), numbers)
-    recorder = Counted(inside)
+    recorder = Asking(inside)
     flux.subscribe(recorder)
 
     round_ = 0
@@ -295,6 +250,7 @@ def test_a_subscriber_gets_what_a_list_would_give_as_far_as_it_asked(
         round_ += 1
         assert recorder.items == expected[: recorder.asked]
 
+    recorder.check()
     assert recorder.error is None
     assert recorder.items == expected
     assert recorder.completed
@@ -308,18 +264,24 @@ def test_a_for_loop_gets_what_a_list_would_give(numbers: Elements, chain: list[S
     assert list(flux) == expected
 
 
+@settings(max_examples=100, deadline=None)
+@given(numbers=Numbers, chain=Chain)
+def test_an_async_for_loop_gets_what_a_list_would_give(numbers: Elements, chain: list[Step]) -> None:
+    flux, expected = through(chain, Flux.from_iterable(numbers), numbers)
+
+    async def gathered() -> Elements:
+        return [x async for x in flux]
+
+    assert asyncio.run(gathered()) == expected
+
+
 @settings(max_examples=300, deadline=None)
 @given(numbers=Numbers, chain=Chain, before=st.integers(1, 10))
 def test_after_a_cancel_nothing_comes_and_the_source_is_closed(
     numbers: Elements, chain: list[Step], before: int
 ) -> None:
-    closed: list[bool] = []
-
     def source() -> Iterator[int]:
-        try:
-            yield from numbers
-        finally:
-            closed.append(True)
+        yield from numbers
 
     iterator = source()
     flux, expected = through(chain, Flux.from_iterable(iterator), numbers)
@@ -328,5 +290,6 @@ def test_after_a_cancel_nothing_comes_and_the_source_is_closed(
     recorder.cancel()
     recorder.request(5)
 
+    recorder.check()
     assert recorder.items == expected[:before]
     assert getgeneratorstate(iterator) in (GEN_CREATED, GEN_CLOSED)

@@ -250,10 +250,6 @@ class FluxCollecting(Stream[T]):
         """
         return self._as_mono(operator("has_elements"))
 
-    @overload
-    def sort(self, key: None = None, *, reverse: bool = False) -> Flux[T]: ...
-    @overload
-    def sort(self, key: Callable[[T], Comparable], *, reverse: bool = False) -> Flux[T]: ...
     def sort(self, key: Callable[[T], Comparable] | None = None, *, reverse: bool = False) -> Flux[T]:
         """Send all elements in order, like ``sorted``: by ``key(element)``, equal ones as they came.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.spec import Publisher
 from penstock.streams.arguments import a_count, a_function, a_value
-from penstock.streams.conversion import as_stream
+from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.fluent.flattening import INNER_PREFETCH
 from penstock.streams.segment import operator
 from penstock.streams.source import IterableSource
@@ -59,8 +59,8 @@ class FluxCombining(Stream[T]):
         streams = _streams(publishers, "merge()")
         outer: Flux[Any] = _flux(IterableSource.over("sources", streams))
         prefetch = a_count(prefetch, "merge")
-        source = FlatMapSource("merge", outer, lambda stream: stream, max(1, len(streams)), prefetch)
-        return _flux(source)
+        at_once = max(1, len(streams))
+        return _flux(FlatMapSource("merge", outer, lambda stream: stream, at_once, prefetch, members=streams))
 
     @staticmethod
     def zip(
@@ -259,7 +259,7 @@ def _then(stream: Stream[Any], other: Any) -> Mono[Any]:
         return ignored
     from penstock.streams.mono import Mono
 
-    return Mono._of(ConcatSource("then", _streams((ignored, other), "then()")))
+    return Mono._of(ConcatSource("then", (ignored, as_mono(other, "then()"))))
 
 
 def _then_many(stream: Stream[Any], other: Any) -> Flux[Any]:

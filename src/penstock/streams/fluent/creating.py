@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from penstock.spec import Publisher
 from penstock.streams.arguments import a_count, a_function, a_value, seconds
-from penstock.streams.conversion import as_stream
+from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.fluent.once import Once
 from penstock.streams.fluent.stepping import GenerateSink, generating
 from penstock.streams.schedulers import Scheduler, shared_pool
@@ -37,14 +37,21 @@ S = TypeVar("S")
 class DeferSource(Source):
     """Asks for the stream when somebody subscribes."""
 
-    def __init__(self, label: str, factory: Callable[[], Any], *shows: Any) -> None:
+    def __init__(
+        self,
+        label: str,
+        factory: Callable[[], Any],
+        convert: Callable[[Any, str], Stream[Any]],
+        *shows: Any,
+    ) -> None:
         super().__init__(label, *shows)
         self._factory = factory
+        self._convert = convert
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
         """The operators below join those of the stream that the function returns."""
         try:
-            stream = as_stream(self._factory(), self.label)
+            stream = self._convert(self._factory(), self.label)
         except Exception as error:
             FailedSource(error, self.label).attach(ops, downstream)
             return None
@@ -104,7 +111,7 @@ class FluxCreating(Stream[T]):
         Emits when that stream does.
         Completes when that stream does.
         """
-        return _flux(DeferSource("defer", a_function(factory, "defer"), factory))
+        return _flux(DeferSource("defer", a_function(factory, "defer"), as_stream, factory))
 
     @staticmethod
     def from_publisher(publisher: Publisher[E]) -> Flux[E]:
@@ -222,7 +229,7 @@ class FluxCreating(Stream[T]):
         Emits when the stream does.
         Completes when the stream does; ``cleanup`` runs after the last signal, or at the cancel.
         """
-        return _flux(_using(resource, stream, cleanup))
+        return _flux(_using(resource, stream, cleanup, as_stream))
 
     @staticmethod
     def interval(
@@ -304,7 +311,7 @@ class MonoCreating(Stream[T]):
         Emits when that Mono does.
         Completes when that Mono does.
         """
-        return _mono(DeferSource("defer", a_function(factory, "defer"), factory))
+        return _mono(DeferSource("defer", a_function(factory, "defer"), as_mono, factory))
 
     @staticmethod
     def from_publisher(publisher: Publisher[E]) -> Mono[E]:
@@ -313,7 +320,7 @@ class MonoCreating(Stream[T]):
         Emits when the publisher has an element.
         Completes when it has been sent, or the publisher is empty.
         """
-        return cast("Mono[E]", as_stream(publisher, "from_publisher")._as_mono(operator("take", 1)))
+        return cast("Mono[E]", as_mono(publisher, "from_publisher"))
 
     @staticmethod
     def from_callable(function: Callable[[], E | None] | Callable[[], Awaitable[E | None]]) -> Mono[E]:
@@ -360,7 +367,7 @@ class MonoCreating(Stream[T]):
         Emits when the inner Mono does.
         Completes when the inner Mono does; ``cleanup`` runs after the last signal, or at the cancel.
         """
-        return _mono(_using(resource, stream, cleanup))
+        return _mono(_using(resource, stream, cleanup, as_mono))
 
     @staticmethod
     def timer(delay: float | timedelta, scheduler: Scheduler | None = None) -> Mono[int]:
@@ -372,21 +379,26 @@ class MonoCreating(Stream[T]):
         return _mono(TimerSource(seconds(delay, "timer"), scheduler or shared_pool()))
 
 
-def _using(resource: Callable[[], S], stream: Callable[[S], Any], cleanup: Callable[[S], object]) -> Source:
+def _using(
+    resource: Callable[[], S],
+    stream: Callable[[S], Any],
+    cleanup: Callable[[S], object],
+    convert: Callable[[Any, str], Stream[Any]],
+) -> Source:
     for function in (resource, stream, cleanup):
         a_function(function, "using")
 
     def opened() -> Stream[Any]:
         held = resource()
         try:
-            inner = as_stream(stream(held), "using")
+            inner = convert(stream(held), "using")
         except BaseException:
             cleanup(held)
             raise
         watch = Watch(finished=lambda outcome: cleanup(held))
         return inner._of(inner._source, (*inner._ops, operator("watch", label="using", watch=watch)))
 
-    return DeferSource("using", opened, stream)
+    return DeferSource("using", opened, as_stream, stream)
 
 
 def _an_error(error: Any) -> BaseException | Callable[[], BaseException]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.spec import Publisher
 from penstock.streams.arguments import a_count, a_function
-from penstock.streams.conversion import as_stream
+from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.stages.awaiting import MapAsyncSource
 from penstock.streams.stages.concatenating import ConcatMapSource
 from penstock.streams.stages.merging import FlatMapSource
@@ -163,13 +163,12 @@ class MonoFlattening(Stream[T]):
         """
         from penstock.streams.mono import Mono
 
-        to_mono = _to_stream(mapper, "flat_map")
+        a_function(mapper, "flat_map")
 
-        def first_of(element: Any) -> Stream[Any]:
-            stream = to_mono(element)
-            return stream if isinstance(stream, Mono) else Mono.from_publisher(stream)  # type: ignore[arg-type]
+        def to_mono(element: Any) -> Stream[Any]:
+            return as_mono(mapper(element), "the function of flat_map()")
 
-        return Mono._of(ConcatMapSource("flat_map", self, first_of, 1, mapper))
+        return Mono._of(ConcatMapSource("flat_map", self, to_mono, 1, mapper))
 
     def flat_map_many(self, mapper: Callable[[T], Publisher[R]]) -> Flux[R]:
         """Go on with the stream that ``mapper`` makes of the element.

@@ -81,8 +81,8 @@ class _Leaving(Stream[T]):
         """Draw the stream: what runs where, and how much may wait in between.
 
         >>> print(Flux.range(9).map(str).publish_on(schedulers.shared_pool()).filter(str.isdigit).explain())
-        range(9) map(str) |  filter(isdigit)
-        -- R1: caller --- | - R2: pool ---
+        range(9) map(str) | filter(isdigit)
+        --- R1: caller -- | - R2: shared-pool -
                        256/192
         """
         return explain(self)

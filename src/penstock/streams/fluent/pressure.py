@@ -61,8 +61,8 @@ class FluxPressure(Stream[T]):
     def subscribe_on(self, scheduler: Scheduler) -> Flux[T]:
         """Subscribe to the source, and let it work, on ``scheduler``.
 
-        Where in the chain it stands makes no difference: it is about the source, and everything down to the
-        next ``publish_on`` runs there with it.
+        Everything down to the next ``publish_on`` runs there with it, so it belongs above that: a source that
+        stands above a ``publish_on`` is asked for more by the scheduler of the latter.
 
         Emits when the source does.
         Backpressures when its subscriber does.
@@ -95,7 +95,8 @@ class FluxPressure(Stream[T]):
     ) -> Flux[T]:
         """For a source that cannot be slowed down: keep up to ``size`` elements that nobody asked for yet.
 
-        When there are more, ``overflow`` says what is given up; ``on_dropped`` gets each of these.
+        When there are more, ``overflow`` says what to give up: an element, which ``on_dropped`` then gets, or
+        the stream.
 
         Emits when there is demand and an element.
         Backpressures when never: the source is asked for everything.

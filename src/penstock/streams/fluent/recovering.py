@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.spec import Publisher
 from penstock.streams.arguments import a_count, a_function, a_value
-from penstock.streams.conversion import as_stream
+from penstock.streams.conversion import as_same_kind
 from penstock.streams.retrying import Retry
 from penstock.streams.schedulers import shared_pool
 from penstock.streams.segment import Watch, operator
@@ -37,7 +37,7 @@ class _Recovering(Stream[T]):
         def follow(error: BaseException) -> Stream[Any] | None:
             if not isinstance(error, types):
                 return None
-            return as_stream(resume(error), f"{label}()")
+            return as_same_kind(self, resume(error), f"{label}()")
 
         return self._of(FollowSource(label, self, lambda: OnError(follow), *shows))
 
@@ -199,7 +199,7 @@ class FluxRecovering(_Recovering[T]):
         Completes when the present stream does.
         Cancels when its subscriber cancels.
         """
-        other = as_stream(alternative, "switch_if_empty()")
+        other = as_same_kind(self, alternative, "switch_if_empty()")
         return self._of(FollowSource("switch_if_empty", self, lambda: IfEmpty(other)))  # type: ignore[return-value]
 
 
@@ -297,5 +297,5 @@ class MonoRecovering(_Recovering[T]):
         Completes when the present Mono does.
         Cancels when its subscriber cancels.
         """
-        other = as_stream(alternative, "switch_if_empty()")
+        other = as_same_kind(self, alternative, "switch_if_empty()")
         return self._of(FollowSource("switch_if_empty", self, lambda: IfEmpty(other)))  # type: ignore[return-value]

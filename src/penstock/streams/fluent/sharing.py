@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from penstock.spec import UNBOUNDED
 from penstock.streams.arguments import a_count
 from penstock.streams.fluent.pressure import PREFETCH
-from penstock.streams.stages.sharing import CacheSource, Log
+from penstock.streams.stages.sharing import CacheSource
 from penstock.streams.stream import Stream, T
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class FluxSharing(Stream[T]):
         Cancels when never: the source belongs to all.
         """
         kept = UNBOUNDED if history is None else a_count(history, "cache")
-        return self._of(CacheSource("cache", self, lambda: Log(kept, kept), reconnects=False))  # type: ignore[return-value]
+        return self._of(CacheSource("cache", self, kept, kept, lasting=True))  # type: ignore[return-value]
 
     def share(self, *, prefetch: int = PREFETCH) -> Flux[T]:
         """Run the source once for all who are subscribed at the same time.
@@ -54,7 +54,7 @@ class FluxSharing(Stream[T]):
         Cancels when the last subscriber cancels.
         """
         capacity = a_count(prefetch, "share")
-        return self._of(CacheSource("share", self, lambda: Log(capacity, 0), reconnects=True))  # type: ignore[return-value]
+        return self._of(CacheSource("share", self, capacity, 0, lasting=False))  # type: ignore[return-value]
 
 
 class MonoSharing(Stream[T]):
@@ -70,4 +70,4 @@ class MonoSharing(Stream[T]):
         Completes when the element has been sent.
         Cancels when never: the source belongs to all.
         """
-        return self._of(CacheSource("cache", self, lambda: Log(UNBOUNDED, UNBOUNDED), reconnects=False))  # type: ignore[return-value]
+        return self._of(CacheSource("cache", self, UNBOUNDED, UNBOUNDED, lasting=True))  # type: ignore[return-value]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock.spec import Publisher
 from penstock.streams.arguments import seconds
-from penstock.streams.conversion import as_stream
+from penstock.streams.conversion import as_same_kind
 from penstock.streams.schedulers import Scheduler, shared_pool
 from penstock.streams.segment import operator
 from penstock.streams.stages.concatenating import ConcatMapSource
@@ -103,5 +103,5 @@ def _timeout(
     fallback: Publisher[T] | None,
     scheduler: Scheduler | None,
 ) -> TimeoutSource:
-    other = None if fallback is None else as_stream(fallback, "timeout()")
+    other = None if fallback is None else as_same_kind(stream, fallback, "timeout()")
     return TimeoutSource(stream, seconds(duration, "timeout"), other, scheduler or shared_pool())

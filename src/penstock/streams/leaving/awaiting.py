@@ -59,6 +59,9 @@ class AsyncWindow:
             subscription.cancel()  # §2.5
             return
         self._subscription = subscription
+        if self._cancelled:
+            subscription.cancel()  # by another thread meanwhile
+            return
         subscription.request(self._prefetch)
 
     def on_next(self, element: Any, /) -> None:

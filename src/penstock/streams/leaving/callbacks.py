@@ -81,6 +81,9 @@ class Running:
             subscription.cancel()  # §2.5
             return
         self._subscription = subscription
+        if self._cancelled:
+            subscription.cancel()  # by another thread meanwhile
+            return
         subscription.request(self._prefetch)
 
     def on_next(self, element: Any, /) -> None:

@@ -34,6 +34,9 @@ class _One:
             subscription.cancel()  # §2.5
             return
         self._subscription = subscription
+        if self._cancelled:
+            subscription.cancel()  # by another thread meanwhile
+            return
         subscription.request(UNBOUNDED)
 
     def on_next(self, element: Any, /) -> None:

@@ -176,6 +176,7 @@ class _Writer:
             self._fragment(index, kind.setup)
         if self.kinds and self.kinds[-1].lead:
             self._fragment(len(self.kinds) - 1, self.kinds[-1].lead)
+            self._wait_for_demand_after_lead()
         self._open_head()
         self._body()
         self.depth, self.nested = floor, 0
@@ -224,11 +225,21 @@ class _Writer:
             if self.head is Head.SEGMENT and self.managed:
                 self._line("if x is PENDING:")
                 self._suspend(starved=True, then="continue")
+                self._wait_with_the_first_element()
             if self.tail is Tail.ASYNC:
                 self._line("turn += 1")
                 self._line(f"if turn == {FAIR_TURN}:")
                 self._line("    turn = 0")
                 self._line("    await out()")
+
+    def _wait_with_the_first_element(self) -> None:
+        """The segment above may speak before anybody asked: a lead, or the result of an empty source."""
+        if self.tail is Tail.PUSH:
+            self._line("if not e:")
+            self.depth += 1
+            self._line("while e >= S.limit:")
+            self._suspend(starved=False)
+            self.depth -= 1
 
     def _queue_head(self) -> None:
         self._line("while True:")
@@ -269,10 +280,13 @@ class _Writer:
     # ---------------------------------------------------------------- the operators
     def _body(self) -> None:
         pending_afters: list[list[tuple[int, Kind]]] = [[]]
+        checked = self.head is Head.SEGMENT  # the segment above has looked
         for index, kind in enumerate(self.kinds):
-            if kind.keeps:
+            if kind.body and not checked:
                 self._refuse_none(index - 1)
+                checked = True
             self._fragment(index, kind.body, pending_afters[-1])
+            checked = checked and not kind.assigns
             if kind.opens:
                 self.depth += 1
                 self.nested += 1
@@ -281,7 +295,7 @@ class _Writer:
                 pending_afters[-1].append((index, kind))
         falls_through = not (self.kinds and self.kinds[-1].body[-1:] == ("DROP",))
         if falls_through:
-            self._emit()
+            self._emit(checked=checked)
         while pending_afters:
             afters = pending_afters.pop()
             for index, kind in reversed(afters):
@@ -293,6 +307,19 @@ class _Writer:
             if pending_afters:
                 self.depth -= 1
                 self.nested -= 1
+                self._look_up_after_a_nested_loop()
+
+    def _look_up_after_a_nested_loop(self) -> None:
+        if self.managed and (self.nested or self.head in (Head.ITERABLE, Head.SEGMENT)):
+            # It may have had no element at all, and then nobody looked whether to go on.
+            self._line("if S.halted:")
+            self._suspend(starved=False)
+
+    def _wait_for_demand_after_lead(self) -> None:
+        if self.tail is Tail.PUSH and self.head in (Head.ITERABLE, Head.SEGMENT):
+            at_source = self.head is Head.ITERABLE
+            self._line("if e >= S.limit:" if at_source else "while e >= S.limit:", TAIL)
+            self._suspend(starved=True)
 
     def _wait_for_demand_after_emission(self) -> None:
         if self.tail is not Tail.PUSH:
@@ -347,11 +374,12 @@ class _Writer:
         self._announce_end()
         self._line("return")
 
-    def _emit(self, *, wait_first: bool = False) -> None:
+    def _emit(self, *, wait_first: bool = False, checked: bool = False) -> None:
         if wait_first and self.tail is Tail.PUSH:
             self._line("while e >= S.limit:", TAIL)
             self._suspend(starved=False)
-        self._refuse_none(len(self.kinds) - 1)
+        if not checked:
+            self._refuse_none(len(self.kinds) - 1)
         if self.tail is Tail.PUSH:
             self._line("out(x)", TAIL)
             self._line("e += 1")

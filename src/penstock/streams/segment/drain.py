@@ -137,7 +137,7 @@ class Drain:
         """Call ``on_subscribe`` (§1.9). Nothing is emitted before it has returned."""
         self._owner.acquire()
         try:
-            if self._watchers is not None:
+            if self._watchers is not None and self.violation is None:
                 self.violation = self._watchers.subscribed(self)
                 self.halted = self.violation is not None
             if self._listener is not None:
@@ -152,6 +152,7 @@ class Drain:
                 raise
         finally:
             self._owner.release()
+        self.drain()
 
     def turn(self) -> int:
         """Run the loop until it cannot go on. Returns what should now be asked of upstream.
@@ -324,10 +325,11 @@ class Drain:
 
     def _halt(self) -> None:
         error = None if self.cancelled else self.violation
-        if isinstance(error, RuleViolation) or error is None:
-            downstream = self._close(Outcome.CANCEL)
-        else:
-            downstream = self._close(Outcome.ERROR)
+        if error is not None and not isinstance(error, RuleViolation):
+            index = SOURCE if self._watchers is None else self._watchers.blame(error, SOURCE)
+            self._fail(error, index)
+            return
+        downstream = self._close(Outcome.CANCEL)  # what is above did nothing wrong
         if error is not None:
             try:
                 downstream.on_error(error)

@@ -102,8 +102,6 @@ class Kind:
     """What must be asked of upstream so that this many can be sent down."""
     assigns: bool = False
     """The body makes a new ``x``, so a ``None`` in it is this operator's doing."""
-    keeps: bool = False
-    """The body stores ``x`` where a ``None`` would go unseen, so it is checked on the way in."""
     opens: bool = False
     """The last body line opens a loop: everything below runs inside it (``flat_map_iterable``)."""
     folds: bool = False
@@ -203,7 +201,7 @@ _REST_OF_BUFFER = ("if {s}:", "    x = {s}", "    EMIT")
 def _fold(name: str, setup: str, *body: str, flush: tuple[str, ...] = _RESULT) -> Kind:
     """Everything in, at most one out; the result is kept in ``{s}`` until the end."""
     lines = (*body, "DROP")
-    return Kind(name, lines, (setup,), flush=flush, demand=_everything, folds=True, assigns=True, keeps=True)
+    return Kind(name, lines, (setup,), flush=flush, demand=_everything, folds=True, assigns=True)
 
 
 KINDS: dict[str, Kind] = {
@@ -212,7 +210,7 @@ KINDS: dict[str, Kind] = {
         # one in, one out
         Kind("map", ("x = {a}(x)",), assigns=True),
         Kind("tap", ("{a}(x)",)),
-        Kind("index", ("{s} += 1", "x = ({s}, x)"), ("{s} = -1",), assigns=True, keeps=True),
+        Kind("index", ("{s} += 1", "x = ({s}, x)"), ("{s} = -1",), assigns=True),
         Kind("scan", ("x = {s} = x if {s} is NOTHING else {a}({s}, x)",), ("{s} = NOTHING",), assigns=True),
         Kind("scan_from", ("x = {s} = {a}({s}, x)",), ("{s} = {b}()",), ("x = {s}", "EMIT"), assigns=True),
         Kind("cast", ("if not isinstance(x, {a}):", "    raise not_that_type({a}, x)")),
@@ -289,7 +287,6 @@ KINDS: dict[str, Kind] = {
             state=lambda size: [],
             demand=_a_buffer_each,
             assigns=True,
-            keeps=True,
         ),
         Kind(
             "buffer_sliding",
@@ -298,7 +295,6 @@ KINDS: dict[str, Kind] = {
             state=SlidingBuffers,
             demand=_sliding_buffer,
             assigns=True,
-            keeps=True,
         ),
         Kind(
             "buffer_until",
@@ -306,7 +302,6 @@ KINDS: dict[str, Kind] = {
             ("{s} = []",),
             flush=_REST_OF_BUFFER,
             assigns=True,
-            keeps=True,
         ),
         Kind(
             "buffer_until_before",
@@ -314,7 +309,6 @@ KINDS: dict[str, Kind] = {
             ("{s} = []",),
             flush=_REST_OF_BUFFER,
             assigns=True,
-            keeps=True,
         ),
         Kind(
             "buffer_while",
@@ -322,7 +316,6 @@ KINDS: dict[str, Kind] = {
             ("{s} = []",),
             flush=_REST_OF_BUFFER,
             assigns=True,
-            keeps=True,
         ),
         # everything in, then something out
         Kind(
@@ -332,7 +325,6 @@ KINDS: dict[str, Kind] = {
             state=lambda n: deque(maxlen=n),
             demand=_everything,
             assigns=True,
-            keeps=True,
         ),
         Kind(
             "sort",
@@ -341,7 +333,6 @@ KINDS: dict[str, Kind] = {
             flush=("{s}.sort(key={a}, reverse={b})", "for x in {s}:", "    EMIT"),
             demand=_everything,
             assigns=True,
-            keeps=True,
         ),
         # everything in, at most one out
         _fold("reduce", "{s} = NOTHING", "{s} = x if {s} is NOTHING else {a}({s}, x)", flush=_LAST_SEEN),
@@ -365,7 +356,6 @@ KINDS: dict[str, Kind] = {
             flush=("x = False", "EMIT"),
             demand=lambda demand, args, state: min(demand, 1),
             folds=True,
-            keeps=True,
         ),
         Kind(
             "any",
@@ -374,7 +364,6 @@ KINDS: dict[str, Kind] = {
             flush=("x = False", "EMIT"),
             demand=_everything,
             folds=True,
-            keeps=True,
         ),
         Kind(
             "all",
@@ -383,7 +372,6 @@ KINDS: dict[str, Kind] = {
             flush=("x = True", "EMIT"),
             demand=_everything,
             folds=True,
-            keeps=True,
         ),
         # no line at all: these live in the hooks of the drain
         Kind("watch"),

@@ -54,7 +54,12 @@ class PullDrain(Drain):
     def can_run(self) -> bool:
         """With demand; without it only to find the end that is known to be there."""
         self.dirty = False
-        return self.demand > self.emitted or (self._left is not None and self._left() == 0)
+        if self.demand > self.emitted:
+            return True
+        if self._left is None or self._left() > 0:
+            return False
+        self._left = None  # look once: a flush may still have to wait for demand
+        return True
 
     def release(self) -> None:
         """Close the iterator, so that a generator's ``finally`` runs now and not some day."""

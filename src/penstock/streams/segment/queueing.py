@@ -32,6 +32,7 @@ class QueueDrain(Drain):
         self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
     ) -> None:
         super().__init__(ops, downstream, name, place)
+        self.dirty = False
         self.queue: deque[Any] = deque()
         self.upstream: Subscription | None = None
         self.done = False

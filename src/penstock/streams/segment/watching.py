@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.spec import Subscription
+from penstock.streams.assembly import annotate
 from penstock.streams.dropped import drop_error
 from penstock.streams.segment.operators import Op, Outcome
 
@@ -30,11 +31,12 @@ class Watchers:
 
     def subscribed(self, subscription: Subscription) -> BaseException | None:
         """Top down, before the subscriber hears of it. An error here becomes the stream's."""
-        for _, watch in self._watching:
+        for index, watch in self._watching:
             if watch.subscribed is not None:
                 try:
                     watch.subscribed(subscription)
                 except Exception as error:
+                    self._faulty = (error, index)
                     return error
         return None
 
@@ -78,6 +80,7 @@ class Watchers:
                     except Exception as fault:
                         if fault is not error:
                             fault.__context__ = error
+                        annotate(fault, self._ops[index].label, self._ops[index].place)
                         error = fault
         return error
 

@@ -1,0 +1,1 @@
+"""Asynchronous operators: hand-written drains with a bounded queue."""

@@ -54,7 +54,17 @@ class AsyncIterableSource(Source):
 class _Stepping:
     """Steps through an asynchronous iterator in a task of its own, as far as credit goes."""
 
-    __slots__ = ("_cancelled", "_context", "_credit", "_factory", "_relay", "_scheduler", "_task", "_waiting")
+    __slots__ = (
+        "_cancelled",
+        "_closing",
+        "_context",
+        "_credit",
+        "_factory",
+        "_relay",
+        "_scheduler",
+        "_task",
+        "_waiting",
+    )
 
     def __init__(
         self, relay: PlainRelay, factory: Callable[[], AsyncIterable[Any]], scheduler: LoopScheduler
@@ -67,6 +77,8 @@ class _Stepping:
         self._task: asyncio.Task[None] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._cancelled = False
+        self._closing = False
+        """The iterator is cleaning up, which nobody may interrupt."""
 
     # Both may be called from any thread; everything else happens on the loop.
     def request(self, n: int, /) -> None:
@@ -92,7 +104,7 @@ class _Stepping:
             self._waiting.set_result(None)
 
     def _stop(self) -> None:
-        if self._task is not None:
+        if self._task is not None and not self._closing:
             self._task.cancel()
 
     async def _run(self) -> None:
@@ -112,6 +124,7 @@ class _Stepping:
         except Exception as error:
             self._relay.on_error(error)
         finally:
+            self._closing = True
             close = getattr(iterator, "aclose", None)
             if close is not None:
                 try:
@@ -121,7 +134,7 @@ class _Stepping:
 
     async def _step(self, iterator: AsyncIterator[Any]) -> None:
         turn = 0
-        while True:
+        while not self._cancelled:
             while not self._credit:
                 self._waiting = asyncio.get_running_loop().create_future()
                 await self._waiting
@@ -158,12 +171,12 @@ class FutureSource(Source):
         except Exception as error:
             relay.on_error(error)
             return
+        context = copy_context()
         if isinstance(awaitable, concurrent.futures.Future):
             relay.on_subscribe(_Cancelling(awaitable.cancel))
-            awaitable.add_done_callback(lambda future: _settle(relay, future))
+            awaitable.add_done_callback(lambda future: context.run(_settle, relay, future))
             return
         scheduler = _loop_of(awaitable)
-        context = copy_context()
 
         def start() -> None:
             future = asyncio.ensure_future(awaitable)
@@ -210,7 +223,8 @@ class _Cancelling:
 
 def _settle(relay: PlainRelay, future: Any) -> None:
     if future.cancelled():
-        relay.on_error(RuntimeError(f"the future of {relay.name} was cancelled"))
+        if not relay.closed:  # otherwise it was our subscriber who cancelled it
+            relay.on_error(RuntimeError(f"the future of {relay.name} was cancelled"))
         return
     error = future.exception()
     if error is not None:
@@ -311,7 +325,9 @@ class _AsyncMapping(ManySources):
         except Exception as error:
             self.fail(error)
             return
-        task = asyncio.get_running_loop().create_task(_finish(awaitable), context=self._context.copy())
+        # A coroutine as it is: inside a wrapper cancelled before its first step it would never be awaited.
+        work = awaitable if asyncio.iscoroutine(awaitable) else _finish(awaitable)
+        task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks.add(task)
         task.add_done_callback(lambda task: self._settle(call, task))
 

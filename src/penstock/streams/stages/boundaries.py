@@ -87,6 +87,10 @@ class LimitRateSource(Source):
         """The one stream above."""
         return [self._upstream]
 
+    def queue(self) -> str:
+        """How many wait, and after how many the next are asked for."""
+        return f"{self.boundary}/{self.low}"
+
     def runs_on(self) -> str:
         """Wherever the stream above runs."""
         return self._upstream._source.runs_on()
@@ -112,6 +116,11 @@ class PublishOnSource(Source):
         """The one stream above."""
         return [self._upstream]
 
+    def queue(self) -> str:
+        """How many wait, and after how many the next are asked for."""
+        assert self.boundary is not None
+        return f"{self.boundary}/{replenish_at(self.boundary)}"
+
     def runs_on(self) -> str:
         """The scheduler."""
         return self._scheduler.name
@@ -125,7 +134,7 @@ class _PublishOn(Prefetching):
     the worker sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("_context", "_scheduler", "idle")
+    __slots__ = ("_context", "_scheduler", "_slice_end", "idle")
 
     def __init__(
         self,
@@ -139,6 +148,8 @@ class _PublishOn(Prefetching):
         super().__init__(prefetch, replenish_at(prefetch), ops, downstream, name, place)
         self._scheduler = scheduler
         self._context: Context = copy_context()
+        self._slice_end = 0
+        """How far this turn on the scheduler may go, however often the subscriber asks for more."""
         self.idle = True
 
     def on_next(self, element: Any, /) -> None:
@@ -155,7 +166,8 @@ class _PublishOn(Prefetching):
             upstream.cancel()
 
     def drain(self) -> None:
-        if not self.closed and self._owner.acquire(False):
+        something = self.mailbox or self.dirty or self.halted
+        if something and not self.closed and self._owner.acquire(False):
             self.idle = False
             self._hand_over()
 
@@ -171,18 +183,21 @@ class _PublishOn(Prefetching):
             self._owner.release()
 
     def _work(self) -> None:
-        self._context.run(self._own)
+        # A copy: the next task may begin on another thread of a pool before this one has left its context.
+        self._context.copy().run(self._own)
 
     def _own(self) -> None:
+        self._slice_end = self.emitted + FAIR_SLICE
+        if self.limit >= 0:
+            self.limit = self.allowance()
+            if self.halted:
+                self.limit = -1
         while True:
             try:
                 self.turn()
                 again = not self.closed and self.demand > self.emitted >= self.limit
                 if again:
-                    self.limit = self.allowance()
                     self.dirty = True
-                    if self.halted:
-                        self.limit = -1
             finally:
                 self.idle = True
                 self._owner.release()
@@ -196,7 +211,9 @@ class _PublishOn(Prefetching):
                 return
 
     def allowance(self) -> int:
-        return min(self.demand, self.emitted + FAIR_SLICE)
+        if self._scheduler.runs_inline:
+            return self.demand  # nobody else waits for this thread
+        return min(self.demand, self._slice_end)
 
     def runs_on(self) -> str:
         return self._scheduler.name
@@ -235,7 +252,7 @@ class SubscribeOnSource(Source):
 class _Remote:
     """Stands between a subscriber and a source that works elsewhere: only requests need to travel."""
 
-    __slots__ = ("_downstream", "_scheduler", "_upstream", "context", "on_complete", "on_error", "on_next")
+    __slots__ = ("_downstream", "_scheduler", "_upstream", "context", "on_next")
 
     def __init__(self, downstream: Subscriber[Any], scheduler: Scheduler) -> None:
         self._downstream = downstream
@@ -243,12 +260,17 @@ class _Remote:
         self._upstream: Subscription | None = None
         self.context = copy_context()
         self.on_next = downstream.on_next
-        self.on_error = downstream.on_error
-        self.on_complete = downstream.on_complete
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         self._upstream = subscription
         self._downstream.on_subscribe(self)
+
+    def on_error(self, error: BaseException, /) -> None:
+        self._forget().on_error(error)
+
+    def on_complete(self) -> None:
+        # After its end the stream has no use for the scheduler: a late request must not find it closed.
+        self._forget().on_complete()
 
     def request(self, n: int, /) -> None:
         upstream = self._upstream
@@ -272,11 +294,12 @@ class _Remote:
         if upstream is not None:
             upstream.cancel()
 
-    def _forget(self) -> None:
-        # §3.13: three bound methods hold the subscriber, too.
+    def _forget(self) -> Subscriber[Any]:
+        """Let go of both sides (§3.13; the bound method holds the subscriber, too)."""
+        downstream, self._downstream = self._downstream, GONE
         self._upstream = None
-        self._downstream = GONE
-        self.on_next, self.on_error, self.on_complete = GONE.on_next, GONE.on_error, GONE.on_complete
+        self.on_next = GONE.on_next
+        return downstream
 
     def upstreams(self) -> list[Any]:
         return [self._upstream] if self._upstream is not None else []

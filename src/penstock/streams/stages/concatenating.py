@@ -64,6 +64,9 @@ class _Outer:
             subscription.cancel()
             return
         self._stage.outer = subscription
+        if self._stage.closed:
+            subscription.cancel()  # cancelled by another thread meanwhile
+            return
         subscription.request(self._prefetch)
 
     def on_next(self, element: Any, /) -> None:
@@ -137,7 +140,7 @@ class _ConcatMapping(Switching):
         except Exception as error:
             self.error = error
             return
-        stream._connect(self)
+        self.go_on_with(stream)
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
         raise AssertionError("concat_map decides in switch()")

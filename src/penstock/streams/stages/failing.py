@@ -31,6 +31,8 @@ class FailedSource(Source):
             error = self._error()
         except Exception as fault:
             error = fault
+        if not isinstance(error, BaseException):
+            error = TypeError(f"the function of {self.label} must return an exception, not {error!r}")
         stage.on_error(error)
 
 

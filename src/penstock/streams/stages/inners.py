@@ -80,8 +80,9 @@ class ManySources(Drain):
 
     def release(self) -> None:
         """Cancel all sources that still run."""
-        while self.sources:
-            self.sources.pop().cancel()
+        for source in tuple(self.sources):  # one may leave by itself meanwhile
+            source.cancel()
+        self.sources.clear()
 
     def upstreams(self) -> list[Any]:
         """The subscriptions of all sources."""
@@ -106,6 +107,9 @@ class Outer:
             subscription.cancel()
             return
         self.subscription = subscription
+        if self._stage.closed:
+            subscription.cancel()  # cancelled by another thread meanwhile
+            return
         subscription.request(self._first)
 
     def on_next(self, element: Any, /) -> None:
@@ -159,6 +163,9 @@ class Inner:
             subscription.cancel()
             return
         self.subscription = subscription
+        if self._stage.closed:
+            subscription.cancel()  # cancelled by another thread meanwhile
+            return
         subscription.request(self._prefetch)
 
     def on_next(self, element: Any, /) -> None:

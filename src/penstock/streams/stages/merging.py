@@ -30,9 +30,12 @@ class FlatMapSource(Source):
         prefetch: int,
         *shows: Any,
         sequential: bool = False,
+        members: tuple[Stream[Any], ...] | None = None,
     ) -> None:
         super().__init__(label, *shows)
         self._upstream = upstream
+        self._members = members
+        """The inner streams, where they are known before they run."""
         self._to_stream = to_stream
         self._concurrency = concurrency
         self._sequential = sequential
@@ -52,12 +55,20 @@ class FlatMapSource(Source):
         return None if stage.closed else (self._upstream, outer)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The outer stream."""
-        return [self._upstream]
+        """The inner streams if they are known, otherwise the outer one that brings them."""
+        return [self._upstream] if self._members is None else list(self._members)
+
+    def queue(self) -> str:
+        """So many of each of so many inner streams."""
+        return f"{self._concurrency}×{self.boundary}"
 
     def runs_on(self) -> str:
         """Wherever the inner streams run."""
         return "sources"
+
+
+_END: Any = object()
+"""Follows the last element of an inner stream in the common queue."""
 
 
 class _Merging(ManySources):
@@ -74,22 +85,25 @@ class _Merging(ManySources):
         _MergedInner(self, prefetch, self._ready).subscribe_to(stream)
 
     def poll(self) -> Any:
-        if not self._ready:
+        self._let_go_of_the_ended()
+        if not self._ready or self.halted:
             return PENDING
         inner, element = self._ready.popleft()
         inner.took_one()
         return element
 
     def finished(self) -> bool:
+        self._let_go_of_the_ended()
         # The order of the three looks matters: an inner is a source before the outer stream is done,
         # and its elements are ready before it leaves the sources.
         return self.outer.done and self.sources <= {self.outer} and not self._ready
 
-    def left(self, inner: Inner) -> None:
-        """An inner stream completed: there is room for another one."""
-        self.sources.discard(inner)
-        self.outer.more()
-        self.wake()
+    def _let_go_of_the_ended(self) -> None:
+        """There is room for another inner stream only when all elements of an ended one were taken."""
+        while self._ready and self._ready[0][1] is _END and not self.halted:
+            inner, _ = self._ready.popleft()
+            self.sources.discard(inner)
+            self.outer.more()
 
     def queued(self) -> int:
         return len(self._ready)
@@ -111,7 +125,8 @@ class _MergedInner(Inner):
 
     def on_complete(self) -> None:
         self.done = True
-        self._stage.left(self)
+        self._ready.append((self, _END))
+        self._stage.wake()
 
 
 class _Sequential(ManySources):
@@ -130,7 +145,7 @@ class _Sequential(ManySources):
         inner.subscribe_to(stream)
 
     def poll(self) -> Any:
-        while self._in_order:
+        while self._in_order and not self.halted:
             first = self._in_order[0]
             if first.queue:
                 return first.take()

@@ -15,6 +15,7 @@ from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_error
 from penstock.streams.segment import Op, QueueDrain
+from penstock.streams.segment.compiling import PENDING, Head
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.relaying import below
 
@@ -42,7 +43,16 @@ class BufferOverflow(RuntimeError):
 class Overflowing(QueueDrain):
     """Takes everything its source has, keeps ``size`` elements beyond the demand, and gives up the rest."""
 
-    __slots__ = ("_accepted", "_counting", "_policy", "_requested", "_size", "_when_dropped")
+    head = Head.POLL  # the source takes from the queue as well, so the loop must ask
+    __slots__ = (
+        "_accepted",
+        "_counting",
+        "_overflowed",
+        "_policy",
+        "_requested",
+        "_size",
+        "_when_dropped",
+    )
 
     def __init__(
         self,
@@ -58,6 +68,7 @@ class Overflowing(QueueDrain):
         self._policy = policy
         self._when_dropped = when_dropped
         self._accepted = 0
+        self._overflowed = False
         self._requested = 0
         self._counting = allocate_lock()
 
@@ -71,7 +82,7 @@ class Overflowing(QueueDrain):
     def on_next(self, element: Any, /) -> None:
         """Take it, or give it (or an older one) up. May be called by several threads at once."""
         with self._counting:
-            if self.closed or self.done or self.error is not None:
+            if self.closed or self.done or self.error is not None or self._overflowed:
                 return
             given_up: Any = element
             if self.has_room():
@@ -81,6 +92,8 @@ class Overflowing(QueueDrain):
             elif self._policy is Overflow.DROP_OLDEST and self.queue:
                 self.queue.append(element)
                 given_up = self.queue.popleft()
+            # Of several threads that find no room, one says so.
+            self._overflowed = given_up is not None and self._policy is Overflow.ERROR
         if given_up is not None:
             if self._policy is Overflow.ERROR:
                 self._overflow()
@@ -88,6 +101,19 @@ class Overflowing(QueueDrain):
             self._dropped(given_up)
         self.dirty = True
         self.drain()
+
+    def source(self) -> Any:
+        """The loop polls."""
+        return self.poll
+
+    def poll(self) -> Any:
+        """The oldest element, or PENDING."""
+        with self._counting:
+            return self.queue.popleft() if self.queue else PENDING
+
+    def finished(self) -> bool:
+        """The source has completed and nothing waits."""
+        return self.done and not self.queue
 
     def has_room(self) -> bool:
         """Whether an element is within demand, or fits into the buffer beyond it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber
@@ -146,7 +147,7 @@ class Retry(_Rule):
     ``pause(attempt, error)`` returns the seconds to wait, or raises what the stream shall fail with.
     """
 
-    __slots__ = ("_attempts", "_pause", "_scheduler", "_stream", "_timer", "_transient")
+    __slots__ = ("_attempts", "_context", "_pause", "_scheduler", "_stream", "_timer", "_transient")
 
     def __init__(
         self,
@@ -161,6 +162,7 @@ class Retry(_Rule):
         self._attempts = 0
         self._transient = transient
         self._timer: Timer | None = None
+        self._context = copy_context()
 
     def saw_element(self) -> None:
         """With transient errors, an element proves that the trouble is over: count anew."""
@@ -177,7 +179,7 @@ class Retry(_Rule):
             return self._stream
         from penstock.streams.flux import Flux
 
-        return Flux._of(DelayedSource(self._stream, seconds, self._scheduler(), self._keep))
+        return Flux._of(DelayedSource(self._stream, seconds, self._scheduler(), self._context, self._keep))
 
     def _keep(self, timer: Timer) -> None:
         self._timer = timer
@@ -192,9 +194,15 @@ class DelayedSource(Source):
     """Subscribes to a stream after a while."""
 
     def __init__(
-        self, upstream: Stream[Any], seconds: float, scheduler: Scheduler, keep: Callable[[Timer], None]
+        self,
+        upstream: Stream[Any],
+        seconds: float,
+        scheduler: Scheduler,
+        context: Context,
+        keep: Callable[[Timer], None],
     ) -> None:
         super().__init__("delay_subscription", seconds)
+        self._context = context
         self._upstream = upstream
         self._seconds = seconds
         self._scheduler = scheduler
@@ -203,7 +211,10 @@ class DelayedSource(Source):
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Set the timer."""
         stream = self._upstream._of(self._upstream._source, (*self._upstream._ops, *ops))
-        self._keep(self._scheduler.submit_after(self._seconds, lambda: stream._connect(downstream)))
+        context = self._context.copy()
+        self._keep(
+            self._scheduler.submit_after(self._seconds, lambda: context.run(stream._connect, downstream))
+        )
 
 
 class ConcatSource(Source):

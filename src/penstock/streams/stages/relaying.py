@@ -85,9 +85,12 @@ class Switching(Relay):
         following: Stream[Any] | None = None
         try:
             following = self.follow(error)
-        except Exception as fault:
-            if error is not None and fault is not error:
-                fault.__context__ = error
+        except BaseException as fault:
+            if fault is not error:
+                if not isinstance(fault, Exception):
+                    raise  # a KeyboardInterrupt belongs to the caller; only one that came up is a signal
+                if error is not None:
+                    fault.__context__ = error
             error = fault
         self.dirty = True
         if following is None:
@@ -96,5 +99,16 @@ class Switching(Relay):
             self.upstream = None
         else:
             self.exchange()
-            following._connect(self)
+            self.go_on_with(following)
         return True
+
+    def go_on_with(self, stream: Stream[Any]) -> None:
+        """Subscribe to the next stream; if that raises, its error is ours, and final."""
+        try:
+            stream._connect(self)
+        except Exception as fault:
+            upstream, self.upstream = self.upstream, None
+            self._received_end = False
+            self.error = fault
+            if upstream is not None:
+                upstream.cancel()

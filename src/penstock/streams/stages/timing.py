@@ -108,7 +108,7 @@ class _Ticking:
         due = self._begin + self._ticks * self._period
         try:
             self._timer = self._scheduler.submit_after(
-                max(0.0, due - self._scheduler.now()), lambda: self._context.run(self._tick)
+                max(0.0, due - self._scheduler.now()), lambda: self._context.copy().run(self._tick)
             )
         except SchedulerClosed as closed:
             self._stage.on_error(closed)
@@ -168,7 +168,7 @@ class _Timing(Switching):
     A slow *subscriber* is not the source's fault: the clock runs only while there is open demand.
     """
 
-    __slots__ = ("_fallback", "_scheduler", "_seconds", "_since", "_timer", "leg")
+    __slots__ = ("_context", "_fallback", "_scheduler", "_seconds", "_since", "_timed", "_timer", "leg")
 
     def __init__(
         self,
@@ -184,7 +184,10 @@ class _Timing(Switching):
         self._seconds = seconds
         self._fallback = fallback
         self._scheduler = scheduler
+        self._context = copy_context()
         self._since = scheduler.now()
+        self._timed = 0
+        """How many elements had been taken when the clock was last set back."""
         self._timer: Timer | None = None
         self.leg: _Leg = _Leg(self)
 
@@ -192,7 +195,11 @@ class _Timing(Switching):
         self._set(self._seconds)
 
     def _set(self, seconds: float) -> None:
-        self._timer = self._scheduler.submit_after(seconds, self._ring)
+        try:
+            self._timer = self._scheduler.submit_after(seconds, lambda: self._context.copy().run(self._ring))
+        except SchedulerClosed as closed:
+            self.leg.cut(closed)  # nobody looks at the clock any more
+            return
         if self.closed:
             self._timer.cancel()
 
@@ -202,16 +209,21 @@ class _Timing(Switching):
         super().request(n)
 
     def arrived(self) -> None:
-        self._since = self._scheduler.now()
         self.dirty = True
         self.drain()
+
+    def wanted(self) -> int:
+        if self.taken != self._timed:  # the subscriber is through with what came: now we wait again
+            self._timed = self.taken
+            self._since = self._scheduler.now()
+        return super().wanted()
 
     def _ring(self) -> None:
         if self.closed or not self.leg.active:
             return
         waited = self._scheduler.now() - self._since
         asked = self.demand > self.emitted or bool(self.mailbox)
-        if not asked or self.queue:
+        if not asked or self.queue or self._owner.locked():
             self._set(self._seconds)
         elif waited < self._seconds:
             self._set(self._seconds - waited)
@@ -273,7 +285,7 @@ class _Leg:
             was, self.active = self.active, False
         return was
 
-    def cut(self, error: TimeoutError) -> None:
+    def cut(self, error: Exception) -> None:
         """Too late: whatever still comes is not passed on."""
         if not self._close():
             return

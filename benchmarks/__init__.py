@@ -1,0 +1,1 @@
+"""Penstock beside its peers: paired, interleaved, in one process. Run it with ``make bench``."""

@@ -1,0 +1,102 @@
+"""What we say about the speed of Penstock, as data, so that each run tells whether it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from benchmarks.measuring import Answer
+
+__all__ = ["CLAIMS", "Claim", "Direction", "Finding", "examine"]
+
+
+class Direction(Enum):
+    """On which side of the bound the ratio has to be."""
+
+    AT_MOST = "at most"
+    AT_LEAST = "at least"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """``of`` takes at most, or at least, ``bound`` times as long as ``to``."""
+
+    name: str
+    question: str
+    of: str
+    to: str
+    direction: Direction
+    bound: float
+
+    def met_by(self, ratio: float) -> bool:
+        """Whether this ratio bears the claim out."""
+        return ratio <= self.bound if self.direction is Direction.AT_MOST else ratio >= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A claim and what was measured."""
+
+    claim: Claim
+    ratio: float
+    ratio_of_best: float
+
+    @property
+    def met(self) -> bool:
+        """Judged by the median over the rounds."""
+        return self.claim.met_by(self.ratio)
+
+
+def _at_most(bound: float, name: str, question: str, of: str, to: str) -> Claim:
+    return Claim(name, question, of, to, Direction.AT_MOST, bound)
+
+
+def _times_faster(bound: float, name: str, question: str, ours: str, theirs: str) -> Claim:
+    return Claim(name, question, theirs, ours, Direction.AT_LEAST, bound)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    _at_most(1.15, "a chain costs what the plain loop costs", "chain", "Penstock, for", "plain loop"),
+    _times_faster(3, "a chain is faster than reactivex", "chain", "Penstock, for", "reactivex"),
+    _at_most(
+        1.25,
+        "a Subscriber with unbounded demand costs what its hand loop costs",
+        "subscriber",
+        "Penstock, unbounded",
+        "hand loop, unbounded",
+    ),
+    _at_most(
+        1.25,
+        "a Subscriber that asks for windows costs what its hand loop costs",
+        "subscriber",
+        "Penstock, windows of 256",
+        "hand loop, windows of 256",
+    ),
+    _at_most(
+        1.6,
+        "async for costs little more than the plain loop",
+        "asynchronous",
+        "Penstock, async for",
+        "plain loop",
+    ),
+    _times_faster(3, "a thread hop is faster than queue.Queue", "thread_hop", "Penstock", "queue.Queue(256)"),
+    _times_faster(
+        5,
+        "from a thread to asyncio is faster than janus",
+        "thread_to_loop",
+        "Penstock, async for",
+        "janus.Queue(256)",
+    ),
+)
+
+
+def examine(answers: Mapping[str, Answer], claims: Iterable[Claim] = CLAIMS) -> list[Finding]:
+    """Those claims about which something was measured, with the figures."""
+    findings = []
+    for claim in claims:
+        answer = answers.get(claim.question)
+        if answer is not None:
+            ratios = answer.ratio(claim.of, claim.to), answer.ratio_of_best(claim.of, claim.to)
+            findings.append(Finding(claim, *ratios))
+    return findings

@@ -1,0 +1,81 @@
+"""The tables, for the terminal and for RESULTS.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.claims import Direction, Finding
+from benchmarks.measuring import Answer
+
+__all__ = ["answer_text", "findings_text", "page"]
+
+Row = tuple[str, ...]
+
+_EXPLANATION = """\
+Written by `make bench`; do not edit. All alternatives of a table ran in one process, one after the other in
+each round, in rotating order, and each had to return the right result. *best* and *median* are nanoseconds per
+{units} over the rounds; *ratio* is the median over the rounds of the ratio to the first line within the round,
+*of best* the ratio of the best rounds. Trust the ratios, not the absolute figures."""
+
+
+def answer_text(answer: Answer) -> str:
+    """One question as a table for the terminal."""
+    title = f"{answer.question.name}: {answer.question.title}"
+    head = ("", f"ns per {answer.question.unit}", "median", "ratio", "of best")
+    return f"{title} ({answer.count} rounds)\n{_aligned([head, *_rows(answer)])}\n"
+
+
+def findings_text(findings: Sequence[Finding]) -> str:
+    """The claims, met or not, for the terminal."""
+    head = ("", "claimed", "ratio", "of best", "")
+    rows = [(f.claim.name, *_figures(f), "ok" if f.met else "NOT MET") for f in findings]
+    return f"claims\n{_aligned([head, *rows])}\n"
+
+
+def page(facts: Mapping[str, str], answers: Sequence[Answer], findings: Sequence[Finding]) -> str:
+    """The whole as RESULTS.md."""
+    units = " or ".join(dict.fromkeys(answer.question.unit for answer in answers))
+    parts = ["# Benchmark results", _EXPLANATION.format(units=units)]
+    parts.append(_markdown(("", ""), list(facts.items())))
+    parts.append("## Claims")
+    claims = [(f.claim.name, *_figures(f), "ok" if f.met else "**not met**") for f in findings]
+    parts.append(_markdown(("claim", "bound", "ratio", "of best", ""), claims))
+    for answer in answers:
+        parts.append(f"## {answer.question.title[0].upper()}{answer.question.title[1:]}")
+        parts.append(f"`make bench ARGS='--only {answer.question.name}'`, {answer.count} rounds.")
+        head = ("", f"best, ns per {answer.question.unit}", "median", "ratio", "of best")
+        parts.append(_markdown(head, _rows(answer)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _rows(answer: Answer) -> list[Row]:
+    base = answer.question.base
+    return [
+        (
+            name,
+            f"{answer.best(name):,.0f}",
+            f"{answer.median(name):,.0f}",
+            f"{answer.ratio(name, base):.2f}",
+            f"{answer.ratio_of_best(name, base):.2f}",
+        )
+        for name in (alternative.name for alternative in answer.question.alternatives)
+    ]
+
+
+def _figures(finding: Finding) -> Row:
+    sign = "≤" if finding.claim.direction is Direction.AT_MOST else "≥"
+    return f"{sign} {finding.claim.bound:g}", f"{finding.ratio:.2f}", f"{finding.ratio_of_best:.2f}"
+
+
+def _aligned(rows: Sequence[Row]) -> str:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *others in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
+        lines.append("  ".join([f"  {first:<{widths[0]}}", *cells]).rstrip())
+    return "\n".join(lines)
+
+
+def _markdown(head: Row, rows: Sequence[Row]) -> str:
+    rule = ["---", *["--:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))

@@ -1,0 +1,103 @@
+"""The work that all alternatives do, and the subscribers at the end of it."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import Any
+
+from penstock.spec import UNBOUNDED, Subscription
+from penstock.streams import Flux
+
+__all__ = [
+    "WINDOW",
+    "Unbounded",
+    "Windowed",
+    "add_one",
+    "chain",
+    "double",
+    "is_even",
+    "sum_of_all",
+    "sum_of_chain",
+]
+
+WINDOW = 256
+
+# Lambdas, since that is what people write; every alternative calls these three.
+add_one = lambda x: x + 1  # noqa: E731
+is_even = lambda x: not x & 1  # noqa: E731
+double = lambda x: x * 2  # noqa: E731
+
+
+def chain(n: int) -> Flux[int]:
+    """The chain that is measured most: one in three operators drops half of what comes in."""
+    return Flux.range(n).map(add_one).filter(is_even).map(double)
+
+
+def sum_of_chain(n: int) -> int:
+    """The sum of what comes out of the chain: twice the even numbers up to n."""
+    half = n // 2
+    return 2 * half * (half + 1)
+
+
+def sum_of_all(n: int) -> int:
+    """The sum of what goes in."""
+    return n * (n - 1) // 2
+
+
+class Unbounded:
+    """A Subscriber that asks for everything at once."""
+
+    __slots__ = ("done", "error", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.error: BaseException | None = None
+        self.done = Event()
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """No backpressure."""
+        subscription.request(UNBOUNDED)
+
+    def on_next(self, element: Any, /) -> None:
+        """The least that a subscriber can do with an element."""
+        self.total += element
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Kept, to be raised by result()."""
+        self.error = error
+        self.done.set()
+
+    def on_complete(self) -> None:
+        """The end."""
+        self.done.set()
+
+    def result(self) -> int:
+        """Wait for the end; the sum."""
+        if not self.done.wait(60):
+            raise TimeoutError("the stream did not end")
+        if self.error is not None:
+            raise self.error
+        return self.total
+
+
+class Windowed(Unbounded):
+    """A Subscriber that asks for a window at a time."""
+
+    __slots__ = ("left", "subscription", "window")
+
+    def __init__(self, window: int = WINDOW) -> None:
+        super().__init__()
+        self.window = self.left = window
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """The first window."""
+        self.subscription = subscription
+        subscription.request(self.window)
+
+    def on_next(self, element: Any, /) -> None:
+        """At the end of a window, the next one."""
+        self.total += element
+        self.left -= 1
+        if not self.left:
+            self.left = self.window
+            self.subscription.request(self.window)

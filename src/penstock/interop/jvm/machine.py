@@ -1,0 +1,75 @@
+"""The Java virtual machine of this process: there can be one, and it starts once.
+
+All that the package needs of JPype is here, with types: JPype itself has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike, fspath
+from typing import Any, TypeVar
+
+try:
+    import jpype  # type: ignore[import-untyped]
+except ImportError as missing:
+    raise ImportError("penstock.interop.jvm needs JPype: pip install 'penstock[jvm]'") from missing
+
+__all__ = ["implements", "is_java", "java_bytes", "java_class", "java_method", "opaque", "start"]
+
+C = TypeVar("C", bound=type[Any])
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def start(*class_path: str | PathLike[str], options: tuple[str, ...] = ()) -> None:
+    """Start Java in this process, with these jars and folders on its class path.
+
+    ``org.reactivestreams`` is a library and needs its jar here; ``java.util.concurrent.Flow`` is always
+    there. ``options`` are the JVM's own (``"-Xmx512m"``). If Java runs already, a call without arguments does
+    nothing. A process cannot start a second one, and must not fork once it has the first.
+
+    Whoever starts Java with ``jpype.startJVM`` does not need this function.
+    """
+    if jpype.isJVMStarted():
+        if class_path or options:
+            raise RuntimeError(
+                "Java runs in this process already, and neither its class path nor its options can change: "
+                "give them to the first start()"
+            )
+        return
+    jpype.startJVM(*options, classpath=[fspath(entry) for entry in class_path])
+
+
+def java_class(name: str) -> Any:
+    """A class or an interface of Java, by its full name; TypeError if it is not on the class path."""
+    return jpype.JClass(name)
+
+
+def implements(interface: str) -> Callable[[C], C]:
+    """Decorate a class whose objects shall implement a Java interface. Java need not run yet."""
+
+    def decorate(cls: C) -> C:
+        proxy: C = jpype.JImplements(interface, deferred=True)(cls)
+        return proxy
+
+    return decorate
+
+
+def java_method(function: F) -> F:
+    """Decorate a method that Java calls; it has the name that it has in Java."""
+    marked: F = jpype.JOverride(function)
+    return marked
+
+
+def is_java(candidate: object) -> bool:
+    """Whether an object can be given to Java as it is: it came from there, or implements an interface."""
+    return isinstance(candidate, jpype.JObject) or hasattr(type(candidate), "__jpype_interfaces__")
+
+
+def java_bytes(data: bytes | bytearray) -> Any:
+    """A Java ``byte[]`` with this content."""
+    return jpype.JArray(jpype.JByte)(data)
+
+
+def opaque(thing: object) -> Any:
+    """A Java object that stands for ``thing``; when it comes back to Python it is ``thing`` again."""
+    return jpype.JProxy("java.io.Serializable", inst=thing, convert=True)

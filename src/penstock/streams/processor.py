@@ -1,0 +1,84 @@
+"""A Processor: a Subscriber on one side, a Publisher on the other, and a stream's operators in between.
+
+>>> doubled = processor(lambda flux: flux.map(lambda x: x * 2))
+>>> seen = []
+>>> running = Flux.from_publisher(doubled).subscribe(seen.append)
+>>> Flux.just(1, 2, 3).subscribe(doubled)
+>>> seen
+[2, 4, 6]
+
+Between operators of this package no Processor is needed: they connect by themselves. This is for the places
+where somebody else's publisher must be given a Subscriber, and somebody else's subscriber a Publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from penstock.spec import Publisher, Subscriber, Subscription, none_element, none_error, none_subscription
+from penstock.streams.arguments import a_count, a_function
+from penstock.streams.conversion import as_stream
+from penstock.streams.dropped import drop_element
+from penstock.streams.flux import Flux
+from penstock.streams.stages.log import EmitResult, Log
+from penstock.streams.stages.sharing import Feeder, LogSource
+
+__all__ = ["StreamProcessor", "processor"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class StreamProcessor(Generic[T, R]):
+    """Takes elements as a Subscriber and serves any number of subscribers as a Publisher.
+
+    Its source is asked for what the quickest subscriber wants, as long as the slowest is no more than
+    ``capacity`` elements behind. Elements that come before the first subscriber wait for it. An error passes
+    all waiting elements (§4.2); the source is cancelled when the last subscriber leaves.
+    """
+
+    def __init__(self, transform: Callable[[Flux[T]], Publisher[R]], capacity: int) -> None:
+        self._log = Log(capacity, history=0, urgent_errors=True, when_deserted=self._deserted)
+        self._feeder = Feeder(self._log)
+        self._outlet = as_stream(transform(Flux._of(LogSource("processor", self._log))), "processor()")
+
+    # ---------------------------------------------------------------- the Subscriber
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Keep the first source; a second one is cancelled (§2.5)."""
+        if subscription is None:
+            raise none_subscription()
+        self._feeder.on_subscribe(subscription)
+
+    def on_next(self, element: T, /) -> None:
+        """Take an element in."""
+        if element is None:
+            raise none_element("processor")
+        if self._feeder.take(element) is not EmitResult.OK and not self._feeder.cancelled:
+            drop_element(element, "processor, whose source sent more than it was asked for (§1.1)")
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Pass the error on, at once."""
+        if error is None:
+            raise none_error()
+        self._feeder.on_error(error)
+
+    def on_complete(self) -> None:
+        """Pass the end on, after the elements before it."""
+        self._feeder.on_complete()
+
+    # ---------------------------------------------------------------- the Publisher
+    def subscribe(self, subscriber: Subscriber[R], /) -> None:
+        """Serve another subscriber."""
+        self._outlet._subscribe(subscriber)
+
+    def _deserted(self) -> None:
+        self._feeder.cancel()
+
+
+def processor(
+    transform: Callable[[Flux[Any]], Publisher[Any]] | None = None, *, capacity: int = 256
+) -> StreamProcessor[Any, Any]:
+    """A Processor whose output is ``transform`` of its input; without one, the input itself."""
+    shape = (lambda flux: flux) if transform is None else a_function(transform, "processor")
+    return StreamProcessor(shape, a_count(capacity, "processor"))

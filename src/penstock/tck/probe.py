@@ -1,0 +1,268 @@
+"""The kit's own Subscriber: it drives a Publisher, writes everything down and notices what is wrong.
+
+It is at work in every test, whatever the test is about: an element too many is noticed in the test of §3.13
+as well as in that of §1.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from penstock.spec import UNBOUNDED
+from penstock.tck.signal_log import shown
+from penstock.tck.trial import SIGNAL_LIMIT, Trial
+from penstock.tck.verdicts import Runaway, Violation
+
+DEEPEST_WATCHED: Final[int] = 50
+"""Inside so many calls of ``on_next`` a probe does nothing any more."""
+
+Hook = Callable[["Probe"], object]
+
+
+class Receiver:
+    """The object that a Publisher gets; it passes every signal to its probe.
+
+    The two are separate, so that a test can let go of the Subscriber and still talk to the Subscription, and
+    see whether the Publisher has let go as well (§3.13).
+    """
+
+    def __init__(self, probe: Probe) -> None:
+        """Pass the signals to ``probe``."""
+        self._probe = probe
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        """Pass it on."""
+        self._probe.received_subscription(subscription)
+
+    def on_next(self, element: Any, /) -> None:
+        """Pass it on."""
+        self._probe.received_element(element)
+
+    def on_error(self, error: Any, /) -> None:
+        """Pass it on."""
+        self._probe.received_error(error)
+
+    def on_complete(self) -> None:
+        """Pass it on."""
+        self._probe.received_complete()
+
+    def __repr__(self) -> str:
+        return f"<{self._probe.name}>"
+
+
+class Probe:
+    """One Subscriber's side of a conversation: what came, what was asked for, and what was wrong with it.
+
+    ``on_subscribe`` and ``on_next`` are what the test does inside these signals.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        name: str = "subscriber",
+        *,
+        on_subscribe: Hook | None = None,
+        on_next: Hook | None = None,
+    ) -> None:
+        """Take part in ``trial`` under a ``name`` that tells several probes apart."""
+        self.name = name
+        self.subscription: Any = None
+        self.elements: list[Any] = []
+        self.error: BaseException | None = None
+        self.completed = False
+        self.deepest = 0
+        """How many calls of ``on_next`` were inside each other on one thread, at most (§3.3)."""
+        self.signals: list[str] = []
+        self._trial = trial
+        self._asked = 0
+        self._cancelled = False
+        self._inside: list[int] = []
+        self._depth: Counter[int] = Counter()
+        self._hook_on_subscribe = on_subscribe
+        self._hook_on_next = on_next
+        self._receiver: weakref.ref[Receiver] | None = None
+
+    # ---------------------------------------------------------------- what a test does
+    def subscribe_to(self, publisher: Any, *, rule: str = "1.9") -> None:
+        """Subscribe; ``subscribe`` has to return normally. Does not wait for ``on_subscribe``."""
+        receiver = Receiver(self)
+        self._receiver = weakref.ref(receiver)
+        self._trial.add_cleanup(self._leave)
+        self._trial.log.add(f"→ subscribe({self.name})")
+        self._trial.perform(lambda: publisher.subscribe(receiver), "subscribe", rule)
+
+    def request(self, n: int) -> None:
+        """Ask for ``n`` elements; the call has to return normally (§3.16)."""
+        with self._trial.condition:
+            self._asked += max(n, 0)
+            self._trial.log.add(f"→ {self.name}: request({n})")
+        self._trial.perform(lambda: self.subscription.request(n), f"request({n})", "3.16")
+
+    def cancel(self) -> None:
+        """Cancel; the call has to return normally (§3.15)."""
+        with self._trial.condition:
+            self._cancelled = True
+            self._trial.log.add(f"→ {self.name}: cancel()")
+        self._trial.perform(lambda: self.subscription.cancel(), "cancel()", "3.15")
+
+    @property
+    def ended(self) -> bool:
+        """Whether ``on_complete`` or ``on_error`` has come."""
+        return self.completed or self.error is not None
+
+    @property
+    def is_released(self) -> bool:
+        """Whether nobody refers any more to the object that was given to ``subscribe``."""
+        return self._receiver is None or self._receiver() is None
+
+    # ---------------------------------------------------------------- what a test expects
+    def expect_subscription(self) -> None:
+        """Wait for ``on_subscribe``."""
+        if not self._trial.wait_until(lambda: self.subscription is not None):
+            raise self._missing("1.9", "on_subscribe", "on_subscribe after subscribe")
+
+    def expect_elements(self, count: int, rule: str) -> list[Any]:
+        """Wait until ``count`` elements have come in all, and return them; fewer break ``rule``."""
+        if not self._trial.wait_until(lambda: len(self.elements) >= count, lambda: self.ended):
+            raise self._missing(rule, f"element {len(self.elements) + 1}", f"{count} elements in all")
+        return self.elements[:count]
+
+    def expect_complete(self, rule: str) -> None:
+        """Wait for ``on_complete``."""
+        if not self._trial.wait_until(lambda: self.completed, lambda: self.ended):
+            raise self._missing(rule, "on_complete", "on_complete")
+
+    def expect_error(self, rule: str) -> BaseException:
+        """Wait for ``on_error`` and return the error."""
+        if not self._trial.wait_until(lambda: self.error is not None, lambda: self.ended):
+            raise self._missing(rule, "on_error", "on_error")
+        assert self.error is not None
+        return self.error
+
+    def expect_exactly(self, count: int, rule: str) -> None:
+        """Say that not more than ``count`` elements have come."""
+        if len(self.elements) != count:
+            raise Violation(rule, f"{len(self.elements)} elements came", f"exactly {count}")
+
+    @contextlib.contextmanager
+    def silence(self, rule: str, after: str) -> Iterator[None]:
+        """Expect no signal from here on, to the end of a window that follows the block.
+
+        The window opens before the block, so that what is signalled *inside* the calls of the block counts.
+        """
+        before = len(self.signals)
+        yield
+        self._trial.settle()
+        late = self.signals[before:]
+        if late:
+            more = f" and {len(late) - 3} more" if len(late) > 3 else ""
+            raise Violation(rule, f"{', '.join(late[:3])}{more} came after {after}", "no signal")
+
+    def _missing(self, rule: str, what: str, expected: str) -> Violation:
+        last = self.signals[-1] if self.signals else "nothing at all"
+        if self.ended:
+            return Violation(rule, f"{what} never came: {last} ended the stream", expected)
+        if self._trial.flaws:
+            return Violation(rule, f"{what} had not come by then; the last signal was {last}", expected)
+        limit = self._trial.environment.timeout
+        return Violation(rule, f"{what} did not come within {limit:g} s; the last signal was {last}", expected)
+
+    def _leave(self) -> None:
+        if self.subscription is not None and not self.ended and not self._cancelled:
+            self._cancelled = True
+            self.subscription.cancel()
+
+    # ---------------------------------------------------------------- what a publisher does
+    def received_subscription(self, subscription: Any) -> None:
+        """Take ``on_subscribe``: exactly one, before all others."""
+        with self._signal(f"on_subscribe({shown(subscription)})"):
+            if subscription is None:
+                self._trial.flaw("2.13", "on_subscribe(None) was called", "a Subscription")
+            elif self.subscription is not None:
+                self._trial.flaw(
+                    "2.12", "on_subscribe was called a second time", "one on_subscribe for a subscribe, §1.9"
+                )
+            else:
+                with self._trial.condition:
+                    self.subscription = subscription
+                    self._trial.condition.notify_all()
+                if self._hook_on_subscribe is not None:
+                    self._hook_on_subscribe(self)
+
+    def received_element(self, element: Any) -> None:
+        """Take ``on_next``: requested, not ``None``, not before the start and not after the end."""
+        with self._signal(f"on_next({shown(element)})"):
+            if element is None:
+                self._trial.flaw("2.13", "on_next(None) was called", "an element that is not None")
+            with self._trial.condition:
+                self.elements.append(element)
+                if len(self.elements) > self._asked and self._asked < UNBOUNDED:
+                    self._trial.flaw(
+                        "1.1",
+                        f"element {len(self.elements)} came, {self._asked} were requested",
+                        "no element without demand",
+                    )
+                self._trial.condition.notify_all()
+            if len(self.elements) > SIGNAL_LIMIT or (self._trial.closed and self._trial.stuck):
+                raise Runaway("the test is over, and nobody wants more elements")
+            if self._hook_on_next is not None and not self._trial.closed:
+                self._run_hook(self._hook_on_next)
+
+    def _run_hook(self, hook: Hook) -> None:
+        me = threading.get_ident()
+        self._depth[me] += 1
+        try:
+            self.deepest = max(self.deepest, self._depth[me])
+            # A subject that recurses without bound has been found out by now; spare the stack.
+            if self._depth[me] <= DEEPEST_WATCHED:
+                hook(self)
+        finally:
+            self._depth[me] -= 1
+
+    def received_error(self, error: Any) -> None:
+        """Take ``on_error``: an exception, and the last signal."""
+        with self._signal(f"on_error({shown(error)})"):
+            if not isinstance(error, BaseException):
+                self._trial.flaw("2.13", f"on_error({shown(error)}) was called", "an exception")
+                error = RuntimeError(f"on_error({shown(error)})")
+            with self._trial.condition:
+                self.error = self.error or error
+                self._trial.condition.notify_all()
+
+    def received_complete(self) -> None:
+        """Take ``on_complete``: the last signal."""
+        with self._signal("on_complete()"), self._trial.condition:
+            self.completed = True
+            self._trial.condition.notify_all()
+
+    @contextlib.contextmanager
+    def _signal(self, what: str) -> Iterator[None]:
+        """What holds for every signal: where it may come, and that no other one is under way (§1.3)."""
+        trial, me = self._trial, threading.get_ident()
+        with trial.condition:
+            if not trial.closed:
+                trial.log.add(f"← {self.name}: {what}")
+                self.signals.append(what)
+                self._check_grammar(what)
+                if any(thread != me for thread in self._inside):
+                    trial.flaw("1.3", f"{what} came while another signal was under way", "one after the other")
+                if trial.profile == "sync" and not trial.calls_here:
+                    trial.flaw("", f"{what} came on a thread of its own", 'profile = "threads" or "asyncio"')
+            self._inside.append(me)
+        try:
+            yield
+        finally:
+            with trial.condition:
+                self._inside.remove(me)
+
+    def _check_grammar(self, what: str) -> None:
+        if self.ended:
+            end = "on_complete" if self.completed else "on_error"
+            self._trial.flaw("1.7", f"{what} came after {end}", f"{end} to be the last signal")
+        if self.subscription is None and not what.startswith("on_subscribe"):
+            self._trial.flaw("1.9", f"{what} came before on_subscribe", "on_subscribe as the first signal")

@@ -1,0 +1,63 @@
+"""Every example runs, ends by itself, and shows what it says it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.examples.running import run
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+SHOWN = {
+    "01_slow_consumer.py": ["taken 300 elements, made 300", "never more than 64 ahead: True"],
+    "02_thread_to_asyncio.py": [
+        "received 200 lines, from 'LINE 0' to 'LINE 199'",
+        "the loop was free meanwhile: True",
+    ],
+    "03_bounded_concurrency.py": [
+        "1000 pages, never more than 8 requests at once",
+        "in the order of the questions: True",
+        "3 are enough; requests still running: 0",
+    ],
+    "04_retry_with_backoff.py": [
+        "attempt 3",
+        "['21.5', '22.0']",
+        "gave up after 2 more attempts: ConnectionError('refused') (cause: ConnectionError('refused'))",
+    ],
+    "05_merge_and_buffer.py": [
+        "   6 s  ['in 0', 'out 0', 'in 1', 'out 1']",
+        "  10 s  ['in 2', 'in 3', 'out 2', 'in 4']",
+        "timers left after the cancel: 0",
+    ],
+    "06_multicast.py": [
+        "fast: 300 elements, all in order: True",
+        "slow: 300 elements, all in order: True",
+        "never more than the sink's 8 and these two ahead: True",
+    ],
+    "07_subscriber_by_hand.py": [
+        "  asked for 3",
+        "batch [1, 4, 9]",
+        "  asked for 3",
+        "batch [16, 25, 36]",
+        "  asked for 3",
+        "rest [49, 64]",
+    ],
+    "08_strict_guard.py": [
+        "rule 1.1: Pushy sent TakesTwo element number 3, but only 2 had been requested",
+        "rule 1.7: Pushy sent on_next to TakesTwo after it had ended the stream",
+    ],
+}
+"""For each example the lines that matter, in their order."""
+
+
+def test_no_example_is_left_out() -> None:
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(SHOWN)
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_shows_what_it_says(name: str) -> None:
+    printed = run(EXAMPLES / name).splitlines()
+
+    assert [line for line in printed if line in SHOWN[name]] == SHOWN[name]
