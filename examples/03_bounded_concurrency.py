@@ -1,7 +1,7 @@
 """A call for each element, so many at once and no more, and the answers in the order of the questions.
 
-`map_async` takes a new element only when an answer has been handed on. A slow reader therefore slows the calls
-down, and these the source.
+`map_async` takes a new element only when an answer has been handed on. A slow reader therefore slows the
+calls down, and these the source.
 """
 
 import asyncio

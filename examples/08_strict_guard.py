@@ -1,8 +1,8 @@
 """Somebody else's publisher, and a guard around it that says which rule it breaks.
 
-The guard keeps the subscriber safe: an element that nobody asked for is held back, the stream ends with an error
-that names the rule, and what comes after the end is not passed on. Every violation goes to `report`, or to the
-log. `Flux.from_publisher` puts this guard around each publisher that is not one of ours.
+The guard keeps the subscriber safe: an element that nobody asked for is held back, the stream ends with an
+error that names the rule, and what comes after the end is not passed on. Every violation goes to `report`, or
+to the log. `Flux.from_publisher` puts this guard around each publisher that is not one of ours.
 """
 
 from typing import Any

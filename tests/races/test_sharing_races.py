@@ -22,9 +22,7 @@ def test_multicast_with_four_emitters_gives_all_subscribers_the_same_sequence(ca
         quick = Recorder.of(sink.flux(), UNBOUNDED)
         slow = Recorder(1, lambda r, x: r.request(1))
         sink.flux().map(lambda x: x).subscribe(slow)
-        together(
-            *[lambda i=i, s=sink: [s.emit_blocking((i, k), 10) for k in range(25)] for i in range(4)]
-        )
+        together(*[lambda i=i, s=sink: [s.emit_blocking((i, k), 10) for k in range(25)] for i in range(4)])
         sink.try_complete()
         quick.wait()
         slow.wait()
@@ -93,7 +91,9 @@ def test_one_value_is_set_once_and_seen_by_all() -> None:
 def test_cache_with_concurrent_subscribers(pool: PoolScheduler, history: int | None) -> None:
     for _ in rounds(0.5):
         runs: list[int] = []
-        source = Flux.range(40).do_on_subscribe(lambda s, runs=runs: runs.append(1)).publish_on(pool, prefetch=3)
+        source = (
+            Flux.range(40).do_on_subscribe(lambda s, runs=runs: runs.append(1)).publish_on(pool, prefetch=3)
+        )
         cached = source.cache(history)
         recorders = [Recorder(1, lambda r, x: r.request(1)) for _ in range(4)]
         together(*[lambda r=r, c=cached: c.subscribe(r) for r in recorders])
@@ -120,38 +120,41 @@ def test_share_started_and_left_at_the_same_time(pool: PoolScheduler) -> None:
         eventually(lambda live=live: live == [])
 
 
-def test_a_late_reader_costs_the_others_no_element() -> None:
+class Hand:
+    """A publisher that a test drives."""
+
+    def __init__(self) -> None:
+        self.requested = 0
+        self.subscriber: Any = None
+
+    def subscribe(self, subscriber: Any, /) -> None:
+        self.subscriber = subscriber
+        subscriber.on_subscribe(self)
+
+    def request(self, n: int, /) -> None:
+        self.requested += n
+
+    def cancel(self) -> None: ...
+
+
+@pytest.mark.parametrize("kind", ["cache", "share"])
+def test_a_late_reader_costs_the_others_no_element(kind: str) -> None:
     """The feeder had asked for these when the newcomer made the log full."""
-    for kind in ("cache", "share"):
-        handle: list[Any] = []
-
-        class Source:
-            requested = 0
-
-            def subscribe(self, subscriber: Any, /) -> None:
-                handle.append(subscriber)
-                subscriber.on_subscribe(self)
-
-            def request(self, n: int, /) -> None:
-                self.requested += n
-
-            def cancel(self) -> None: ...
-
-        source = Source()
-        flux = Flux.from_publisher(source)
-        flux = flux.cache(4) if kind == "cache" else flux.share(prefetch=4)
-        early = Recorder.of(flux, 100)
-        for i in range(4):
-            handle[0].on_next(i)
-        late = Recorder.of(flux)
-        sent = 4
-        while sent < min(source.requested, 12):
-            handle[0].on_next(sent)
-            sent += 1
-        assert early.check().items == list(range(sent))
-        late.request(100)
-        first = late.items[0] if late.items else sent
-        assert late.check().items == list(range(first, sent))
+    hand = Hand()
+    flux = Flux.from_publisher(hand)
+    flux = flux.cache(4) if kind == "cache" else flux.share(prefetch=4)
+    early = Recorder.of(flux, 100)
+    for i in range(4):
+        hand.subscriber.on_next(i)
+    late = Recorder.of(flux)
+    sent = 4
+    while sent < min(hand.requested, 12):
+        hand.subscriber.on_next(sent)
+        sent += 1
+    assert early.check().items == list(range(sent))
+    late.request(100)
+    first = late.items[0] if late.items else sent
+    assert late.check().items == list(range(first, sent))
 
 
 def test_timeout_racing_with_elements_loses_none_before_the_switch_and_passes_none_after() -> None:
@@ -195,7 +198,9 @@ def test_map_async_with_demand_from_many_threads() -> None:
 
 
 @pytest.mark.parametrize("leave_after", [1, 5, 50])
-def test_an_async_window_fed_by_a_foreign_thread_and_left_early(pool: PoolScheduler, leave_after: int) -> None:
+def test_an_async_window_fed_by_a_foreign_thread_and_left_early(
+    pool: PoolScheduler, leave_after: int
+) -> None:
     async def read(ended: list[Any]) -> list[int]:
         seen: list[int] = []
         flux = Flux.range(10_000).do_finally(ended.append).subscribe_on(pool)

@@ -52,26 +52,26 @@ def reexported() -> set[tuple[str, str]]:
     return found
 
 
-def documented_methods() -> dict[str, set[str]]:
-    """Return, for each class name of the package, its methods with a docstring, its bases' included.
+SIGNALS = {"on_subscribe", "on_next", "on_error", "on_complete", "request", "cancel"}
+"""Whoever implements these keeps the contract that `penstock.spec` documents; there is nothing to add."""
 
-    An implementation of `on_next` need not say again what the interface says.
-    """
-    known = {node.name: node for module in modules().values() for node in classes(module)}
 
-    def collect(name: str) -> set[str]:
-        if name not in known:
-            return set()
-        own = {function.name for function in functions(known[name]) if ast.get_docstring(function)}
-        bases = (re.split(r"[\[(]", ast.unparse(base))[0].split(".")[-1] for base in known[name].bases)
-        return own.union(*(collect(base) for base in bases))
-
-    return {name: collect(name) for name in known}
+def documented_methods(node: ast.ClassDef, known: dict[str, list[ast.ClassDef]]) -> set[str]:
+    """Return the methods of a class that have a docstring, there or in a base class of the package."""
+    own = {function.name for function in functions(node) if ast.get_docstring(function)}
+    bases = (re.split(r"[\[(]", ast.unparse(base))[0].split(".")[-1] for base in node.bases)
+    above = (
+        documented_methods(each, known) for base in bases for each in known.get(base, []) if each is not node
+    )
+    return SIGNALS.union(own, *above)
 
 
 def undocumented() -> Iterator[str]:
     passed_on = reexported()
-    documented = documented_methods()
+    known: dict[str, list[ast.ClassDef]] = {}
+    for module in modules().values():
+        for node in classes(module):
+            known.setdefault(node.name, []).append(node)
     for module_name, module in modules().items():
         if is_public(module_name) and not ast.get_docstring(module):
             yield module_name
@@ -87,8 +87,9 @@ def undocumented() -> Iterator[str]:
                 continue
             if not ast.get_docstring(node):
                 yield f"{module_name}.{node.name}"
+            documented = documented_methods(node, known)
             for method in functions(node):
-                if method.name not in documented[node.name]:
+                if method.name not in documented:
                     yield f"{module_name}.{node.name}.{method.name}"
 
 

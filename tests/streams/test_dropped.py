@@ -9,7 +9,7 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux, on_dropped
-from penstock.streams.dropped import drop_element, drop_error
+from penstock.streams.dropped import drop_elements, drop_error
 from penstock.streams.schedulers import VirtualTimeScheduler
 from tests.streams.operators.test_creating_from_publisher import Driven
 from tests.streams.recording import Recorder
@@ -123,7 +123,7 @@ def test_a_cancelled_stream_is_quiet(dropped: Dropped) -> None:
 def test_by_default_both_are_logged_as_warnings(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "penstock.streams"):
         drop_error(ValueError("x"), "here")
-        drop_element("e" * 1000, "there")
+        drop_elements(["e" * 1000], "there")
 
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert caplog.messages[0] == "dropped error from here: ValueError('x')"
@@ -145,7 +145,7 @@ def test_after_the_block_the_hooks_of_before_are_back(dropped: Dropped) -> None:
     other = Dropped()
     with on_dropped(error=other.error):
         drop_error(ValueError("inner"), "here")
-        drop_element(1, "here")
+        drop_elements([1], "here")
     drop_error(ValueError("outer"), "here")
 
     assert [str(error) for error in other.errors] == ["inner"]

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterable, Iterable
 from concurrent.futures import Future
 from typing import Any, cast
 
-from penstock.spec import check_publisher, strict
+from penstock.spec import RuleViolation, check_publisher, strict
+from penstock.streams.dropped import drop_error
 from penstock.streams.segment import operator
 from penstock.streams.source import IterableSource, PublisherSource
 from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
@@ -28,7 +29,7 @@ def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
 
     if callable(getattr(thing, "subscribe", None)):
         check_publisher(thing)
-        return Flux._of(PublisherSource(strict(thing)))
+        return Flux._of(PublisherSource(strict(thing, report=_report)))
     if isinstance(thing, AsyncIterable):
         return Flux._of(AsyncIterableSource("from_async_iterable", lambda: thing, thing))
     if inspect.isawaitable(thing) or isinstance(thing, Future):
@@ -39,6 +40,10 @@ def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
         f"{wanted_by} needs a publisher (a Flux, a Mono, anything with subscribe), an iterable or an "
         f"awaitable, not {thing!r}; for one plain value use map()"
     )
+
+
+def _report(violation: RuleViolation) -> None:
+    drop_error(violation, "the strict guard round a foreign publisher")
 
 
 def as_mono(thing: Any, wanted_by: str) -> Stream[Any]:

@@ -8,11 +8,11 @@ log a WARNING; set your own with :func:`on_dropped`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["drop_element", "drop_error", "on_dropped"]
+__all__ = ["drop_elements", "drop_error", "on_dropped"]
 
 _log = logging.getLogger("penstock.streams")
 
@@ -37,8 +37,8 @@ def on_dropped(
 ) -> Iterator[None]:
     """Send dropped errors and elements of the whole process to these functions while the block runs.
 
-    Each gets the signal and a text that says where it was dropped. Call it as a function and keep the
-    result open for as long as the process lives, or use it in a test::
+    Each gets the signal and a text that says where it was dropped. Put it round the main function of a
+    program, or into a test::
 
         with on_dropped(error=lambda error, where: seen.append(error)):
             ...
@@ -58,9 +58,14 @@ def drop_error(error: BaseException, where: str) -> None:
     _call(_error_hook, error, where)
 
 
-def drop_element(element: Any, where: str) -> None:
-    """Report an element that has no subscriber to go to."""
-    _call(_element_hook, element, where)
+def drop_elements(elements: Iterable[Any], where: str) -> None:
+    """Report elements that were waiting somewhere when they lost their subscriber."""
+    waiting = list(elements)
+    if len(waiting) == 1 or _element_hook is not _log_element:
+        for element in waiting:
+            _call(_element_hook, element, where)
+    elif waiting:  # one line will do
+        _log.warning("dropped %d elements from %s, the first of them %.200r", len(waiting), where, waiting[0])
 
 
 def _call(hook: Callable[[Any, str], object], signal: Any, where: str) -> None:

@@ -19,10 +19,10 @@ from typing import Any, Generic, TypeVar
 from penstock.spec import Publisher, Subscriber, Subscription, none_element, none_error, none_subscription
 from penstock.streams.arguments import a_count, a_function
 from penstock.streams.conversion import as_stream
-from penstock.streams.dropped import drop_element
 from penstock.streams.flux import Flux
-from penstock.streams.stages.log import EmitResult, Log
-from penstock.streams.stages.sharing import Feeder, LogSource
+from penstock.streams.stages.log import Log
+from penstock.streams.stages.sharing import CacheSource, Feeder, LogSource
+from penstock.streams.stream import Stream
 
 __all__ = ["StreamProcessor", "processor"]
 
@@ -34,14 +34,25 @@ class StreamProcessor(Generic[T, R]):
     """Takes elements as a Subscriber and serves any number of subscribers as a Publisher.
 
     Its source is asked for what the quickest subscriber wants, as long as the slowest is no more than
-    ``capacity`` elements behind. Elements that come before the first subscriber wait for it. An error passes
-    all waiting elements (§4.2); the source is cancelled when the last subscriber leaves.
+    ``capacity`` elements behind. Elements that come before the first subscriber wait for it. The operators
+    run once for all subscribers. An error passes all elements that wait for slow subscribers (§4.2); the
+    source is cancelled when the last subscriber leaves.
     """
 
-    def __init__(self, transform: Callable[[Flux[T]], Publisher[R]], capacity: int) -> None:
+    def __init__(self, transform: Callable[[Flux[T]], Publisher[R]] | None, capacity: int) -> None:
         self._log = Log(capacity, history=0, urgent_errors=True, when_deserted=self._deserted)
         self._feeder = Feeder(self._log)
-        self._outlet = as_stream(transform(Flux._of(LogSource("processor", self._log))), "processor()")
+        inlet: Flux[Any] = Flux._of(LogSource("processor", self._log))
+        if transform is None:
+            self._outlet: Stream[Any] = inlet
+            return
+        # A second log, below the operators. Were they run for each subscriber, one of their queues would
+        # hold an error back behind what its own subscriber has not asked for, and fill itself with elements
+        # that a subscriber who comes next should still have got.
+        stream = as_stream(transform(inlet), "processor()")
+        self._outlet = Flux._of(
+            CacheSource("processor", stream, capacity, history=0, lasting=False, urgent_errors=True)
+        )
 
     # ---------------------------------------------------------------- the Subscriber
     def on_subscribe(self, subscription: Subscription, /) -> None:
@@ -54,8 +65,7 @@ class StreamProcessor(Generic[T, R]):
         """Take an element in."""
         if element is None:
             raise none_element("processor")
-        if self._feeder.take(element) is not EmitResult.OK and not self._feeder.cancelled:
-            drop_element(element, "processor, whose source sent more than it was asked for (§1.1)")
+        self._feeder.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
         """Pass the error on, at once."""
@@ -74,11 +84,13 @@ class StreamProcessor(Generic[T, R]):
 
     def _deserted(self) -> None:
         self._feeder.cancel()
+        self._log.end(RuntimeError("this processor has shut down, because its last subscriber left (§3.14)"))
 
 
 def processor(
     transform: Callable[[Flux[Any]], Publisher[Any]] | None = None, *, capacity: int = 256
 ) -> StreamProcessor[Any, Any]:
     """A Processor whose output is ``transform`` of its input; without one, the input itself."""
-    shape = (lambda flux: flux) if transform is None else a_function(transform, "processor")
-    return StreamProcessor(shape, a_count(capacity, "processor"))
+    if transform is not None:
+        a_function(transform, "processor")
+    return StreamProcessor(transform, a_count(capacity, "processor"))

@@ -29,6 +29,11 @@ class Source(ABC):
     boundary: int | None = None
     """The prefetch of the queue that this source puts between two resources, if it does."""
 
+    frames: int = 5
+    """How many stack frames an element needs to get through this source's stage."""
+    stack: int = 0
+    """The same for this source and all above it; 0 as long as nobody has asked."""
+
     def __init__(self, label: str, *shows: Any) -> None:
         self.label = f"{label}({', '.join(describe(argument) for argument in shows)})"
         self.place: Place = here()
@@ -45,6 +50,10 @@ class Source(ABC):
         """The streams that feed this source."""
         return []
 
+    def frames_on_top_of(self, above: int) -> int:
+        """The stack that this source needs if what stands above it needs ``above`` frames."""
+        return above + self.frames
+
     def queue(self) -> str | None:
         """The bound of the queue in front of this source, as ``explain()`` shows it; None if it has none."""
         return None if self.boundary is None else str(self.boundary)
@@ -56,6 +65,8 @@ class Source(ABC):
 
 class IterableSource(Source):
     """Elements of an iterable, opened anew for each subscriber."""
+
+    stack = Source.frames
 
     def __init__(self, label: str, factory: Callable[[], Iterable[Any]], *shows: Any) -> None:
         super().__init__(label, *shows)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Generic, Self, TypeVar
 
 from penstock.spec import Subscriber, check_subscriber
+from penstock.streams.depth import too_deep
 from penstock.streams.segment import Op
 from penstock.streams.source import IterableSource, Source
+from penstock.streams.stages.failing import FailedSource
 
 __all__ = ["Stream", "T"]
 
@@ -45,6 +47,10 @@ class Stream(Generic[T]):
 
     def _connect(self, downstream: Subscriber[Any]) -> None:
         """Subscribe without checks: for our own operators."""
+        error = too_deep(self._source)
+        if error is not None:
+            FailedSource(error, self._source.label).attach(self._ops, downstream)
+            return
         step = self._source.attach(self._ops, downstream)
         while step is not None:
             stream, subscriber = step

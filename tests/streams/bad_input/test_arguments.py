@@ -128,8 +128,14 @@ def test_what_is_no_scheduler_is_refused_by_name(name: str, wrong: Any) -> None:
 @pytest.mark.parametrize("wrong", [None, 3, "text", object()])
 @pytest.mark.parametrize(
     "make",
-    [Flux.concat, Flux.merge, Flux.zip, Flux.from_publisher]
-    + [lambda x: Flux.just(1).switch_if_empty(x), lambda x: Flux.just(1).concat_with(x)],
+    [
+        Flux.concat,
+        Flux.merge,
+        Flux.zip,
+        Flux.from_publisher,
+        lambda x: Flux.just(1).switch_if_empty(x),
+        lambda x: Flux.just(1).concat_with(x),
+    ],
 )
 def test_what_is_no_stream_is_refused(make: Any, wrong: Any) -> None:
     with pytest.raises(TypeError, match="needs a publisher"):

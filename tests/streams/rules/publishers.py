@@ -182,7 +182,9 @@ def broken(n: int) -> Flux[int]:
 
 def failing_once(n: int) -> Flux[int]:
     """Fails half-way the first time; the second attempt gives the rest."""
-    attempts = iter((Flux.range(n // 2).concat_with(Flux.error(ValueError())), Flux.range(n // 2, n - n // 2)))
+    attempts = iter(
+        (Flux.range(n // 2).concat_with(Flux.error(ValueError())), Flux.range(n // 2, n - n // 2))
+    )
     return Flux.defer(lambda: next(attempts)).retry(1)
 
 
@@ -203,7 +205,9 @@ CASES: dict[str, Case] = {
     "flat_map_iterable": Case(
         lambda e, n: Flux.range(n // 2).flat_map_iterable(lambda x: (2 * x, 2 * x + 1)), knows_end=False
     ),
-    "flat_map": Case(lambda e, n: Flux.range(n // 2).flat_map(lambda x: Flux.just(2 * x, 2 * x + 1)), mixed=True),
+    "flat_map": Case(
+        lambda e, n: Flux.range(n // 2).flat_map(lambda x: Flux.just(2 * x, 2 * x + 1)), mixed=True
+    ),
     "concat_map": Case(lambda e, n: Flux.range(n // 2).concat_map(lambda x: Flux.just(2 * x, 2 * x + 1))),
     "flat_map_sequential": Case(
         lambda e, n: Flux.range(n // 2).flat_map_sequential(lambda x: Flux.just(2 * x, 2 * x + 1))

@@ -24,13 +24,17 @@ def number(x: Any) -> int:
     return x if isinstance(x, int) else sum(number(y) for y in x)
 
 
+def copies(x: Any) -> list[Any]:
+    return [x] * (number(x) % 3)
+
+
 STEPS: list[Pair] = [
     (lambda f: f.map(lambda x: number(x) + 1), lambda xs: [number(x) + 1 for x in xs]),
     (lambda f: f.filter(lambda x: number(x) % 3), lambda xs: [x for x in xs if number(x) % 3]),
     (lambda f: f.take(4), lambda xs: xs[:4]),
     (lambda f: f.skip(2), lambda xs: xs[2:]),
     (lambda f: f.buffer(2), lambda xs: pieces(xs, 2)),
-    (lambda f: f.flat_map_iterable(lambda x: [x] * (number(x) % 3)), lambda xs: [x for x in xs for _ in range(number(x) % 3)]),
+    (lambda f: f.flat_map_iterable(copies), lambda xs: [y for x in xs for y in copies(x)]),
     (lambda f: f.start_with(7), lambda xs: [7, *xs]),
     (lambda f: f.default_if_empty(9), lambda xs: xs or [9]),
     (lambda f: f.take_last(2), lambda xs: xs[-2:]),
@@ -124,7 +128,9 @@ class Asking(RuleBasedStateMachine):
 class PullingAList(Asking):
     """(a) A fused chain over a list: at every moment a prefix of what the list gives."""
 
-    @initialize(numbers=st.lists(st.integers(0, 9), max_size=12), chain=st.lists(st.sampled_from(STEPS), max_size=5))
+    @initialize(
+        numbers=st.lists(st.integers(0, 9), max_size=12), chain=st.lists(st.sampled_from(STEPS), max_size=5)
+    )
     def start(self, numbers: list[int], chain: list[Pair]) -> None:
         flux, self.model = Flux.from_iterable(numbers), list(numbers)
         for on_stream, on_list in chain:
@@ -148,7 +154,9 @@ class PullingAList(Asking):
 class Relaying(Asking):
     """(b) A hand-driven publisher through fused and crossing operators."""
 
-    @initialize(chain=st.lists(st.sampled_from(STEPS + CROSSING), max_size=4), taken=st.none() | st.integers(0, 4))
+    @initialize(
+        chain=st.lists(st.sampled_from(STEPS + CROSSING), max_size=4), taken=st.none() | st.integers(0, 4)
+    )
     def start(self, chain: list[Pair], taken: int | None) -> None:
         self.hand, self.taken = Hand(), taken
         self.chain = chain if taken is None else [(lambda f: f.take(taken), lambda xs: xs[:taken]), *chain]
@@ -255,7 +263,7 @@ class Multicasting(RuleBasedStateMachine):
 
 
 class Merging(Asking):
-    """(d) Hand-driven publishers merged: every source's order is kept, nothing is lost, queues are bounded."""
+    """(d) Hand-driven publishers merged: order is kept, nothing is lost, queues are bounded."""
 
     @initialize(count=st.integers(1, 4), prefetch=st.integers(1, 3))
     def start(self, count: int, prefetch: int) -> None:
@@ -304,3 +312,4 @@ TestMulticasting = Multicasting.TestCase
 TestMerging = Merging.TestCase
 for _case in (TestPullingAList, TestRelaying, TestMulticasting, TestMerging):
     _case.settings = _SETTINGS
+del _case  # unittest would collect it a second time

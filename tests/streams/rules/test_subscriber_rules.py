@@ -205,7 +205,9 @@ def test_rule_2_13_the_guard_of_a_foreign_publisher_reports_a_raising_subscriber
     assert where in caplog.text
 
 
-@pytest.mark.parametrize("tail", [lambda f: f, lambda f: f.map(str), lambda f: f.limit_rate(2), lambda f: f.cache()])
+@pytest.mark.parametrize(
+    "tail", [lambda f: f, lambda f: f.map(str), lambda f: f.limit_rate(2), lambda f: f.cache()]
+)
 def test_rule_2_13_a_subscriber_that_raises_in_on_error_is_reported(
     dropped: list[BaseException], tail: Any
 ) -> None:

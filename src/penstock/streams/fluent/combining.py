@@ -44,7 +44,7 @@ class FluxCombining(Stream[T]):
         Emits when the present publisher does.
         Completes when the last one has completed.
         """
-        return _flux(ConcatSource("concat", _flattened(_streams(publishers, "concat()"))))
+        return _flux(ConcatSource("concat", _flattened(_streams(publishers, "concat()"), ConcatSource)))
 
     @staticmethod
     def merge(*publishers: Publisher[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
@@ -94,7 +94,7 @@ class FluxCombining(Stream[T]):
         Cancels when its subscriber cancels.
         """
         streams = _streams((self, *publishers), "concat_with()")
-        return _flux(ConcatSource("concat_with", _flattened(streams)))
+        return _flux(ConcatSource("concat_with", _flattened(streams, ConcatSource)))
 
     def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
         """Mix the elements of other publishers in as they arrive.
@@ -104,7 +104,7 @@ class FluxCombining(Stream[T]):
         Completes when all have completed.
         Cancels when its subscriber cancels, or any of them fails.
         """
-        return FluxCombining.merge(self, *publishers)  # type: ignore[arg-type]
+        return FluxCombining.merge(*_flattened(_streams((self, *publishers), "merge_with()"), FlatMapSource))
 
     def zip_with(self, other: Publisher[E], combinator: Callable[[T, E], R] | None = None) -> Flux[Any]:
         """Put each element together with one of another publisher.
@@ -199,7 +199,7 @@ class MonoCombining(Stream[T]):
         Completes when all have completed.
         Cancels when its subscriber cancels, or any of them fails.
         """
-        return FluxCombining.merge(self, *publishers)  # type: ignore[arg-type]
+        return FluxCombining.merge(*_flattened(_streams((self, *publishers), "merge_with()"), FlatMapSource))
 
     def zip_with(self, other: Mono[E], combinator: Callable[[T, E], R] | None = None) -> Mono[Any]:
         """Put the element together with that of another Mono.
@@ -243,14 +243,15 @@ class MonoCombining(Stream[T]):
         return self._with(operator("ignore", label="then_return"))._with(operator("default_if_empty", value))
 
 
-def _flattened(streams: tuple[Stream[Any], ...]) -> tuple[Stream[Any], ...]:
-    """The members of a concatenation instead of itself: a thousand added one by one stay one stage."""
+def _flattened(streams: tuple[Any, ...], kind: type[ConcatSource | FlatMapSource]) -> tuple[Any, ...]:
+    """The members of the first stream, if it is itself a concatenation (or a merge), instead of that stream.
+
+    So a thousand streams added one by one make one stage and not a thousand.
+    """
     first = streams[0] if streams else None
-    if first is not None and not first._ops and isinstance(first._source, ConcatSource):
-        members = first._source.streams
-        if isinstance(members, tuple):
-            return (*members, *streams[1:])
-    return streams
+    if first is None or first._ops or not isinstance(first._source, kind) or first._source.members is None:
+        return streams
+    return (*first._source.members, *streams[1:])
 
 
 def _then(stream: Stream[Any], other: Any) -> Mono[Any]:

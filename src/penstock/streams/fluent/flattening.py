@@ -11,6 +11,7 @@ from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.stages.awaiting import MapAsyncSource
 from penstock.streams.stages.concatenating import ConcatMapSource
 from penstock.streams.stages.merging import FlatMapSource
+from penstock.streams.stages.recovering import Expand, FollowSource
 from penstock.streams.stream import Stream, T
 
 if TYPE_CHECKING:
@@ -112,6 +113,23 @@ class FluxFlattening(Stream[T]):
             "concat_map", self, _to_stream(mapper, "concat_map"), a_count(prefetch, "concat_map"), mapper
         )
         return self._flatten(source)
+
+    def expand(self, leads_to: Callable[[T], Publisher[T]]) -> Flux[T]:
+        """Send each element and, later, those of the stream that it leads to, and so on, level by level.
+
+        For trees and pages: the elements of a level come before those that they lead to. Elements whose turn
+        has not come are kept.
+
+        >>> Flux.just(8).expand(lambda n: Flux.just(n // 2) if n > 1 else Flux.empty()).collect_list().block()
+        [8, 4, 2, 1]
+
+        Emits when the present stream does.
+        Backpressures when its subscriber does.
+        Completes when no element leads any further.
+        Cancels when its subscriber cancels, or any stream fails.
+        """
+        to_stream = _to_stream(leads_to, "expand")
+        return self._flatten(FollowSource("expand", self, lambda: Expand(to_stream), leads_to))
 
     def map_async(
         self,

@@ -12,8 +12,7 @@ from penstock.streams.retrying import Retry
 from penstock.streams.schedulers import shared_pool
 from penstock.streams.segment import Watch, operator
 from penstock.streams.source import IterableSource
-from penstock.streams.stages.recovering import FollowSource, IfEmpty, OnError, Repeat
-from penstock.streams.stages.recovering import Retry as RetryRule
+from penstock.streams.stages.recovering import FollowSource, IfEmpty, OnError, Repeat, RetryRule
 from penstock.streams.stream import Stream, T
 
 if TYPE_CHECKING:

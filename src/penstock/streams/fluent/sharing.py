@@ -26,8 +26,8 @@ class FluxSharing(Stream[T]):
         """Run the source once and keep its last ``history`` elements for later subscribers; by default all.
 
         The first subscriber starts the source, which then runs as fast as the quickest subscriber asks, and
-        with a bounded history never more than ``history`` elements ahead of the slowest. It goes on when all
-        have left.
+        with a bounded history never more than ``history`` elements ahead of the slowest. It is not cancelled
+        when all have left: it waits for the next one to ask.
 
         >>> calls = []
         >>> numbers = Flux.range(2).do_on_next(calls.append).cache()

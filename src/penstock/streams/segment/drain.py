@@ -120,6 +120,15 @@ class Drain:
         self.limit = -1
         self.drain()
 
+    def abort(self, error: BaseException) -> None:
+        """End with ``error`` as soon as whoever is at work looks up."""
+        if self.closed:
+            return
+        self.violation = error
+        self.halted = True
+        self.limit = -1
+        self.drain()
+
     # ---------------------------------------------------------------- ownership
     def drain(self) -> None:
         """Work off whatever there is to do, unless somebody else is at it."""

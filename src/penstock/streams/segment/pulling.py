@@ -105,6 +105,10 @@ class _Pulled:
 
     def failed(self, error: Exception) -> Exception:
         index = culprit(error, self._shape)
+        if isinstance(error, StopIteration | StopAsyncIteration):
+            # It would look like the end of the loop. Python makes an error of it, too, but without our note.
+            cause, error = error, RuntimeError(f"a function of the stream raised {type(error).__name__}")
+            error.__cause__ = cause
         if index >= 0:
             annotate(error, self._ops[index].label, self._ops[index].place)
         elif index == SOURCE:

@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.assembly import Place
-from penstock.streams.dropped import drop_element, drop_error
+from penstock.streams.dropped import drop_elements, drop_error
 from penstock.streams.segment.compiling import Head
 from penstock.streams.segment.drain import Drain
 from penstock.streams.segment.operators import Op
@@ -107,8 +107,7 @@ class QueueDrain(Drain):
     def discard(self, left: list[Any]) -> None:
         """Elements that were asked for and are no longer wanted: cancelling is the normal way to get here."""
         if self.error is not None:
-            for element in left:
-                drop_element(element, self.name)
+            drop_elements(left, self.name)
 
     def queued(self) -> int:
         """Elements waiting."""

@@ -239,6 +239,8 @@ def _settle(relay: PlainRelay, future: Any) -> None:
 class MapAsyncSource(Source):
     """``map_async``: a coroutine for each element, ``concurrency`` of them at once."""
 
+    frames = 12
+
     def __init__(
         self,
         upstream: Stream[Any],
@@ -373,11 +375,8 @@ class _AsyncMapping(ManySources):
         for task in tuple(self._tasks):
             task.cancel()
 
-    def queued(self) -> int:
-        return len(self._calls)
-
-    def capacity(self) -> int | None:
-        return None
+    def waiting(self) -> list[Any]:
+        return [call.element for call in tuple(self._calls)]
 
     def runs_on(self) -> str:
         return "loop"

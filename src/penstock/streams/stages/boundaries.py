@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.assembly import Place
 from penstock.streams.schedulers import Scheduler, SchedulerClosed
-from penstock.streams.segment import GONE, Op, QueueDrain
+from penstock.streams.segment import GONE, Drain, Op, QueueDrain
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.failing import FailedSource
 
@@ -115,6 +115,10 @@ class PublishOnSource(Source):
     def upstreams(self) -> list[Stream[Any]]:
         """The one stream above."""
         return [self._upstream]
+
+    def frames_on_top_of(self, above: int) -> int:
+        """Another thread has a stack of its own."""
+        return above + self.frames if self._scheduler.runs_inline else self.frames
 
     def queue(self) -> str:
         """How many wait, and after how many the next are asked for."""
@@ -276,6 +280,9 @@ class _Remote:
         upstream = self._upstream
         if upstream is None:
             return
+        if not isinstance(n, int) or n <= 0:
+            upstream.request(n)  # §3.9 is answered by whoever is at work, not after the work
+            return
         try:
             # A copy, because a context can be entered by one thread at a time and a pool has many.
             self._scheduler.submit(lambda: self.context.copy().run(upstream.request, n))
@@ -283,8 +290,10 @@ class _Remote:
             self._fail(closed)
 
     def _fail(self, closed: SchedulerClosed) -> None:
-        upstream, self._upstream = self._upstream, None
-        if upstream is not None:
+        upstream = self._upstream
+        if isinstance(upstream, Drain):
+            upstream.abort(closed)  # in turn with what it may still be sending (§1.3)
+        elif upstream is not None:
             upstream.cancel()
             self.on_error(closed)
 

@@ -22,6 +22,8 @@ __all__ = ["ConcatMapSource"]
 class ConcatMapSource(Source):
     """The inner stream gets exactly the demand that there is; of the outer one ``prefetch`` elements wait."""
 
+    frames = 13
+
     def __init__(
         self,
         label: str,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.assembly import Place
-from penstock.streams.dropped import drop_error
+from penstock.streams.dropped import drop_elements, drop_error
 from penstock.streams.segment import Drain, Op
 from penstock.streams.segment.compiling import Head
 from penstock.streams.stages.boundaries import replenish_at
@@ -79,10 +79,20 @@ class ManySources(Drain):
             source.cancel()
 
     def release(self) -> None:
-        """Cancel all sources that still run."""
+        """Cancel all sources that still run; an error overtakes what waited, which is reported."""
+        if self.error is not None:
+            drop_elements(self.waiting(), self.name)
         for source in tuple(self.sources):  # one may leave by itself meanwhile
             source.cancel()
         self.sources.clear()
+
+    def waiting(self) -> list[Any]:
+        """The elements that have come in and not gone out."""
+        return []
+
+    def queued(self) -> int:
+        """How many these are."""
+        return len(self.waiting())
 
     def upstreams(self) -> list[Any]:
         """The subscriptions of all sources."""

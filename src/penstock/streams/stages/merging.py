@@ -21,6 +21,8 @@ __all__ = ["FlatMapSource", "ZipSource"]
 class FlatMapSource(Source):
     """``flat_map``, ``merge``: up to ``concurrency`` inner streams at once; ``sequential`` keeps order."""
 
+    frames = 16
+
     def __init__(
         self,
         label: str,
@@ -34,7 +36,8 @@ class FlatMapSource(Source):
     ) -> None:
         super().__init__(label, *shows)
         self._upstream = upstream
-        self._members = members
+        self.members = members
+        """The inner streams, if they are known beforehand."""
         """The inner streams, where they are known before they run."""
         self._to_stream = to_stream
         self._concurrency = concurrency
@@ -56,7 +59,7 @@ class FlatMapSource(Source):
 
     def upstreams(self) -> list[Stream[Any]]:
         """The inner streams if they are known, otherwise the outer one that brings them."""
-        return [self._upstream] if self._members is None else list(self._members)
+        return [self._upstream] if self.members is None else list(self.members)
 
     def queue(self) -> str:
         """So many of each of so many inner streams."""
@@ -105,8 +108,8 @@ class _Merging(ManySources):
             self.sources.discard(inner)
             self.outer.more()
 
-    def queued(self) -> int:
-        return len(self._ready)
+    def waiting(self) -> list[Any]:
+        return [element for _, element in tuple(self._ready) if element is not _END]
 
 
 class _MergedInner(Inner):
@@ -159,18 +162,22 @@ class _Sequential(ManySources):
         return PENDING
 
     def finished(self) -> bool:
-        if not self.outer.done:
-            return False
-        while self._in_order and self._in_order[0].done and not self._in_order[0].queue:
+        # Also without demand: an inner stream that has nothing to send makes room for the next one.
+        while self._in_order and not self.halted:
+            if not self._in_order[0].done or self._in_order[0].queue:
+                break
             self.sources.discard(self._in_order.popleft())
-        return not self._in_order
+            self.outer.more()
+        return self.outer.done and not self._in_order
 
-    def queued(self) -> int:
-        return sum(len(inner.queue) for inner in tuple(self._in_order))
+    def waiting(self) -> list[Any]:
+        return [element for inner in tuple(self._in_order) for element in tuple(inner.queue)]
 
 
 class ZipSource(Source):
     """``zip``: one element of each stream makes one element."""
+
+    frames = 10
 
     def __init__(
         self, streams: tuple[Stream[Any], ...], combinator: Callable[..., Any] | None, prefetch: int
@@ -219,5 +226,5 @@ class _Zipping(ManySources):
         """One source at its end is enough: no further row can be complete."""
         return any(inner.done and not inner.queue for inner in self.inners)
 
-    def queued(self) -> int:
-        return sum(len(inner.queue) for inner in self.inners)
+    def waiting(self) -> list[Any]:
+        return [element for inner in self.inners for element in tuple(inner.queue)]

@@ -157,6 +157,8 @@ class Overflowing(QueueDrain):
 class BackpressureSource(Source):
     """The ``on_backpressure_…`` operators."""
 
+    frames = 8
+
     def __init__(
         self,
         label: str,

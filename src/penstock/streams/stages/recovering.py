@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ Follow = Callable[[BaseException | None], "Stream[Any] | None"]
 
 class FollowSource(Source):
     """A stream, and what follows it: the shape of resume, retry, repeat and switch_if_empty."""
+
+    frames = 6
 
     def __init__(self, label: str, upstream: Stream[Any], follow: Callable[[], _Rule], *shows: Any) -> None:
         super().__init__(label, *shows)
@@ -50,7 +53,7 @@ class _Rule:
 
     __slots__ = ()
 
-    def saw_element(self) -> None:
+    def saw_element(self, element: Any) -> None:
         """An element passed."""
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
@@ -76,7 +79,7 @@ class _Following(Switching):
         self._rule = rule
 
     def on_next(self, element: Any, /) -> None:
-        self._rule.saw_element()
+        self._rule.saw_element(element)
         super().on_next(element)
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
@@ -113,7 +116,7 @@ class IfEmpty(_Rule):
         self._alternative: Stream[Any] | None = alternative
         self._empty = True
 
-    def saw_element(self) -> None:
+    def saw_element(self, element: Any) -> None:
         """No longer empty."""
         self._empty = False
 
@@ -141,7 +144,7 @@ class Repeat(_Rule):
         return self._stream
 
 
-class Retry(_Rule):
+class RetryRule(_Rule):
     """After an error, subscribe to the same stream again, perhaps after a pause.
 
     ``pause(attempt, error)`` returns the seconds to wait, or raises what the stream shall fail with.
@@ -164,7 +167,7 @@ class Retry(_Rule):
         self._timer: Timer | None = None
         self._context = copy_context()
 
-    def saw_element(self) -> None:
+    def saw_element(self, element: Any) -> None:
         """With transient errors, an element proves that the trouble is over: count anew."""
         if self._transient:
             self._attempts = 0
@@ -188,6 +191,26 @@ class Retry(_Rule):
         """Do not wait for nobody."""
         if self._timer is not None:
             self._timer.cancel()
+
+
+class Expand(_Rule):
+    """After its end, go on with the streams that each element leads to, in the order of the elements."""
+
+    __slots__ = ("_leads_to", "_waiting")
+
+    def __init__(self, leads_to: Callable[[Any], Stream[Any]]) -> None:
+        self._leads_to = leads_to
+        self._waiting: deque[Any] = deque()
+
+    def saw_element(self, element: Any) -> None:
+        """It will be its turn."""
+        self._waiting.append(element)
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        """The stream that the oldest element leads to."""
+        if error is not None or not self._waiting:
+            return None
+        return self._leads_to(self._waiting.popleft())
 
 
 class DelayedSource(Source):
@@ -220,20 +243,22 @@ class DelayedSource(Source):
 class ConcatSource(Source):
     """Streams one after the other; each is subscribed to when the one before it has completed."""
 
-    def __init__(self, label: str, streams: Iterable[Stream[Any]], *shows: Any) -> None:
-        super().__init__(label, *shows)
-        self.streams = streams
+    frames = 9
+
+    def __init__(self, label: str, members: tuple[Stream[Any], ...]) -> None:
+        super().__init__(label)
+        self.members = members
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Behave as if a stream had just ended: the first one follows."""
-        stage = _Following(_InTurn(iter(self.streams)), ops, downstream, self.label, self.place)
+        stage = _Following(_InTurn(iter(self.members)), ops, downstream, self.label, self.place)
         stage.introduce()
         if not stage.closed:
             stage.on_complete()
 
     def upstreams(self) -> list[Stream[Any]]:
-        """All of them, if they are known before they run."""
-        return list(self.streams) if isinstance(self.streams, tuple) else []
+        """All of them."""
+        return list(self.members)
 
 
 class _InTurn(_Rule):

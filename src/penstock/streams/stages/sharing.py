@@ -43,8 +43,17 @@ class LogSource(Source):
 class CacheSource(Source):
     """``cache``, ``share``: one subscription to the stream above serves all subscribers below."""
 
+    frames = 8
+
     def __init__(
-        self, label: str, upstream: Stream[Any], capacity: int, history: int, *, lasting: bool
+        self,
+        label: str,
+        upstream: Stream[Any],
+        capacity: int,
+        history: int,
+        *,
+        lasting: bool,
+        urgent_errors: bool = False,
     ) -> None:
         super().__init__(label)
         self._upstream = upstream
@@ -52,6 +61,8 @@ class CacheSource(Source):
         self._history = history
         self._lasting = lasting
         """Whether the one run outlives its subscribers; otherwise the next one starts another."""
+        self._urgent_errors = urgent_errors
+        """Whether an error passes the elements that wait for slow subscribers."""
         self._mutex = allocate_lock()
         self._feeder: Feeder | None = None
 
@@ -69,7 +80,8 @@ class CacheSource(Source):
 
     def _new_feeder(self) -> Feeder:
         deserted = None if self._lasting else self._deserted
-        return Feeder(Log(self._capacity, self._history, when_deserted=deserted))
+        log = Log(self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted)
+        return Feeder(log)
 
     def _deserted(self) -> None:
         with self._mutex:
@@ -113,10 +125,6 @@ class Feeder:
 
     def on_next(self, element: Any, /) -> None:
         self.log.append_asked(element)
-
-    def take(self, element: Any) -> EmitResult:
-        """Write an element down; what we asked for always has room."""
-        return self.log.append(element)
 
     def on_error(self, error: BaseException, /) -> None:
         self.done = True

@@ -133,6 +133,8 @@ class _Ticking:
 class TimeoutSource(Source):
     """``timeout``: an element that was asked for must come within a while."""
 
+    frames = 7
+
     def __init__(
         self, upstream: Stream[Any], seconds: float, fallback: Stream[Any] | None, scheduler: Scheduler
     ) -> None:

@@ -1,0 +1,55 @@
+"""How deep a stack a stream needs, asked before it runs.
+
+Synchronous operators share one loop, so a thousand of them cost one frame. An operator with a queue of its
+own calls the next one, and a chain of hundreds of these would end in a RecursionError somewhere in the middle
+of a signal. So a stream says before it starts whether the stack will do.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+from penstock.streams.source import Source
+
+__all__ = ["frames_needed", "too_deep"]
+
+SAFE = 400
+"""Streams that need no more than this are not looked at any further."""
+RESERVE = 150
+"""Frames left to the user's own functions."""
+
+
+def too_deep(source: Source) -> RecursionError | None:
+    """The error to fail with if the present stack cannot hold this stream."""
+    needed = source.stack or frames_needed(source)
+    if needed <= SAFE or needed + _used() + RESERVE <= sys.getrecursionlimit():
+        return None
+    return RecursionError(
+        f"this stream has so many asynchronous operators above each other that it needs about {needed} stack "
+        f"frames, and Python allows {sys.getrecursionlimit()}; call sys.setrecursionlimit({needed * 2}) "
+        "before subscribing, or break it with publish_on()"
+    )
+
+
+def frames_needed(source: Source) -> int:
+    """The frames of this source and of all above it on the same stack; worked out without recursion."""
+    unknown = [source]
+    while unknown:
+        top = unknown[-1]
+        above = [stream._source for stream in top.upstreams()]
+        missing = [each for each in above if not each.stack]
+        if missing:
+            unknown += missing
+            continue
+        top.stack = top.frames_on_top_of(max((each.stack for each in above), default=0))
+        unknown.pop()
+    return source.stack
+
+
+def _used() -> int:
+    frame: FrameType | None = sys._getframe()
+    depth = 0
+    while frame is not None:
+        frame, depth = frame.f_back, depth + 1
+    return depth
