@@ -12,10 +12,10 @@ PATIENCE = 50.0
 def run(script: Path) -> str:
     """Return what a script prints; it must end by itself, with success, and say nothing on stderr.
 
-    In development mode the interpreter also tells of files and loops left open.
+    With all warnings on, the interpreter also tells of files and loops left open.
     """
     finished = subprocess.run(
-        [sys.executable, "-X", "dev", script.name],
+        [sys.executable, "-W", "default", script.name],
         cwd=script.parent,
         capture_output=True,
         text=True,

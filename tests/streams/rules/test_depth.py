@@ -83,12 +83,17 @@ def test_ten_thousand_retries_and_repetitions() -> None:
 
 
 STAGES: dict[str, Callable[[Any, int], Any]] = {
-    "on_error_resume": lambda f, i: f.on_error_resume(lambda e: Flux.empty()),
+    "on_error_resume": lambda f, i: f.on_error_resume(lambda error: Flux.empty()),
     "concat_map": lambda f, i: f.concat_map(lambda x: Flux.just(x)),
     "flat_map": lambda f, i: f.flat_map(lambda x: Flux.just(x)),
+    "flat_map_sequential": lambda f, i: f.flat_map_sequential(lambda x: Flux.just(x)),
     "limit_rate": lambda f, i: f.limit_rate(8),
     "timeout": lambda f, i: f.timeout(60),
     "cache": lambda f, i: f.cache(),
+    "share": lambda f, i: f.share(),
+    "zip_with": lambda f, i: f.zip_with(Flux.range(20), lambda left, right: left),
+    "concat_with a map": lambda f, i: f.map(lambda x: x).concat_with(Flux.empty()),
+    "on_backpressure_buffer": lambda f, i: f.on_backpressure_buffer(100),
 }
 
 
@@ -98,20 +103,6 @@ def test_thirty_unfused_stages_in_a_row(name: str) -> None:
     recorder = Recorder(1, lambda r, x: r.request(1))
     chained(Flux.range(20), 30, STAGES[name]).subscribe(recorder)
     assert recorder.wait().items == list(range(20))
-
-
-STAGES: dict[str, Callable[[Any, int], Any]] = {
-    "on_error_resume": lambda f, i: f.on_error_resume(lambda error: Flux.empty()),
-    "concat_map": lambda f, i: f.concat_map(lambda x: Flux.just(x)),
-    "flat_map": lambda f, i: f.flat_map(lambda x: Flux.just(x)),
-    "flat_map_sequential": lambda f, i: f.flat_map_sequential(lambda x: Flux.just(x)),
-    "limit_rate": lambda f, i: f.limit_rate(8),
-    "cache": lambda f, i: f.cache(),
-    "share": lambda f, i: f.share(),
-    "zip_with": lambda f, i: f.zip_with(Flux.range(20), lambda left, right: left),
-    "concat_with a map": lambda f, i: f.map(lambda x: x).concat_with(Flux.empty()),
-    "on_backpressure_buffer": lambda f, i: f.on_backpressure_buffer(100),
-}
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ class Shape(NamedTuple):
     loops: tuple[Loop, ...]
     bases: tuple[int, ...]
     """Index of each loop's first operator."""
-    ends_without_demand: bool
-    """Whether the end of the source is the end of the chain, so that it may be looked for without demand."""
     leads: bool
     """Whether an operator speaks before the first element."""
 
@@ -37,17 +35,14 @@ def _shape(kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool) -> Sh
     base = 0
     segments = cut(kinds)
     managed = tail is Tail.PUSH
-    after_fold = False
     for number, segment in enumerate(segments):
         last = number == len(segments) - 1
         here = head if number == 0 else Head.SEGMENT
         there = tail if last else (Tail.SEGMENT if managed else Tail.PULL)
-        loops.append(compile_loop(here, segment, there, watched and (managed or last), after_fold))
+        loops.append(compile_loop(here, segment, there, watched and (managed or last)))
         bases.append(base)
         base += len(segment)
-        after_fold = bool(segment) and segment[-1].folds
-    single = len(segments) == 1 and not any(kind.opens for kind in kinds)
-    return Shape(tuple(loops), tuple(bases), single, any(kind.lead for kind in kinds))
+    return Shape(tuple(loops), tuple(bases), any(kind.lead for kind in kinds))
 
 
 def states_of(ops: tuple[Op, ...]) -> list[Any]:

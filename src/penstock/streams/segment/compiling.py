@@ -26,7 +26,8 @@ A push loop is a generator that yields only to stop working: ``yield False`` say
 ``yield True`` says "out of elements". It polls **one** word for demand and cancellation, ``S.limit``, which
 is -1 once the subscription is cancelled; that is all the bookkeeping an element pays for.
 
-``PENDING`` travels from segment to segment in place of an element when the upper one has nothing now.
+When a chain had to be cut, the lowest segment alone counts what is sent. It sets ``S.sated`` when demand is
+used up; those above then send ``FULL`` instead of taking another element, and ``PENDING`` when there is none.
 """
 
 from __future__ import annotations
@@ -57,14 +58,22 @@ TAIL = -2
 """Owner of a line that calls the subscriber."""
 
 
-class _Pending:
-    __slots__ = ()
+class _Token:
+    """Travels from segment to segment in place of an element."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def __repr__(self) -> str:
-        return "PENDING"
+        return self._name
 
 
-PENDING: Any = _Pending()
+PENDING: Any = _Token("PENDING")
+"""Nothing there now."""
+FULL: Any = _Token("FULL")
+"""There may be something, but nobody has asked for it."""
 
 
 class Head(Enum):
@@ -122,19 +131,13 @@ def cut(kinds: Iterable[Kind]) -> list[tuple[Kind, ...]]:
 
 
 @lru_cache(maxsize=2048)
-def compile_loop(
-    head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool, after_fold: bool = False
-) -> Loop:
-    """Compile one segment.
-
-    ``watched`` says that ``S`` wants to hear when, and how, it ends by itself; ``after_fold`` that the
-    segment above gives at most one element.
-    """
-    writer = _Writer(head, kinds, tail, watched, after_fold)
+def compile_loop(head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool) -> Loop:
+    """Compile one segment; ``watched`` says that ``S`` wants to hear when, and how, it ends by itself."""
+    writer = _Writer(head, kinds, tail, watched)
     text = writer.text()
     shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
-    names = dict(LOOP_NAMES, PENDING=PENDING)
+    names = dict(LOOP_NAMES, PENDING=PENDING, FULL=FULL)
     exec(compile(text, filename, "exec"), names)
     # Registered so that a traceback shows the compiled line instead of nothing.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -153,12 +156,16 @@ class _Writer:
     kinds: tuple[Kind, ...]
     tail: Tail
     watched: bool
-    after_fold: bool
     lines: list[str] = field(default_factory=list)
     owner: dict[int, int] = field(default_factory=dict)
     depth: int = 1
     nested: int = 0
     """User loops (``flat``) that are open around the current line."""
+
+    @property
+    def no_demand(self) -> str:
+        """The word to poll. Only the lowest segment counts what was sent; it tells those above."""
+        return "e >= S.limit" if self.tail is Tail.PUSH else "S.sated"
 
     @property
     def managed(self) -> bool:
@@ -176,7 +183,7 @@ class _Writer:
             self._fragment(index, kind.setup)
         if self.kinds and self.kinds[-1].lead:
             self._fragment(len(self.kinds) - 1, self.kinds[-1].lead)
-            self._wait_for_demand_after_lead()
+            self._wait_before_the_next()
         self._open_head()
         self._body()
         self.depth, self.nested = floor, 0
@@ -225,21 +232,13 @@ class _Writer:
             if self.head is Head.SEGMENT and self.managed:
                 self._line("if x is PENDING:")
                 self._suspend(starved=True, then="continue")
-                self._wait_with_the_first_element()
+                self._line("if x is FULL:")
+                self._suspend(starved=False, then="continue")
             if self.tail is Tail.ASYNC:
                 self._line("turn += 1")
                 self._line(f"if turn == {FAIR_TURN}:")
                 self._line("    turn = 0")
                 self._line("    await out()")
-
-    def _wait_with_the_first_element(self) -> None:
-        """The segment above may speak before anybody asked: a lead, or the result of an empty source."""
-        if self.tail is Tail.PUSH:
-            self._line("if not e:")
-            self.depth += 1
-            self._line("while e >= S.limit:")
-            self._suspend(starved=False)
-            self.depth -= 1
 
     def _queue_head(self) -> None:
         self._line("while True:")
@@ -248,7 +247,7 @@ class _Writer:
         self._line("    if S.done and not src:")
         self._line("        break")
         self._suspend(starved=True, then="continue")
-        self._line("if e >= S.limit:" if self.tail is Tail.PUSH else "if S.halted:")
+        self._line(f"if {self.no_demand}:")
         self._suspend(starved=False, then="continue")
         self._line("x = popleft()")
         self._line("t += 1")
@@ -259,8 +258,7 @@ class _Writer:
     def _poll_head(self) -> None:
         self._line("while True:")
         self.depth += 1
-        exhausted = "e >= S.limit" if self.tail is Tail.PUSH else "S.halted"
-        self._line(f"if {exhausted} or (x := src()) is PENDING:")
+        self._line(f"if {self.no_demand} or (x := src()) is PENDING:")
         self._line("    if S.finished():")
         self._line("        break")
         self._suspend(starved=True, then="continue")
@@ -272,7 +270,8 @@ class _Writer:
             self._line("S.emitted = e")
         if self.head is Head.QUEUE:
             self._line("S.taken = t")
-        self._line("yield PENDING" if self.tail is Tail.SEGMENT else f"yield {starved}")
+        token = "PENDING" if starved else "FULL"
+        self._line(f"yield {token if self.tail is Tail.SEGMENT else starved}")
         if then:
             self._line(then)
         self.depth -= 1
@@ -302,7 +301,7 @@ class _Writer:
                 self._fragment(index, kind.after)
             if falls_through:
                 # Only after the innermost loop's own endings: take(n) completes without further demand.
-                self._wait_for_demand_after_emission()
+                self._wait_before_the_next()
                 falls_through = False
             if pending_afters:
                 self.depth -= 1
@@ -315,20 +314,26 @@ class _Writer:
             self._line("if S.halted:")
             self._suspend(starved=False)
 
-    def _wait_for_demand_after_lead(self) -> None:
-        if self.tail is Tail.PUSH and self.head in (Head.ITERABLE, Head.SEGMENT):
-            at_source = self.head is Head.ITERABLE
-            self._line("if e >= S.limit:" if at_source else "while e >= S.limit:", TAIL)
-            self._suspend(starved=True)
+    def _wait_before_the_next(self) -> None:
+        """What was sent may have used up the demand: then take no further element, but see an end.
 
-    def _wait_for_demand_after_emission(self) -> None:
-        if self.tail is not Tail.PUSH:
+        A queue and a poll look before they take. An iterable that is known to be at its end may be asked once
+        more: it completes. A segment above is told, and says itself whether it is at its end or just waits.
+        """
+        at_top = self.nested == 0
+        if not self.managed or (at_top and self.head in (Head.QUEUE, Head.POLL)):
             return
-        if self.nested == 0 and (self.head in (Head.QUEUE, Head.POLL) or self.after_fold):
-            return  # the head looks before it takes the next one; after a fold there is no next one
-        # An iterable that is known to be at its end may be asked once more without demand: it completes.
-        at_source = self.nested == 0 and self.head is Head.ITERABLE
-        self._line("if e >= S.limit:" if at_source else "while e >= S.limit:", TAIL)
+        if at_top and self.head is Head.SEGMENT:
+            if self.tail is Tail.PUSH:
+                self._line("if e >= S.limit:", TAIL)
+                self._line("    S.sated = True", TAIL)
+            return
+        if at_top and self.tail is Tail.PUSH:
+            self._line("if e >= S.limit:", TAIL)
+        elif at_top:
+            self._line("while S.sated and not S.at_end:", TAIL)
+        else:
+            self._line(f"while {self.no_demand}:", TAIL)
         self._suspend(starved=False)
 
     def _fragment(
@@ -375,8 +380,8 @@ class _Writer:
         self._line("return")
 
     def _emit(self, *, wait_first: bool = False, checked: bool = False) -> None:
-        if wait_first and self.tail is Tail.PUSH:
-            self._line("while e >= S.limit:", TAIL)
+        if wait_first and self.managed:
+            self._line(f"while {self.no_demand}:", TAIL)
             self._suspend(starved=False)
         if not checked:
             self._refuse_none(len(self.kinds) - 1)

@@ -46,6 +46,7 @@ class Drain:
         "_starved",
         "_still_since",
         "_watchers",
+        "at_end",
         "cancelled",
         "closed",
         "context",
@@ -59,6 +60,7 @@ class Drain:
         "name",
         "ops",
         "place",
+        "sated",
         "states",
         "stopped",
         "violation",
@@ -73,6 +75,10 @@ class Drain:
         self.place = place
         self.limit = 0
         """How many elements may have been emitted in all; -1 tells the loop to stop. The one polled word."""
+        self.sated = True
+        """The same for the upper segments of a chain that had to be cut: whether demand is used up."""
+        self.at_end = False
+        """Whether the source is known to have no further element."""
         self.demand = 0
         """The sum of all requests; only the owner adds to it."""
         self.emitted = 0
@@ -106,8 +112,7 @@ class Drain:
         else:
             # §3.9 must be answered by the owner: another thread may be inside on_next just now (§1.3).
             self.violation = non_positive_request(n)
-            self.halted = True
-            self.limit = -1
+            self._stop()
         if self._watchers is not None and self.violation is None:
             self._watchers.requested(n, self.states)
         self.drain()
@@ -116,8 +121,8 @@ class Drain:
         """Stop (§3.12); from any thread, any number of times (§3.5, §3.7), and never raises (§3.15)."""
         if self.closed:
             return
-        self.cancelled = self.halted = True
-        self.limit = -1
+        self.cancelled = True
+        self._stop()
         self.drain()
 
     def abort(self, error: BaseException) -> None:
@@ -125,9 +130,13 @@ class Drain:
         if self.closed:
             return
         self.violation = error
-        self.halted = True
-        self.limit = -1
+        self._stop()
         self.drain()
+
+    def _stop(self) -> None:
+        """Make the loop give up control."""
+        self.halted = self.sated = True
+        self.limit = -1
 
     # ---------------------------------------------------------------- ownership
     def drain(self) -> None:
@@ -208,14 +217,19 @@ class Drain:
         while box:
             total += box.popleft()
         self.demand = min(self.demand + total, UNBOUNDED)  # §3.17
-        self.limit = self.allowance()
         self.dirty = True
-        if self.halted:
-            self.limit = -1  # it came while we wrote
+        self.go_on()
         if self._listener is not None:
             if self.demand - total <= self.emitted:
                 self._listener.waited(self, monotonic() - self._still_since)
             self._listener.requested(self, total)
+
+    def go_on(self) -> None:
+        """Let the loop run as far as it may."""
+        self.limit = self.allowance()
+        self.sated = self.limit <= self.emitted
+        if self.halted:
+            self._stop()  # it came while we wrote
 
     def _report(self) -> None:
         fresh = self.emitted - self._reported
@@ -348,8 +362,8 @@ class Drain:
 
     def _close(self, outcome: Outcome) -> Subscriber[Any]:
         """Become inert (§1.6) and forget the subscriber (§3.13). Returns it for a last signal."""
-        self.closed = self.halted = True
-        self.limit = -1
+        self.closed = True
+        self._stop()
         downstream, self.downstream = self.downstream, GONE
         loop, self._loop = self._loop, None
         if self._listener is not None:

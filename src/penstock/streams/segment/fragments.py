@@ -104,8 +104,6 @@ class Kind:
     """The body makes a new ``x``, so a ``None`` in it is this operator's doing."""
     opens: bool = False
     """The last body line opens a loop: everything below runs inside it (``flat_map_iterable``)."""
-    folds: bool = False
-    """At most one element comes out, and it is the last thing that happens."""
     uses: tuple[int, ...] = field(init=False)
     """Which arguments the text names; the others only made the state."""
 
@@ -201,7 +199,7 @@ _REST_OF_BUFFER = ("if {s}:", "    x = {s}", "    EMIT")
 def _fold(name: str, setup: str, *body: str, flush: tuple[str, ...] = _RESULT) -> Kind:
     """Everything in, at most one out; the result is kept in ``{s}`` until the end."""
     lines = (*body, "DROP")
-    return Kind(name, lines, (setup,), flush=flush, demand=_everything, folds=True, assigns=True)
+    return Kind(name, lines, (setup,), flush=flush, demand=_everything, assigns=True)
 
 
 KINDS: dict[str, Kind] = {
@@ -269,7 +267,6 @@ KINDS: dict[str, Kind] = {
             flush=("x = {b}({s}[0])", "EMIT"),
             state=lambda index, missing: [index],
             demand=_up_to_the_one,
-            folds=True,
         ),
         # something before the first or after the last
         Kind("start_with", lead=("for x in {a}:", "    EMIT")),
@@ -355,7 +352,6 @@ KINDS: dict[str, Kind] = {
             after=("STOP",),
             flush=("x = False", "EMIT"),
             demand=lambda demand, args, state: min(demand, 1),
-            folds=True,
         ),
         Kind(
             "any",
@@ -363,7 +359,6 @@ KINDS: dict[str, Kind] = {
             after=("STOP",),
             flush=("x = False", "EMIT"),
             demand=_everything,
-            folds=True,
         ),
         Kind(
             "all",
@@ -371,7 +366,6 @@ KINDS: dict[str, Kind] = {
             after=("STOP",),
             flush=("x = True", "EMIT"),
             demand=_everything,
-            folds=True,
         ),
         # no line at all: these live in the hooks of the drain
         Kind("watch"),

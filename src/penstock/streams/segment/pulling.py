@@ -40,7 +40,7 @@ class PullDrain(Drain):
         self._iterable: Iterable[Any] | None = None
         self._iterator: Iterator[Any] | None = None
         self._left: Callable[[], int] | None = None
-        if sized is not None and self._shape.ends_without_demand:
+        if sized is not None:
             self._left = sized.__len__  # type: ignore[attr-defined]
 
     def source(self) -> Iterator[Any]:
@@ -58,7 +58,8 @@ class PullDrain(Drain):
             return True
         if self._left is None or self._left() > 0:
             return False
-        self._left = None  # look once: a flush may still have to wait for demand
+        self._left = None  # look once: what comes after the last element may still have to wait for demand
+        self.at_end = True
         return True
 
     def release(self) -> None:

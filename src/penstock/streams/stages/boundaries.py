@@ -193,9 +193,7 @@ class _PublishOn(Prefetching):
     def _own(self) -> None:
         self._slice_end = self.emitted + FAIR_SLICE
         if self.limit >= 0:
-            self.limit = self.allowance()
-            if self.halted:
-                self.limit = -1
+            self.go_on()
         while True:
             try:
                 self.turn()
