@@ -1,5 +1,13 @@
 """Bridges to other worlds that speak Reactive Streams, or something near it.
 
-Each bridge is a package of its own with an extra of its own, so that the core stays free of dependencies:
-:mod:`penstock.interop.jvm` for Java (``pip install 'penstock[jvm]'``).
+Each bridge has an extra of its own, so that the core stays free of dependencies:
+
+- :mod:`penstock.interop.reactivex_bridge`: Observables of RxPY, both ways (``penstock[interop]``).
+- :mod:`penstock.interop.rsocket_bridge`: Publishers and Subscribers of rsocket-py, both ways
+  (``penstock[interop]``).
+- :mod:`penstock.interop.jvm`: Java, inside one process (``penstock[jvm]``).
+
+asyncio and ``concurrent.futures`` need no bridge. ``Flux.from_publisher`` takes anybody's Publisher, and from
+there on ``async for``, ``await``, ``to_async_iterable(prefetch)`` and ``to_future()`` are the ways out;
+``Flux.from_async_iterable`` and ``Mono.from_future`` are the ways in. ``docs/interop.md`` shows them all.
 """

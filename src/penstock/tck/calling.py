@@ -21,6 +21,11 @@ Action = Callable[[], Any]
 class Caller(Protocol):
     """Somebody who calls a subject for the test."""
 
+    @property
+    def name(self) -> str:
+        """The name of the thread on which the calls are made."""
+        ...
+
     def submit(self, action: Action) -> Future[Any]:
         """Have ``action`` called soon, and return what will hold its outcome."""
         ...
@@ -41,10 +46,12 @@ class Caller(Protocol):
 class ThreadCaller:
     """Calls a subject on one thread of its own; the thread ends with the process if a call never returns."""
 
+    name = "tck-caller"
+
     def __init__(self) -> None:
         """Start the thread."""
         self._tasks: queue.SimpleQueue[tuple[Action, Future[Any]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="tck-caller", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
         self._thread.start()
 
     def submit(self, action: Action) -> Future[Any]:
@@ -75,10 +82,12 @@ class ThreadCaller:
 class LoopCaller:
     """Calls a subject on the thread of a running event loop, where it may start tasks."""
 
+    name = "tck-loop"
+
     def __init__(self) -> None:
         """Start the loop."""
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name="tck-loop", daemon=True)
+        self._thread = threading.Thread(target=self.loop.run_forever, name=self.name, daemon=True)
         self._thread.start()
 
     def submit(self, action: Action) -> Future[Any]:

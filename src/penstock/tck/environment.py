@@ -12,7 +12,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "PENSTOCK_TCK_NO_SIGNALS": "no_signals",
     "PENSTOCK_TCK_GC": "gc",
 }
-"""The environment variables that win over what a test class says, and the fields that they set, in seconds."""
+"""Environment variables that win over what a test class says, and the field that each sets, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class Environment:
 
         PENSTOCK_TCK_TIMEOUT=10 pytest tests
 
-    ``timeout`` and ``no_signals`` differ on purpose. A test that expects a signal goes on as soon as it comes,
-    so a long time-out costs nothing while all is well. A test that expects silence has to listen to the end,
-    so that time is short.
+    ``timeout`` and ``no_signals`` differ on purpose. A test that expects a signal goes on as soon as it
+    comes, so a long time-out costs nothing while all is well. A test that expects silence has to listen to
+    the end, so that time is short.
     """
 
     timeout: float = 2.0
@@ -38,12 +38,14 @@ class Environment:
     gc: float = 2.0
     """How long a Publisher may take to let go of a Subscriber that has left (§3.13)."""
     budget: float = 0.1
-    """How long ``request`` and ``cancel`` may take at most (§3.4, §3.5); the quickest of several calls counts."""
+    """How long ``request`` and ``cancel`` may take (§3.4, §3.5); the quickest of several calls counts."""
 
     def __post_init__(self) -> None:
         for name in ("timeout", "no_signals", "gc", "budget"):
             if not getattr(self, name) > 0:
-                raise ValueError(f"Environment.{name} must be more than 0 seconds, not {getattr(self, name)!r}")
+                raise ValueError(
+                    f"Environment.{name} must be more than 0 seconds, not {getattr(self, name)!r}"
+                )
 
     def with_variables(self, variables: Mapping[str, str] | None = None) -> Environment:
         """Return these limits, changed as the environment variables of ``VARIABLES`` say."""

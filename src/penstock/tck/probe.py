@@ -101,14 +101,27 @@ class Probe:
         with self._trial.condition:
             self._asked += max(n, 0)
             self._trial.log.add(f"→ {self.name}: request({n})")
-        self._trial.perform(lambda: self.subscription.request(n), f"request({n})", "3.16")
+        self._trial.perform(
+            lambda: self.subscription.request(n),
+            f"request({n}){self._state}",
+            self._rule_of_a_call("3.6", "3.16"),
+        )
 
     def cancel(self) -> None:
         """Cancel; the call has to return normally (§3.15)."""
         with self._trial.condition:
+            what, rule = f"cancel(){self._state}", self._rule_of_a_call("3.7", "3.15")
             self._cancelled = True
             self._trial.log.add(f"→ {self.name}: cancel()")
-        self._trial.perform(lambda: self.subscription.cancel(), "cancel()", "3.15")
+        self._trial.perform(lambda: self.subscription.cancel(), what, rule)
+
+    @property
+    def _state(self) -> str:
+        return " after the end" if self.ended else " after cancel()" if self._cancelled else ""
+
+    def _rule_of_a_call(self, after_cancel: str, otherwise: str) -> str:
+        """The rule that a call breaks which does not return normally, by what was before it."""
+        return "1.6" if self.ended else after_cancel if self._cancelled else otherwise
 
     @property
     def ended(self) -> bool:
@@ -132,10 +145,16 @@ class Probe:
             raise self._missing(rule, f"element {len(self.elements) + 1}", f"{count} elements in all")
         return self.elements[:count]
 
-    def expect_complete(self, rule: str) -> None:
-        """Wait for ``on_complete``."""
-        if not self._trial.wait_until(lambda: self.completed, lambda: self.ended):
+    def expect_complete(self, rule: str, elements: int | None = None) -> None:
+        """Wait for ``on_complete``; if ``elements`` are given, it has to come after exactly that many."""
+
+        def too_many() -> bool:
+            return elements is not None and len(self.elements) > elements
+
+        if not self._trial.wait_until(lambda: self.completed, lambda: self.ended or too_many()):
             raise self._missing(rule, "on_complete", "on_complete")
+        if elements is not None:
+            self.expect_exactly(elements, rule)
 
     def expect_error(self, rule: str) -> BaseException:
         """Wait for ``on_error`` and return the error."""
@@ -170,7 +189,9 @@ class Probe:
         if self._trial.flaws:
             return Violation(rule, f"{what} had not come by then; the last signal was {last}", expected)
         limit = self._trial.environment.timeout
-        return Violation(rule, f"{what} did not come within {limit:g} s; the last signal was {last}", expected)
+        return Violation(
+            rule, f"{what} did not come within {limit:g} s; the last signal was {last}", expected
+        )
 
     def _leave(self) -> None:
         if self.subscription is not None and not self.ended and not self._cancelled:
@@ -208,10 +229,17 @@ class Probe:
                         "no element without demand",
                     )
                 self._trial.condition.notify_all()
-            if len(self.elements) > SIGNAL_LIMIT or (self._trial.closed and self._trial.stuck):
-                raise Runaway("the test is over, and nobody wants more elements")
+            self._stop_runaway()
             if self._hook_on_next is not None and not self._trial.closed:
                 self._run_hook(self._hook_on_next)
+
+    def _stop_runaway(self) -> None:
+        if self._trial.closed and self._trial.stuck:
+            raise Runaway("the test is over, and nobody wants more elements")
+        if len(self.elements) > SIGNAL_LIMIT:
+            rule = "1.8" if self._cancelled else "1.1"
+            self._trial.flaw(rule, f"more than {SIGNAL_LIMIT} elements came", "far fewer")
+            raise Runaway(f"more than {SIGNAL_LIMIT} elements: no test of the kit asks for so many")
 
     def _run_hook(self, hook: Hook) -> None:
         me = threading.get_ident()
@@ -231,7 +259,7 @@ class Probe:
                 self._trial.flaw("2.13", f"on_error({shown(error)}) was called", "an exception")
                 error = RuntimeError(f"on_error({shown(error)})")
             with self._trial.condition:
-                self.error = self.error or error
+                self.error = error if self.error is None else self.error
                 self._trial.condition.notify_all()
 
     def received_complete(self) -> None:
@@ -250,7 +278,9 @@ class Probe:
                 self.signals.append(what)
                 self._check_grammar(what)
                 if any(thread != me for thread in self._inside):
-                    trial.flaw("1.3", f"{what} came while another signal was under way", "one after the other")
+                    trial.flaw(
+                        "1.3", f"{what} came while another signal was under way", "one after the other"
+                    )
                 if trial.profile == "sync" and not trial.calls_here:
                     trial.flaw("", f"{what} came on a thread of its own", 'profile = "threads" or "asyncio"')
             self._inside.append(me)

@@ -43,7 +43,8 @@ class Trial:
         self.flaws: list[Violation] = []
         self.closed = False
         self.stuck = False
-        self.settle = settle
+        self._settle = settle
+        self._settled_at = -1
         self._caller: Caller = LoopCaller() if profile == "asyncio" else ThreadCaller()
         self._test_thread = threading.get_ident()
         self._cleanups: list[Action] = []
@@ -63,10 +64,16 @@ class Trial:
         """Call the subject, which has to return normally: an exception is a flaw of ``rule``."""
         try:
             self.call(action, what, rule)
-        except (Violation, Runaway):
+        except Violation:
             raise
+        except Runaway:
+            # The probe has said why. Inside a signal it goes on through the subject, which is to stop.
+            if threading.get_ident() != self._test_thread:
+                raise
         except Exception as error:
-            self.flaw(rule, f"{what} raised {shown(error)}", "that it returns normally")
+            here = threading.get_ident() != self._test_thread
+            thread = threading.current_thread().name if here else self._caller.name
+            self.flaw(rule, f"{what} raised {shown(error)}", "that it returns normally", thread=thread)
 
     def _outcome(self, future: Future[Any], what: str, rule: str) -> Any:
         seen = self.log.count
@@ -105,6 +112,16 @@ class Trial:
                     seen, deadline = self.log.count, time.monotonic() + self.environment.timeout
             return True
 
+    def settle(self) -> None:
+        """Let everything arrive that is on its way."""
+        self._settle()
+        self._settled_at = self.log.count
+
+    def settle_again(self) -> None:
+        """The same, unless nothing has happened since the last time."""
+        if self._settled_at != self.log.count:
+            self.settle()
+
     def listen(self) -> None:
         """Give signals the time to arrive that the profile says."""
         if self.profile != "sync":
@@ -112,11 +129,11 @@ class Trial:
         self._caller.breathe(self.environment.timeout)
 
     # ---------------------------------------------------------------- noticing
-    def flaw(self, rule: str, happened: str, expected: str = "") -> None:
+    def flaw(self, rule: str, happened: str, expected: str = "", *, thread: str = "") -> None:
         """Hold something against the subject; it fails the test at its end."""
         with self.condition:
             if sum(flaw.rule == rule for flaw in self.flaws) < _FLAWS_OF_A_RULE:
-                thread = threading.current_thread().name
+                thread = thread or threading.current_thread().name
                 self.flaws.append(Violation(rule, f"{happened} [thread {thread}]", expected))
                 self.log.add(f"!! §{rule}" if rule else "!!")
             self.condition.notify_all()

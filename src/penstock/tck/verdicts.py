@@ -47,7 +47,11 @@ class Violation(AssertionError):
 
 
 class NotApplicable(unittest.SkipTest):
-    """What the test class declares rules this test out: too few elements, one Subscriber at a time, ..."""
+    """What the test class declares rules this test out: too few elements, no failed Publisher, ..."""
+
+
+class NotPromised(NotApplicable):
+    """The test class does not promise what this test is about, and need not; such a skip is expected."""
 
 
 class NotCheckable(NotApplicable):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from penstock.tck.environment import Environment
-from penstock.tck.naming import kind_of
+from penstock.tck.naming import kind_of, rule_of
 from penstock.tck.spelling import SNAKE_CASE, Spelling
 from penstock.tck.trial import Profile, Trial
 from penstock.tck.verdicts import NotCheckable, OptionalNotMet, Violation
@@ -23,24 +23,24 @@ class Verification:
     either (:func:`penstock.tck.run`).
     """
 
-    environment: ClassVar[Environment] = Environment()
+    environment: Environment = Environment()
     """The time limits; environment variables win over them."""
-    profile: ClassVar[Profile] = "threads"
+    profile: Profile = "threads"
     """Where the subject does its work.
 
     ``"sync"``: on the thread of whoever calls it. No time is spent on waiting for silence, and a signal from
     another thread is a failure. ``"threads"``: anywhere; what comes late is waited for. ``"asyncio"``: on an
     event loop; the kit runs one, and makes and calls the subject on it.
     """
-    spelling: ClassVar[Spelling] = SNAKE_CASE
+    spelling: Spelling = SNAKE_CASE
     """How the subject spells the interfaces: ``SNAKE_CASE``, ``CAMEL_CASE``, ``RSOCKET`` or your own."""
-    none_error_type: ClassVar[type[BaseException]] = TypeError
-    """What ``subscribe(None)`` and ``on_next(None)`` raise: Python's word for a null pointer (§1.9, §2.13)."""
-    illegal_request_error_type: ClassVar[type[BaseException]] = ValueError
-    """What ``request(0)`` sends to ``on_error``: Python's word for an illegal argument (§3.9)."""
-    expected_skips: ClassVar[Collection[str]] = ()
+    none_error_type: type[BaseException] = TypeError
+    """What ``subscribe(None)`` and ``on_next(None)`` raise (§1.9, §2.13)."""
+    illegal_request_error_type: type[BaseException] = ValueError
+    """What ``request(0)`` sends to ``on_error`` (§3.9)."""
+    expected_skips: Collection[str] = ()
     """Names of tests, or beginnings of names, that may be skipped even under ``--rs-strict``."""
-    subject: ClassVar[str] = ""
+    subject: str = ""
     """The name of the subject in reports; by default that of the class, without ``Test``."""
 
     _trial: Trial | None = None
@@ -79,8 +79,9 @@ class Verification:
 
 
 def check(test: Callable[[V], None]) -> Callable[[V], None]:
-    """Make a test of the kit out of a method: give it a trial, and look at the end at all that was noticed."""
-    optional = kind_of(test.__name__) == "optional"
+    """Make a test of the kit of a method: give it a trial, and look at the end at all that was noticed."""
+    # Only the rule that the test is about is optional; what else it comes upon breaks a MUST.
+    optional = rule_of(test.__name__) if kind_of(test.__name__) == "optional" else None
 
     @functools.wraps(test)
     def checked(self: V) -> None:
@@ -89,14 +90,12 @@ def check(test: Callable[[V], None]) -> Callable[[V], None]:
         self._trial = trial = Trial(environment, self.profile, self.settle)
         try:
             violation = _run(self, test, trial)
-            noticed = list(trial.flaws)
         finally:
             trial.close()
             self._trial = None
         if violation is None:
             return
-        # What a probe notices breaks a MUST, even while the test asks for something optional.
-        if optional and not noticed and not self.counts_as_required(test.__name__):
+        if violation.rules == [optional] and not self.counts_as_required(test.__name__):
             raise OptionalNotMet(violation) from None
         raise violation from None
 
@@ -111,13 +110,12 @@ def _run(self: V, test: Callable[[V], None], trial: Trial) -> Violation | None:
         failure = found
     if not trial.stuck:
         # Late signals belong to this test.
-        trial.settle()
+        trial.settle_again()
     return trial.verdict(failure)
 
 
-def tests_of(verification: type[Verification]) -> list[str]:
-    """The names of all tests of a verification: those without a number first, then in the order of the rules."""
-    from penstock.tck.naming import rule_of
+def names_of_tests(verification: type[Verification]) -> list[str]:
+    """The names of all tests of a verification: those of the set-up first, then in the order of the rules."""
 
     def place(name: str) -> tuple[Any, ...]:
         rule = rule_of(name) or ""

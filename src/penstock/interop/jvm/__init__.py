@@ -19,8 +19,9 @@ what is in Python into these; :func:`from_java` goes the other way, from either:
 Nothing is buffered here: a request on one side is a request on the other, a signal is a call.
 
 **Elements.** Numbers, truth values and texts become their Java counterparts, ``bytes`` a ``byte[]``; any
-other Python object travels as it is and comes back as the same object. A Java object stays what it is; in
-Python a ``java.lang.Long`` also is an ``int``, and ``str(text)`` makes a Python text of a Java one.
+other Python object travels inside a :class:`PythonObject` and comes back as the same object. A Java object
+stays what it is; in Python a ``java.lang.Long`` also is an ``int``, and ``str(text)`` makes a Python text of
+a Java one.
 
 **Errors.** A Java ``Throwable`` is an exception in Python, the same object on both sides. Of a Python
 exception Java gets the nearest of its own: see :func:`java_error`. ``TypeError`` for a ``None`` that the
@@ -30,6 +31,7 @@ specification forbids becomes a ``NullPointerException``.
 that was cancelled, completed or failed is let go; one that is only forgotten stays. So end what you start.
 """
 
+from penstock.interop.jvm.elements import PythonObject
 from penstock.interop.jvm.errors import java_error
 from penstock.interop.jvm.executor import PythonExecutor
 from penstock.interop.jvm.interfaces import JavaInterfaces, flow, from_java, reactive_streams
@@ -48,6 +50,7 @@ __all__ = [
     "JavaSubscriber",
     "JavaSubscription",
     "PythonExecutor",
+    "PythonObject",
     "flow",
     "from_java",
     "java_error",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from penstock.interop.jvm.machine import java_class
+from penstock.interop.jvm.machine import has_interface
 from penstock.interop.jvm.seen_from_java import JavaClasses, java_classes
 from penstock.interop.jvm.seen_from_python import JavaProcessor, JavaPublisher, JavaSubscriber
 from penstock.spec import Processor, Publisher, Subscriber, Subscription, check_publisher, check_subscriber
@@ -34,10 +34,7 @@ class JavaInterfaces:
 
     def has(self, interface: str, candidate: object) -> bool:
         """Whether a Java object implements one of the four."""
-        try:
-            return isinstance(candidate, java_class(self.name(interface)))
-        except TypeError:
-            return False  # the library is not on the class path, so nothing can implement it
+        return has_interface(candidate, self.name(interface))
 
     def publisher(self, publisher: Publisher[Any]) -> Any:
         """A Python Publisher (a Flux, a Mono, any other) as a Java ``Publisher``."""

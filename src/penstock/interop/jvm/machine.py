@@ -14,7 +14,7 @@ try:
 except ImportError as missing:
     raise ImportError("penstock.interop.jvm needs JPype: pip install 'penstock[jvm]'") from missing
 
-__all__ = ["implements", "is_java", "java_bytes", "java_class", "java_method", "opaque", "start"]
+__all__ = ["has_interface", "implements", "is_java", "java_bytes", "java_class", "java_method", "start"]
 
 C = TypeVar("C", bound=type[Any])
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,14 +62,20 @@ def java_method(function: F) -> F:
 
 def is_java(candidate: object) -> bool:
     """Whether an object can be given to Java as it is: it came from there, or implements an interface."""
-    return isinstance(candidate, jpype.JObject) or hasattr(type(candidate), "__jpype_interfaces__")
+    return isinstance(candidate, jpype.JObject | jpype.JProxy)
+
+
+def has_interface(candidate: object, name: str) -> bool:
+    """Whether an object, of Java or decorated with :func:`implements`, has the interface of this name."""
+    try:
+        interface = jpype.JClass(name)
+    except TypeError:
+        return False  # its library is not on the class path, so nothing can have it
+    if isinstance(candidate, interface):
+        return True
+    return any(issubclass(own, interface) for own in getattr(candidate, "__jpype_interfaces__", ()))
 
 
 def java_bytes(data: bytes | bytearray) -> Any:
     """A Java ``byte[]`` with this content."""
     return jpype.JArray(jpype.JByte)(data)
-
-
-def opaque(thing: object) -> Any:
-    """A Java object that stands for ``thing``; when it comes back to Python it is ``thing`` again."""
-    return jpype.JProxy("java.io.Serializable", inst=thing, convert=True)

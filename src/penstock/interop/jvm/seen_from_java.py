@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from penstock.interop.jvm.elements import python_element
 from penstock.interop.jvm.errors import null_pointer
 from penstock.interop.jvm.machine import implements, java_method
 from penstock.interop.jvm.seen_from_python import JavaSubscriber, JavaSubscription
@@ -176,7 +177,7 @@ def on_subscribe(subscriber: Subscriber[Any], subscription: Any, conversation: _
 def on_next(subscriber: Subscriber[Any], element: Any) -> None:
     """Java sends an element."""
     try:
-        subscriber.on_next(element)
+        subscriber.on_next(python_element(element))
     except TypeError as error:
         if element is None:
             raise null_pointer(error) from None

@@ -132,7 +132,8 @@ class Outer:
             self._stage.fail(error)
 
     def on_error(self, error: BaseException, /) -> None:
-        self.done = True
+        # Not done: a stage at work on another thread would take that for completion, and lose the error.
+        self.subscription = None
         self._stage.fail(error)
 
     def on_complete(self) -> None:
@@ -141,12 +142,14 @@ class Outer:
 
     def more(self, n: int = 1) -> None:
         """Ask for ``n`` more sources."""
-        if self.subscription is not None and not self.done:
-            self.subscription.request(n)
+        subscription = self.subscription
+        if subscription is not None and not self.done:
+            subscription.request(n)
 
     def cancel(self) -> None:
-        if self.subscription is not None and not self.done:
-            self.subscription.cancel()
+        subscription = self.subscription
+        if subscription is not None and not self.done:
+            subscription.cancel()
 
 
 class Inner:
@@ -183,7 +186,7 @@ class Inner:
         self._stage.wake()
 
     def on_error(self, error: BaseException, /) -> None:
-        self.done = True
+        self.subscription = None  # not done: see Outer
         self._stage.fail(error)
 
     def on_complete(self) -> None:
@@ -201,10 +204,12 @@ class Inner:
         self._taken += 1
         if self._taken == self._batch:
             self._taken = 0
-            if self.subscription is not None and not self.done:
-                self.subscription.request(self._batch)
+            subscription = self.subscription
+            if subscription is not None and not self.done:
+                subscription.request(self._batch)
 
     def cancel(self) -> None:
         self.queue.clear()
-        if self.subscription is not None and not self.done:
-            self.subscription.cancel()
+        subscription = self.subscription
+        if subscription is not None and not self.done:
+            subscription.cancel()

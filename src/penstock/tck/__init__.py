@@ -1,0 +1,71 @@
+"""The conformance kit: does a Publisher, Subscriber or Processor keep the rules of Reactive Streams?
+
+For anything that speaks the protocol, of whatever library and on whatever thread. A test class says how to
+make a subject, and inherits the tests, which have the names of the kit for the JVM::
+
+    from penstock.tck import PublisherVerification
+
+    class TestRange(PublisherVerification):
+        profile = "sync"
+
+        def create_publisher(self, elements):
+            return RangePublisher(0, elements)
+
+There are four verifications: of a Publisher, of a Subscriber from outside (black box) and with its help
+(white box), and of a Processor. pytest runs them, unittest does, and ``run`` does without either. A failure
+names the rule, says what happened and shows the signals::
+
+    §1.1 violated: element 3 came, 2 were requested [thread pool-1] (expected no element without demand)
+
+In every test a probe watches all that it can see: order and overlap of signals, demand, ``None``, exceptions.
+``NOT_CHECKED`` says of which rules nobody can tell from outside whether they are kept, and why.
+"""
+
+from penstock.tck.environment import Environment
+from penstock.tck.naming import JVM_NAMES, Kind, kind_of, python_name, rule_of
+from penstock.tck.not_checked import NOT_CHECKED
+from penstock.tck.processor import IdentityProcessorVerification
+from penstock.tck.processor.helper_publisher import HelperPublisher
+from penstock.tck.publisher import PublisherVerification
+from penstock.tck.running import Result, Verdict, run
+from penstock.tck.spelling import CAMEL_CASE, RSOCKET, SNAKE_CASE, SPELLINGS, Spelling
+from penstock.tck.subscriber import SubscriberBlackboxVerification, SubscriberWhiteboxVerification
+from penstock.tck.subscriber.whitebox_probe import Probed, SubscriberPuppet, WhiteboxSubscriberProbe
+from penstock.tck.trial import PROFILES, Profile
+from penstock.tck.verdicts import NotApplicable, NotCheckable, NotPromised, OptionalNotMet, Violation
+from penstock.tck.verification import Verification, names_of_tests
+
+__all__ = [
+    "CAMEL_CASE",
+    "JVM_NAMES",
+    "NOT_CHECKED",
+    "PROFILES",
+    "RSOCKET",
+    "SNAKE_CASE",
+    "SPELLINGS",
+    "Environment",
+    "HelperPublisher",
+    "IdentityProcessorVerification",
+    "Kind",
+    "NotApplicable",
+    "NotCheckable",
+    "NotPromised",
+    "OptionalNotMet",
+    "Probed",
+    "Profile",
+    "PublisherVerification",
+    "Result",
+    "Spelling",
+    "SubscriberBlackboxVerification",
+    "SubscriberPuppet",
+    "SubscriberWhiteboxVerification",
+    "Verdict",
+    "Verification",
+    "Violation",
+    "WhiteboxSubscriberProbe",
+    "kind_of",
+    "names_of_tests",
+    "python_name",
+    "rule_of",
+    "run",
+]

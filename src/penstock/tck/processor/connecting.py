@@ -1,0 +1,126 @@
+"""Processor tests: what comes in goes out, as it is and in its order, and errors go first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.tck.probe import Probe
+from penstock.tck.processor.subject import ProcessorSubject
+from penstock.tck.sameness import same
+from penstock.tck.signal_log import shown
+from penstock.tck.upstream import ScriptedError, Upstream
+from penstock.tck.verdicts import NotPromised, Violation
+from penstock.tck.verification import check
+
+
+class ConnectingTests(ProcessorSubject):
+    """§4.1, §4.2, and the tests of §1.4 and §2.1 that take both sides of a Processor."""
+
+    @check
+    def test_required_spec104_must_call_on_error_on_all_its_subscribers_if_it_encounters_a_non_recoverable_error(  # noqa: E501
+        self,
+    ) -> None:
+        """A failure upstream reaches all Subscribers at once, though one has an element waiting."""
+        self._require_two_subscribers()
+        upstream, processor = self._connected()
+        first, second = (self.subscribed(processor, f"subscriber {n}") for n in (1, 2))
+        first.request(1)
+        if self.does_coordinated_emission:
+            second.request(1)
+        self._pass_on(upstream, 1, first)
+        if self.does_coordinated_emission:
+            second.expect_elements(1, "1.1")
+        first.request(1)
+        error = ScriptedError("the stream fails, as the test says")
+        upstream.fail(error)
+        for probe in (first, second):
+            self._expect_same_error(probe, error, "1.4")
+
+    @check
+    def test_must_immediately_pass_on_on_error_events_received_from_its_upstream_to_its_downstream(
+        self,
+    ) -> None:
+        """A failure upstream reaches the Subscriber without any demand, as the same object."""
+        upstream, processor = self._connected()
+        probe, error = self.subscribed(processor), ScriptedError("the stream fails, as the test says")
+        upstream.fail(error)
+        self._expect_same_error(probe, error, "4.2")
+
+    @check
+    def test_required_spec402_must_pass_on_an_error_ahead_of_elements_that_nobody_has_asked_for(self) -> None:
+        """A failure upstream does not wait until the elements before it are wanted."""
+        upstream, processor = self._connected()
+        probe, error = self.subscribed(processor), ScriptedError("the stream fails, as the test says")
+        probe.request(1)
+        self._pass_on(upstream, 1, probe)
+        self.trial.settle()
+        if upstream.demand:
+            upstream.send(self.create_element(2))
+        upstream.fail(error)
+        self._expect_same_error(probe, error, "4.2")
+
+    @check
+    def test_required_must_request_from_upstream_for_elements_that_have_been_requested_long_ago(self) -> None:
+        """Demand of the first Subscriber is still served after a second one has come without any."""
+        self._require_two_subscribers()
+        upstream, processor = self._connected()
+        first = self.subscribed(processor, "subscriber 1")
+        first.request(20)
+        self._pass_on(upstream, 1, first)
+        self._pass_on(upstream, 2, first)
+        second = self.subscribed(processor, "subscriber 2")
+        if self.does_coordinated_emission:
+            second.request(1)
+        third = self._pass_on(upstream, 3, first)
+        if not self.does_coordinated_emission:
+            self.trial.settle()
+            second.expect_exactly(0, "1.1")
+            second.request(1)
+        (received,) = second.expect_elements(1, "2.1")
+        if not same(received, third):
+            raise Violation("2.1", f"subscriber 2 got {shown(received)}", shown(third))
+        upstream.complete()
+        first.expect_complete("1.5", elements=3)
+        second.expect_complete("1.5", elements=1)
+
+    @check
+    def test_required_spec401_must_pass_on_the_same_elements_in_the_same_order(self) -> None:
+        """More elements than the buffer holds, asked for one by one: what went in comes out."""
+        elements = [self.create_element(number) for number in range(2 * self.processor_buffer_size + 3)]
+        # Upstream sends as early as it may, so that elements have to wait in the Processor.
+        _, processor = self._connected(elements)
+        probe = self.subscribed(processor)
+        for number, element in enumerate(elements, 1):
+            probe.request(1)
+            received = probe.expect_elements(number, "4.1")[-1]
+            if not same(received, element):
+                raise Violation("4.1", f"element {number} was {shown(received)}", shown(element))
+        probe.request(1)
+        probe.expect_complete("4.1", elements=len(elements))
+
+    # ---------------------------------------------------------------- for these tests
+    def _connected(self, supply: list[Any] | None = None) -> tuple[Upstream, Any]:
+        size = self.processor_buffer_size
+        made = self.trial.call(lambda: self.create_identity_processor(size), "create_identity_processor", "")
+        processor = self.spelling.processor_from(made)
+        upstream = Upstream(self.trial, processor)
+        if supply is not None:
+            upstream.answer_at_once(supply, "complete")
+        upstream.subscribe()
+        return upstream, processor
+
+    def _pass_on(self, upstream: Upstream, number: int, probe: Probe) -> Any:
+        (element,) = self.send(upstream, 1, "2.1", first=number)
+        received = probe.expect_elements(number, "2.1")[-1]
+        if not same(received, element):
+            raise Violation("4.1", f"{probe.name} got {shown(received)}", shown(element))
+        return element
+
+    def _expect_same_error(self, probe: Probe, error: BaseException, rule: str) -> None:
+        received = probe.expect_error(rule)
+        if received is not error:
+            raise Violation(rule, f"{probe.name} got {shown(received)}, §4.2", "the same object")
+
+    def _require_two_subscribers(self) -> None:
+        if self.max_supported_subscribers < 2:
+            raise NotPromised("needs two Subscribers; max_supported_subscribers is smaller")

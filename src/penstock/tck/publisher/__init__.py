@@ -1,0 +1,30 @@
+"""The verification of a Publisher, in parts: one module for each group of rules."""
+
+from __future__ import annotations
+
+from penstock.tck.publisher.cancelling import CancellingTests
+from penstock.tck.publisher.ending import EndingTests
+from penstock.tck.publisher.flowing import FlowingTests
+from penstock.tck.publisher.requesting import RequestingTests
+from penstock.tck.publisher.sharing import SharingTests
+from penstock.tck.publisher.subscribing import SubscribingTests
+
+__all__ = ["PublisherVerification"]
+
+
+class PublisherVerification(
+    FlowingTests, EndingTests, SubscribingTests, SharingTests, RequestingTests, CancellingTests
+):
+    """Verifies a Publisher, and the Subscriptions that it gives away.
+
+    A test class says how to make one, and inherits the tests::
+
+        class TestRange(PublisherVerification):
+            def create_publisher(self, elements):
+                return RangePublisher(0, elements)
+
+            def create_failed_publisher(self):
+                return FailedPublisher(OSError("no such file"))
+
+    ``create_publisher`` is called anew for each test, with up to 10 000 as ``elements``.
+    """

@@ -1,0 +1,146 @@
+"""Publisher tests: how a stream ends, and that it then is over."""
+
+from __future__ import annotations
+
+from penstock.tck.probe import Probe
+from penstock.tck.publisher.subject import MANY, PublisherSubject
+from penstock.tck.verdicts import NotApplicable, Violation
+from penstock.tck.verification import check
+
+
+class EndingTests(PublisherSubject):
+    """§1.4 to §1.8: failure, completion, and what a Subscription is worth after them."""
+
+    @check
+    def test_optional_spec104_must_signal_on_error_when_fails(self) -> None:
+        """A failed Publisher sends ``on_subscribe`` and then one ``on_error``, without being asked."""
+        probe = Probe(self.trial)
+        probe.subscribe_to(self.failed_publisher())
+        probe.expect_error("1.4")
+        self.trial.settle()
+        if probe.elements:
+            raise Violation(
+                "1.4", f"{len(probe.elements)} elements came from a failed Publisher", "on_error only"
+            )
+
+    @check
+    def test_required_spec105_must_signal_on_complete_when_finite_stream_terminates(self) -> None:
+        """Three elements, one by one; then ``on_complete``; then nothing."""
+        probe = self.subscribed(self.publisher_of(3, completes=True))
+        for number in range(1, 4):
+            probe.request(1)
+            probe.expect_elements(number, "1.5")
+        probe.request(1)
+        probe.expect_complete("1.5", elements=3)
+        with probe.silence("1.7", "on_complete"):
+            pass
+
+    @check
+    def test_optional_spec105_empty_stream_must_terminate_by_signalling_on_complete(self) -> None:
+        """A stream of no elements completes, with or without a request."""
+        probe = self.subscribed(self.publisher_of(0, completes=True))
+        if not probe.ended:
+            probe.request(1)
+        probe.expect_complete("1.5", elements=0)
+
+    @check
+    def test_required_spec106_must_consider_subscription_cancelled_after_on_error_or_on_complete_has_been_called(  # noqa: E501
+        self,
+    ) -> None:
+        """After the end ``request`` and ``cancel`` do nothing, and return normally."""
+        probe = self._completed(1)
+        with probe.silence("1.6", "on_complete, request and cancel"):
+            self._use_up(probe)
+        failed = self._failed_by_request()
+        with failed.silence("1.6", "on_error, request and cancel"):
+            self._use_up(failed)
+
+    def _use_up(self, probe: Probe) -> None:
+        for n in (5, 0, -1):
+            probe.request(n)
+        probe.cancel()
+        probe.request(1)
+        probe.cancel()
+
+    @check
+    def test_required_spec106_must_drop_the_subscriber_after_on_complete_has_been_called(self) -> None:
+        """A completed Subscription counts as cancelled, so the Subscriber is let go of (§3.13)."""
+        publisher = self.publisher_of(1, completes=True)
+        probe = self.subscribed(publisher)
+        probe.request(2)
+        probe.expect_complete("1.5", elements=1)
+        self.expect_release(probe, "1.6", "on_complete")
+        del publisher
+
+    @check
+    def test_required_spec107_must_not_emit_further_signals_once_on_complete_has_been_signalled(self) -> None:
+        """Whoever goes on asking after ``on_complete`` gets no answer."""
+        probe = self._completed(1)
+        with probe.silence("1.7", "on_complete and request(10)"):
+            probe.request(10)
+
+    @check
+    def test_required_spec107_must_not_emit_further_signals_once_on_error_has_been_signalled(self) -> None:
+        """Whoever goes on asking after ``on_error`` gets no answer, although there are elements left."""
+        probe = self._failed_by_request()
+        with probe.silence("1.7", "on_error, request(5) and request(-1)"):
+            probe.request(5)
+            probe.request(-1)
+        failed = Probe(self.trial, "subscriber of the failed publisher")
+        try:
+            failed.subscribe_to(self.failed_publisher())
+        except NotApplicable:
+            return
+        failed.expect_error("1.4")
+        with failed.silence("1.7", "on_error and request(1)"):
+            failed.request(1)
+
+    @check
+    def test_required_spec108_possibly_canceled_subscription_should_not_receive_on_error_or_on_complete_signals(  # noqa: E501
+        self,
+    ) -> None:
+        """A cancellation in the middle of a stream is no end of it: neither completion nor failure."""
+        probe = self.subscribed(self.publisher_of(3))
+        with probe.silence("1.8", "cancel() without any demand"):
+            probe.cancel()
+        probe = self.subscribed(self.publisher_of(3), "second subscriber")
+        probe.request(1)
+        probe.expect_elements(1, "1.1")
+        with probe.silence("1.8", "cancel() after one of three elements"):
+            probe.cancel()
+
+    @check
+    def test_required_spec108_signals_must_cease_after_cancel_in_on_next(self) -> None:
+        """Who asks for everything and leaves at the first element does not have to take all the others."""
+
+        def leave(probe: Probe) -> None:
+            if len(probe.elements) == 1:
+                probe.cancel()
+
+        probe = self.subscribed(self.publisher_of(MANY), on_next=leave)
+        probe.request(MANY + 1)
+        probe.expect_elements(1, "1.1")
+        self.expect_end_of_signals(probe)
+        if len(probe.elements) >= MANY:
+            raise Violation(
+                "1.8",
+                f"all {MANY} elements came although the first was answered by cancel()",
+                "an early stop",
+            )
+
+    def _completed(self, elements: int) -> Probe:
+        probe = self.subscribed(self.publisher_of(elements, completes=True))
+        probe.request(10)
+        probe.expect_complete("1.5", elements=elements)
+        return probe
+
+    def _failed_by_request(self) -> Probe:
+        # An illegal request is the one failure that every Publisher can be brought to (§3.9).
+        probe = self.subscribed(self.publisher_of(10), "subscriber with an illegal request")
+        probe.request(0)
+        probe.expect_error("3.9")
+        return probe
+
+    def counts_as_required(self, test_name: str) -> bool:
+        """A failed Publisher has to tell: if there is one, its test is no longer optional."""
+        return "_spec104_" in test_name or super().counts_as_required(test_name)

@@ -1,0 +1,185 @@
+"""Every source and operator of Flux, and every sink, in a shape that the kit can verify."""
+
+from __future__ import annotations
+
+from penstock.streams import Flux, Mono, Overflow, Retry, Sinks
+from tests.conformance.shapes import (
+    POOL,
+    SINGLE,
+    Fails,
+    Foreign,
+    Shape,
+    awaited,
+    counting,
+    emitted,
+    filled,
+    folding,
+    identity,
+    numbers,
+    prompted,
+    recovering,
+    threads,
+    through,
+)
+
+FLUX_SOURCES: dict[str, Shape] = {
+    "concat": Shape(
+        lambda n: Flux.concat(Flux.range(n // 2), Flux.range(n - n // 2)),
+        lambda: Flux.concat(Flux.error(Fails)),
+    ),
+    "create": Shape(emitted, lambda: Flux.create(lambda emitter: emitter.error(Fails())), most=20_000),
+    "defer": Shape(
+        lambda n: Flux.defer(lambda: Flux.range(n)), lambda: Flux.defer(lambda: Flux.error(Fails))
+    ),
+    "empty": Shape(lambda n: Flux.empty(), most=0),
+    "error": Shape(lambda n: Flux.range(n), lambda: Flux.error(Fails)),
+    "from_async_iterable": Shape(lambda n: Flux.from_async_iterable(lambda: numbers(n)), profile="threads"),
+    "from_iterable": Shape(lambda n: Flux.from_iterable(list(range(n)))),
+    "from_publisher": Shape(
+        lambda n: Flux.from_publisher(Foreign(Flux.range(n))),
+        lambda: Flux.from_publisher(Foreign(Flux.error(Fails))),
+    ),
+    "generate": Shape(
+        lambda n: (
+            Flux.generate(lambda: 0, lambda state, sink: counting(state, sink, n))
+            if n
+            else Flux.generate(lambda: 0, lambda state, sink: sink.complete())
+        )
+    ),
+    "interval": Shape(
+        lambda n: Flux.interval(0.0002).on_backpressure_buffer(100_000).take(n), profile="threads", most=100
+    ),
+    "just": Shape(lambda n: Flux.just(*range(n))),
+    "merge": Shape(
+        lambda n: Flux.merge(Flux.range(n // 2), Flux.range(n - n // 2)),
+        lambda: Flux.merge(Flux.error(Fails)),
+    ),
+    "never": Shape(lambda n: Flux.never().timeout(0.001, Flux.range(n)), profile="threads"),
+    "range": Shape(lambda n: Flux.range(n)),
+    "using": Shape(
+        lambda n: Flux.using(lambda: n, Flux.range, lambda _: None),
+        lambda: Flux.using(lambda: 0, lambda _: Flux.error(Fails), lambda _: None),
+    ),
+    "zip": Shape(
+        lambda n: Flux.zip(Flux.range(n), Flux.range(n)), lambda: Flux.zip(Flux.error(Fails), Flux.range(3))
+    ),
+}
+
+FLUX_OPERATORS: dict[str, Shape] = {
+    "all": folding(lambda f: f.all(bool)),
+    "any": folding(lambda f: f.any(bool)),
+    "buffer": through(lambda f: f.buffer(1)),
+    "buffer_until": through(lambda f: f.buffer_until(lambda _: True)),
+    "buffer_while": Shape(
+        lambda n: Flux.range(2 * n).buffer_while(lambda x: x % 2 == 0),
+        lambda: Flux.error(Fails).buffer_while(bool),
+    ),
+    "cache": through(lambda f: f.cache(), fanout="multicast"),
+    "cast": through(lambda f: f.cast(int)),
+    "checkpoint": through(lambda f: f.checkpoint("here")),
+    "collect": folding(lambda f: f.collect(list, list.append)),
+    "collect_dict": folding(lambda f: f.collect_dict(identity)),
+    "collect_list": folding(lambda f: f.collect_list()),
+    "collect_multimap": folding(lambda f: f.collect_multimap(identity)),
+    "collect_set": folding(lambda f: f.collect_set()),
+    "concat_map": through(lambda f: f.concat_map(lambda x: Flux.just(x))),
+    "concat_with": through(lambda f: f.concat_with(Flux.empty())),
+    "count": folding(lambda f: f.count()),
+    "default_if_empty": Shape(
+        lambda n: Flux.range(n).default_if_empty(-1).filter(lambda x: x >= 0),
+        lambda: Flux.error(Fails).default_if_empty(1),
+    ),
+    "delay_elements": threads(through(lambda f: f.delay_elements(0), most=100)),
+    "distinct": through(lambda f: f.distinct()),
+    "distinct_until_changed": through(lambda f: f.distinct_until_changed()),
+    "do_finally": through(lambda f: f.do_finally(lambda outcome: None)),
+    "do_on_cancel": through(lambda f: f.do_on_cancel(lambda: None)),
+    "do_on_complete": through(lambda f: f.do_on_complete(lambda: None)),
+    "do_on_each": through(lambda f: f.do_on_each(lambda signal: None)),
+    "do_on_error": through(lambda f: f.do_on_error(lambda error: None)),
+    "do_on_next": through(lambda f: f.do_on_next(lambda x: None)),
+    "do_on_request": through(lambda f: f.do_on_request(lambda n: None)),
+    "do_on_subscribe": through(lambda f: f.do_on_subscribe(lambda subscription: None)),
+    "do_on_terminate": through(lambda f: f.do_on_terminate(lambda: None)),
+    "element_at": folding(lambda f: f.element_at(1)),
+    "expand": through(lambda f: f.expand(lambda x: Flux.empty())),
+    "filter": Shape(
+        lambda n: Flux.range(2 * n).filter(lambda x: x % 2), lambda: Flux.error(Fails).filter(bool)
+    ),
+    "first": folding(lambda f: f.first()),
+    "flat_map": through(lambda f: f.flat_map(lambda x: Flux.just(x))),
+    "flat_map_iterable": through(lambda f: f.flat_map_iterable(lambda x: [x])),
+    "flat_map_sequential": through(lambda f: f.flat_map_sequential(lambda x: Flux.just(x))),
+    "handle": through(lambda f: f.handle(lambda x, sink: sink.next(x))),
+    "has_element": folding(lambda f: f.has_element(1)),
+    "has_elements": folding(lambda f: f.has_elements()),
+    "ignore_elements": Shape(
+        lambda n: Flux.range(3).ignore_elements(), lambda: Flux.error(Fails).ignore_elements(), most=0
+    ),
+    "index": through(lambda f: f.index()),
+    "last": folding(lambda f: f.last()),
+    "limit_rate": through(lambda f: f.limit_rate(4)),
+    "log": through(lambda f: f.log("conformance", level=5)),
+    "map": through(lambda f: f.map(identity)),
+    "map_async": threads(through(lambda f: f.map_async(awaited))),
+    "map_not_none": through(lambda f: f.map_not_none(identity)),
+    "merge_with": through(lambda f: f.merge_with(Flux.empty())),
+    "named": through(lambda f: f.named("x")),
+    "of_type": through(lambda f: f.of_type(int)),
+    "on_backpressure_buffer": prompted(lambda f: f.on_backpressure_buffer(8, Overflow.ERROR)),
+    "on_backpressure_drop": prompted(lambda f: f.on_backpressure_drop()),
+    "on_backpressure_error": prompted(lambda f: f.on_backpressure_error()),
+    "on_backpressure_latest": prompted(lambda f: f.on_backpressure_latest()),
+    "on_error_complete": recovering(lambda f: f.on_error_complete()),
+    "on_error_map": through(lambda f: f.on_error_map(lambda error: Fails())),
+    "on_error_resume": recovering(lambda f: f.on_error_resume(lambda error: Flux.empty())),
+    "on_error_return": recovering(lambda f: f.on_error_return(0)),
+    "publish_on": threads(through(lambda f: f.publish_on(POOL, prefetch=4))),
+    "reduce": folding(lambda f: f.reduce(lambda a, b: a + b)),
+    "reduce_with": folding(lambda f: f.reduce_with(int, lambda a, b: a + b)),
+    "repeat": Shape(lambda n: Flux.range(n).repeat(0)),
+    "retry": recovering(lambda f: f.retry(1)),
+    "retry_when": recovering(lambda f: f.retry_when(Retry.backoff(1, first=0.001))),
+    "scan": through(lambda f: f.scan(lambda a, b: b)),
+    "scan_with": Shape(lambda n: Flux.range(n).scan_with(int, lambda a, b: b).skip(1)),
+    "share": through(lambda f: f.share(), fanout=None),
+    "single": folding(lambda f: f.take(1).single()),
+    "skip": Shape(lambda n: Flux.range(n + 2).skip(2), lambda: Flux.error(Fails).skip(2)),
+    "skip_while": Shape(
+        lambda n: Flux.range(n + 2).skip_while(lambda x: x < 2), lambda: Flux.error(Fails).skip_while(bool)
+    ),
+    "sort": through(lambda f: f.sort()),
+    "start_with": Shape(
+        lambda n: Flux.range(n - 1).start_with(-1) if n else Flux.empty().start_with(),
+        lambda: Flux.error(Fails).start_with(),
+    ),
+    "subscribe_on": threads(through(lambda f: f.subscribe_on(SINGLE))),
+    "switch_if_empty": through(lambda f: f.switch_if_empty(Flux.empty())),
+    "take": Shape(lambda n: Flux.range(n + 5).take(n), lambda: Flux.error(Fails).take(1)),
+    "take_last": Shape(lambda n: Flux.range(n + 5).take_last(n), lambda: Flux.error(Fails).take_last(1)),
+    "take_until": Shape(
+        lambda n: Flux.range(n + 5).take_until(lambda x: x == n - 1) if n else Flux.empty().take_until(bool),
+        lambda: Flux.error(Fails).take_until(bool),
+    ),
+    "take_while": Shape(
+        lambda n: Flux.range(n + 5).take_while(lambda x: x < n), lambda: Flux.error(Fails).take_while(bool)
+    ),
+    "then": Shape(
+        lambda n: Flux.range(3).then(Mono.just(1) if n else None), lambda: Flux.error(Fails).then(), most=1
+    ),
+    "then_many": Shape(
+        lambda n: Flux.range(3).then_many(Flux.range(n)), lambda: Flux.error(Fails).then_many(Flux.range(3))
+    ),
+    "timeout": through(lambda f: f.timeout(30)),
+    "transform": through(lambda f: f.transform(lambda g: g.map(identity))),
+    "zip_with": through(lambda f: f.zip_with(Flux.range(30_000), lambda a, b: a), most=30_000),
+}
+
+SINKS: dict[str, Shape] = {
+    "unicast": Shape(lambda n: filled(Sinks.unicast(20_000), n), fanout=None, most=20_000),
+    "multicast": Shape(lambda n: filled(Sinks.multicast(20_000), n), fanout=None, most=20_000),
+    "replay": Shape(lambda n: filled(Sinks.replay(20_000), n), fanout="multicast", most=20_000),
+}
+
+EXITS = {"block_first", "block_last", "explain", "subscribe", "to_async_iterable", "to_iterable"}
+"""Not operators: ways out of a stream, and looks at it."""

@@ -1,0 +1,202 @@
+"""Every bridge, and the ways between asyncio and streams that need none, pass the conformance kit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import reactivex
+from reactivex.scheduler import NewThreadScheduler
+
+from penstock.interop.reactivex_bridge import from_observable, to_observable
+from penstock.interop.rsocket_bridge import from_rsocket, to_rsocket, to_rsocket_subscriber
+from penstock.streams import Flux, Overflow
+from penstock.tck import RSOCKET, PublisherVerification
+from tests.interop.rsocket_publishers import payload, stream_from_async_generator, stream_from_generator
+
+LONGEST = 10_000
+"""An Observable cannot wait: it must fit into the buffer."""
+
+
+def observed(observable: Any) -> Flux[Any]:
+    return from_observable(observable, overflow=Overflow.ERROR, capacity=LONGEST)
+
+
+class TestObservable(PublisherVerification):
+    profile = "sync"
+    max_elements_from_publisher = LONGEST
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return observed(reactivex.range(0, elements))
+
+    def create_failed_publisher(self) -> Any:
+        return observed(reactivex.throw(ValueError("failed from the start")))
+
+
+class TestObservableOnAThread(PublisherVerification):
+    max_elements_from_publisher = LONGEST
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return observed(reactivex.range(0, elements, scheduler=NewThreadScheduler()))
+
+    def create_failed_publisher(self) -> Any:
+        return observed(reactivex.throw(ValueError("failed from the start"), scheduler=NewThreadScheduler()))
+
+
+class TestObservableThatDrops(PublisherVerification):
+    """With a callback for what is given up, there are two stages."""
+
+    profile = "sync"
+    max_elements_from_publisher = LONGEST
+
+    def create_publisher(self, elements: int) -> Any:
+        return from_observable(
+            reactivex.range(0, elements),
+            overflow=Overflow.DROP_OLDEST,
+            capacity=LONGEST,
+            on_dropped=lambda element: None,
+        )
+
+
+class TestFluxToObservableAndBack(PublisherVerification):
+    profile = "sync"
+    max_elements_from_publisher = LONGEST
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return observed(to_observable(Flux.range(elements), prefetch=16))
+
+    def create_failed_publisher(self) -> Any:
+        return observed(to_observable(Flux.error(ValueError("failed from the start"))))
+
+
+class TestRSocketStream(PublisherVerification):
+    profile = "asyncio"
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return from_rsocket(lambda: stream_from_generator(elements))
+
+
+class TestRSocketAsyncStream(PublisherVerification):
+    profile = "asyncio"
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return from_rsocket(lambda: stream_from_async_generator(elements), prefetch=4)
+
+
+class TestRSocketStreamOnTheLoopOfThePackage(PublisherVerification):
+    """Whoever has no event loop gets one on a thread."""
+
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return from_rsocket(lambda: stream_from_generator(elements))
+
+
+class TestRSocketStreamForOneSubscriber(PublisherVerification):
+    profile = "asyncio"
+    max_supported_subscribers = 1
+
+    def create_publisher(self, elements: int) -> Any:
+        return from_rsocket(stream_from_generator(elements))
+
+
+class TestFluxToRSocket(PublisherVerification):
+    profile = "asyncio"
+    spelling = RSOCKET
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return to_rsocket(Flux.range(elements).map(payload))
+
+    def create_failed_publisher(self) -> Any:
+        return to_rsocket(Flux.error(ValueError("failed from the start")))
+
+
+class TestFluxToRSocketAndBack(PublisherVerification):
+    profile = "asyncio"
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        flux = Flux.range(elements).map(payload)
+        return from_rsocket(lambda: to_rsocket(flux, prefetch=8), prefetch=8)
+
+
+class TestFluxToRSocketWithoutALoop(PublisherVerification):
+    profile = "sync"
+    spelling = RSOCKET
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return to_rsocket(Flux.range(elements).map(payload))
+
+    def create_failed_publisher(self) -> Any:
+        return to_rsocket(Flux.error(ValueError("failed from the start")))
+
+
+class _SubscribedByHand:
+    """A Publisher of ours that shows our Subscriber to rsocket-py."""
+
+    def __init__(self, elements: int) -> None:
+        self._elements = elements
+
+    def subscribe(self, subscriber: Any) -> None:
+        theirs = to_rsocket(Flux.range(self._elements).map(payload))
+        theirs.subscribe(None if subscriber is None else to_rsocket_subscriber(subscriber))
+
+
+class TestSubscriberShownToRSocket(PublisherVerification):
+    profile = "asyncio"
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return _SubscribedByHand(elements)
+
+
+async def numbers(elements: int) -> AsyncIterator[int]:
+    for number in range(elements):
+        if number % 3 == 0:
+            await asyncio.sleep(0)
+        yield number
+
+
+class TestAsyncIterable(PublisherVerification):
+    profile = "asyncio"
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return Flux.from_async_iterable(lambda: numbers(elements))
+
+
+class TestAsyncIterableFromAThread(PublisherVerification):
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        return Flux.from_async_iterable(lambda: numbers(elements))
+
+
+class TestFluxToAsyncIterableAndBack(PublisherVerification):
+    profile = "asyncio"
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        flux = Flux.range(elements)
+        return Flux.from_async_iterable(lambda: flux.to_async_iterable(prefetch=8))
+
+
+class TestIterableToAsyncIterableAndBack(PublisherVerification):
+    """The same without a queue: a stream over an iterable is stepped through directly."""
+
+    profile = "asyncio"
+    fanout = "unicast"
+
+    def create_publisher(self, elements: int) -> Any:
+        def count() -> Iterator[int]:
+            yield from range(elements)
+
+        return Flux.from_async_iterable(lambda: aiter(Flux.defer(lambda: Flux.from_iterable(count()))))

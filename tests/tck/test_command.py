@@ -1,0 +1,123 @@
+"""``penstock tck``: the kit on anybody's publisher, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import tck_command
+
+MODULE = """
+from penstock.tck import SubscriberBlackboxVerification
+from tests.tck.broken.publishers_demand import OneExtra
+from tests.tck.legal.publishers import AsyncioTaskPublisher
+from tests.tck.legal.serving import FailedPublisher, RangePublisher
+from tests.tck.legal.subscribers import ReferenceSubscriber
+from tests.tck.subjects import CamelPublisher
+
+numbers = RangePublisher
+broken = OneExtra
+failed = FailedPublisher
+on_a_loop = AsyncioTaskPublisher
+nothing = None
+
+def camel(elements):
+    return CamelPublisher(RangePublisher(elements))
+
+class Subscribers(SubscriberBlackboxVerification):
+    profile = "sync"
+
+    def create_subscriber(self):
+        return ReferenceSubscriber()
+"""
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tck_subjects_here.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def tck(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    tck_command.add_parser(parser.add_subparsers())
+    parsed = parser.parse_args(["tck", *arguments])
+    code: int = parsed.run(parsed)
+    return code
+
+
+def test_a_publisher_that_keeps_the_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    code = tck(
+        "tck_subjects_here:numbers",
+        "--failed",
+        "tck_subjects_here:failed",
+        "--profile",
+        "sync",
+        "--fanout",
+        "unicast",
+        "--strict",
+    )
+
+    out = capsys.readouterr().out
+    assert code == 0, out
+    assert "  §1.1    ✓ 1 passed\n" in out
+    assert "  §1.10   – 1 skipped\n" in out
+    assert "0 failed" in out
+
+
+def test_a_publisher_that_breaks_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code = tck("tck_subjects_here:broken", "--profile", "sync", "--timeout", "0.2")
+
+    out = capsys.readouterr().out
+    assert code == 1
+    assert "  §1.1    ✗ 1 failed\n" in out
+    assert "§1.1 violated: element 2 came, 1 were requested" in out
+    assert "signals, in their order:" in out
+
+
+def test_skips_that_nobody_expected_fail_a_strict_run() -> None:
+    assert tck("tck_subjects_here:numbers", "--profile", "sync") == 0
+    assert tck("tck_subjects_here:numbers", "--profile", "sync", "--strict") == 1
+
+
+def test_other_spellings_and_event_loops() -> None:
+    assert tck("tck_subjects_here:camel", "--spelling", "camelCase", "--profile", "sync") == 0
+    assert tck("tck_subjects_here:on_a_loop", "--profile", "asyncio") == 0
+
+
+def test_short_streams(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tck("tck_subjects_here:numbers", "--profile", "sync", "--elements", "3") == 0
+    assert "needs 5 elements; max_elements_from_publisher is 3" in capsys.readouterr().out
+
+
+def test_any_verification_can_be_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tck("tck_subjects_here:Subscribers") == 0
+    assert "§2.1" in capsys.readouterr().out
+
+
+def test_a_report_is_written(tmp_path: Path) -> None:
+    assert tck("tck_subjects_here:numbers", "--profile", "sync", "--report", "out.json") == 0
+
+    document = json.loads((tmp_path / "out.json").read_text("utf-8"))
+    assert document["subjects"] == ["tck_subjects_here:numbers"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["numbers"], "write MODULE:FACTORY"),
+        (["no_such_module_here:numbers"], "cannot import no_such_module_here"),
+        (["tck_subjects_here:letters"], "has no attribute 'letters'"),
+        (["tck_subjects_here:nothing"], "is no function"),
+        (["tck_subjects_here:numbers", "--report", "out.pdf"], "a report ends in .md, .json, .html"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tck(*arguments) == 2
+    assert message in capsys.readouterr().err
