@@ -23,10 +23,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock import __version__
-from penstock.cli import demo_command, rules_command
+from penstock.cli import demo_command, rules_command, tck_command
 from penstock.cli.commands import Commands
 
-REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [demo_command.add_parser, rules_command.add_parser]
+REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
+    demo_command.add_parser,
+    rules_command.add_parser,
+    tck_command.add_parser,
+]
 """The subcommands, in the order in which ``penstock --help`` lists them."""
 
 _EXAMPLES = """\
@@ -34,6 +38,7 @@ examples:
   penstock demo                    see demand hold a source back, live
   penstock rules                   all rules of the specification, one line each
   penstock rules 3.9 --lang ko     one rule in full, in Korean
+  penstock tck yours:range         does your publisher keep the rules?
   penstock COMMAND --help          more about a command
 """
 

@@ -115,12 +115,17 @@ def _stopper(stopped: threading.Event) -> Any:
 
 
 def _run(arguments: argparse.Namespace, stopped: threading.Event) -> int:
-    produced = itertools.count()
+    def double(number: int) -> int:
+        return number * 2
+
+    def plus_one(number: int) -> int:
+        return number + 1
+
     with schedulers.single("source") as source, schedulers.single("subscriber") as there:
         stream = (
-            Flux.from_iterable(produced)
-            .map(lambda n: n * 2)
-            .map(lambda n: n + 1)
+            Flux.from_iterable(itertools.count())
+            .map(double)
+            .map(plus_one)
             .subscribe_on(source)
             .publish_on(there, prefetch=PREFETCH)
         )

@@ -85,12 +85,15 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{arguments.subject}, profile {verification.profile}", flush=True)
     start = time.perf_counter()
     report = Report(run_verification(verification))
+    took = time.perf_counter() - start
+    if arguments.report is not None:
+        # First of all: whoever reads the lines below may stop before the last one.
+        write_report(report, arguments.report)
     width = max(shutil.get_terminal_size().columns, 60)
     for line in _lines(report, verification.subject_name(), width):
         print(line)
-    print(f"\n{report.summary} in {time.perf_counter() - start:.1f} s")
+    print(f"\n{report.summary} in {took:.1f} s")
     if arguments.report is not None:
-        write_report(report, arguments.report)
         print(f"report written to {arguments.report}")
     broken = report.counts["fail"] or (arguments.strict and report.counts["unexpected skip"])
     return 1 if broken else 0

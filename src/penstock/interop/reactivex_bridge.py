@@ -29,7 +29,7 @@ try:
     from reactivex.scheduler import CurrentThreadScheduler
 except ImportError as missing:
     raise ImportError(
-        "penstock.interop.reactivex_bridge needs reactivex: pip install penstock[interop]"
+        "penstock.interop.reactivex_bridge needs reactivex: pip install 'penstock[interop]'"
     ) from missing
 
 __all__ = ["from_observable", "to_observable"]

@@ -38,7 +38,7 @@ try:
     from rsocket.streams.stream_from_generator import StreamFromGenerator  # type: ignore[import-untyped]
 except ImportError as missing:
     raise ImportError(
-        "penstock.interop.rsocket_bridge needs rsocket: pip install penstock[interop]"
+        "penstock.interop.rsocket_bridge needs rsocket: pip install 'penstock[interop]'"
     ) from missing
 
 __all__ = ["RSocketPublisher", "from_rsocket", "to_rsocket", "to_rsocket_subscriber"]
@@ -48,9 +48,9 @@ def from_rsocket(publisher: Any | Callable[[], Any], *, prefetch: int = 256) -> 
     """The elements of a Publisher of rsocket-py, or of the one that a function returns for each subscriber.
 
     Such a Publisher serves one subscriber; a second one of this Flux gets an error, unless you pass a
-    function. Nothing happens before the first demand. Then ``prefetch`` elements are asked for, and the next when three
-    quarters of them are taken, so this many wait at most. For a request of a socket that is also the number
-    that the request starts with.
+    function. Nothing happens before the first demand. Then ``prefetch`` elements are asked for, and the next
+    when three quarters of them are taken, so this many wait at most. A request of a socket starts with that
+    number, too.
 
     It runs on the event loop that the subscriber runs on. From a thread without one, say on which loop the
     socket lives: ``from_rsocket(…).subscribe_on(schedulers.loop(the_loop)).block_last()``.

@@ -24,6 +24,7 @@ In every test a probe watches all that it can see: order and overlap of signals,
 from penstock.tck.environment import Environment
 from penstock.tck.naming import JVM_NAMES, Kind, kind_of, python_name, rule_of
 from penstock.tck.not_checked import NOT_CHECKED
+from penstock.tck.probe import Probe
 from penstock.tck.processor import IdentityProcessorVerification
 from penstock.tck.processor.helper_publisher import HelperPublisher
 from penstock.tck.publisher import PublisherVerification
@@ -33,7 +34,7 @@ from penstock.tck.subscriber import SubscriberBlackboxVerification, SubscriberWh
 from penstock.tck.subscriber.whitebox_probe import Probed, SubscriberPuppet, WhiteboxSubscriberProbe
 from penstock.tck.trial import PROFILES, Profile
 from penstock.tck.verdicts import NotApplicable, NotCheckable, NotPromised, OptionalNotMet, Violation
-from penstock.tck.verification import Verification, names_of_tests
+from penstock.tck.verification import Verification, check, names_of_tests
 
 __all__ = [
     "CAMEL_CASE",
@@ -51,6 +52,7 @@ __all__ = [
     "NotCheckable",
     "NotPromised",
     "OptionalNotMet",
+    "Probe",
     "Probed",
     "Profile",
     "PublisherVerification",
@@ -63,6 +65,7 @@ __all__ = [
     "Verification",
     "Violation",
     "WhiteboxSubscriberProbe",
+    "check",
     "kind_of",
     "names_of_tests",
     "python_name",

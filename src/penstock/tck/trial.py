@@ -132,9 +132,12 @@ class Trial:
     def flaw(self, rule: str, happened: str, expected: str = "", *, thread: str = "") -> None:
         """Hold something against the subject; it fails the test at its end."""
         with self.condition:
-            if sum(flaw.rule == rule for flaw in self.flaws) < _FLAWS_OF_A_RULE:
-                thread = thread or threading.current_thread().name
-                self.flaws.append(Violation(rule, f"{happened} [thread {thread}]", expected))
+            found = Violation(
+                rule, f"{happened} [thread {thread or threading.current_thread().name}]", expected
+            )
+            same = [flaw for flaw in self.flaws if flaw.rule == rule]
+            if len(same) < _FLAWS_OF_A_RULE and all(flaw.happened != found.happened for flaw in same):
+                self.flaws.append(found)
                 self.log.add(f"!! §{rule}" if rule else "!!")
             self.condition.notify_all()
 

@@ -34,7 +34,7 @@ def _head(report: Report) -> Iterator[str]:
 
 def _matrix(report: Report) -> Iterator[str]:
     names = "".join(f"<th>{escape(subject)}</th>" for subject in report.subjects)
-    yield f"<table><thead><tr><th>Rule</th><th>Binds</th>{names}<th></th></tr></thead><tbody>"
+    yield f"<table><thead><tr><th>Rule</th><th>Level</th>{names}<th></th></tr></thead><tbody>"
     for rule in report.rules:
         cells = [report.cell(rule, subject) for subject in report.subjects]
         verdicts = "".join(f'<td class="{cell.verdict}">{escape(cell.text)}</td>' for cell in cells)

@@ -20,7 +20,7 @@ def _head(report: Report) -> Iterator[str]:
 
 
 def _matrix(report: Report) -> Iterator[str]:
-    yield _row("Rule", "Binds", *report.subjects, "")
+    yield _row("Rule", "Level", *report.subjects, "")
     yield _row(*["---"] * (len(report.subjects) + 3))
     for rule in report.rules:
         cells = [report.cell(rule, subject).text for subject in report.subjects]
