@@ -6,6 +6,7 @@ of the run, and `PENSTOCK_STRICT=1` (set by `.ci/run`) turns every such skip int
 
 import os
 import shutil
+from typing import NoReturn
 
 import pytest
 
@@ -23,11 +24,16 @@ def require_tool(tool: str, *, part: str, install: str) -> str:
     path = shutil.which(tool)
     if path is not None:
         return path
-    reason = f"{part}: {tool} is not on the PATH; install it with: {install}"
+    missing_part(part, f"{tool} is not on the PATH; install it with: {install}")
+
+
+def missing_part(part: str, reason: str) -> NoReturn:
+    """Skip the calling test, or module, and tell so at the end; fail it under the strict switch."""
+    line = f"{part}: {reason}"
     if os.environ.get(STRICT_SWITCH, "0") not in ("", "0"):
-        pytest.fail(reason, pytrace=False)
-    _skipped_parts.setdefault(part, reason)
-    pytest.skip(reason, allow_module_level=True)
+        pytest.fail(line, pytrace=False)
+    _skipped_parts.setdefault(part, line)
+    pytest.skip(line, allow_module_level=True)
 
 
 def skipped_part_lines() -> list[str]:

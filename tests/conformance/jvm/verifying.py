@@ -1,0 +1,150 @@
+"""Runs tests of the kit. Only ever imported in a process of its own, in which Java runs."""
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import Any
+
+from jpype import JClass, JImplements, JOverride
+
+from penstock.interop.jvm import java_error, reactive_streams
+from tests.conformance.jvm.subject import Kind, Subject
+from tests.conformance.jvm.verdict import Verdict
+
+# Milliseconds. The first is only waited for in full when something is wrong. A window in which nothing may
+# happen is always waited for in full, so it is short. The kit gives up on an expected error after one poll.
+TIMEOUT, NO_SIGNALS, POLL, UNTIL_COLLECTED = 2000, 20, 100, 250
+
+
+@JImplements("org.reactivestreams.tck.SubscriberWhiteboxVerification$SubscriberPuppet", deferred=True)
+class Puppet:
+    """The strings on which the kit pulls: a Subscriber's ways to ask and to cancel."""
+
+    def __init__(self, subscriber: Any, subscription: Any) -> None:
+        self._subscription = subscription
+        # A Subscriber that its user can cancel is cancelled that way.
+        self._cancel = getattr(subscriber, "cancel", subscription.cancel)
+
+    @JOverride
+    def triggerRequest(self, n: Any) -> None:
+        self._subscription.request(int(n))
+
+    @JOverride
+    def signalCancel(self) -> None:
+        self._cancel()
+
+
+class Probed:
+    """A Subscriber that tells the kit's probe about every signal, after the one it stands in front of."""
+
+    def __init__(self, subscriber: Any, probe: Any) -> None:
+        self._subscriber = subscriber
+        self._probe = probe
+        self._subscribed = False
+
+    def on_subscribe(self, subscription: Any) -> None:
+        self._subscriber.on_subscribe(subscription)
+        if not self._subscribed:
+            self._subscribed = True
+            self._probe.registerOnSubscribe(Puppet(self._subscriber, subscription))
+
+    def on_next(self, element: Any) -> None:
+        self._subscriber.on_next(element)
+        self._probe.registerOnNext(element)
+
+    def on_error(self, error: Any) -> None:
+        self._subscriber.on_error(error)
+        self._probe.registerOnError(java_error(error))
+
+    def on_complete(self) -> None:
+        self._subscriber.on_complete()
+        self._probe.registerOnComplete()
+
+
+def verification(subject: Subject) -> Any:
+    """Return a new verification of fresh subjects, with an environment of its own.
+
+    In a shared one, a late signal of one test would count in the next.
+    """
+    environment = JClass("org.reactivestreams.tck.TestEnvironment")(TIMEOUT, NO_SIGNALS, POLL, False)
+    shim = JClass(f"penstock.tck.{subject.kind.capitalize()}Shim")
+    create, guard = subject.create, subject.guard or (lambda subscriber: subscriber)
+    failed = None
+    if subject.failed is not None:
+        make_failed = subject.failed
+        failed = lambda: reactive_streams.publisher(make_failed())  # noqa: E731
+    match subject.kind:
+        case Kind.PUBLISHER:
+            make = lambda n: reactive_streams.publisher(create(int(n)))  # noqa: E731
+            return shim(environment, UNTIL_COLLECTED, make, failed, subject.max_elements)
+        case Kind.PROCESSOR:
+            make = lambda size: reactive_streams.processor(create(int(size)))  # noqa: E731
+            return shim(environment, UNTIL_COLLECTED, make, failed)
+        case Kind.WHITEBOX:
+            return shim(
+                environment, lambda probe: reactive_streams.subscriber(guard(Probed(create(), probe)))
+            )
+        case Kind.BLACKBOX:
+            return shim(environment, lambda: reactive_streams.subscriber(guard(create())))
+
+
+def verify(subject: Subject, method: str) -> Verdict:
+    """Run one test of the kit on fresh subjects."""
+    began = perf_counter()
+    try:
+        run(subject, method)
+    except JClass("org.testng.SkipException") as skipped:
+        outcome, why = "skipped", str(skipped.getMessage())
+    except JClass("java.lang.Throwable") as failure:
+        outcome, why = "failed", str(failure.stacktrace())
+    except Exception as failure:
+        outcome, why = "failed", f"{type(failure).__name__}: {failure}"
+    else:
+        outcome, why = "passed", ""
+    return Verdict(outcome, why, perf_counter() - began)
+
+
+def run(subject: Subject, method: str) -> None:
+    """Run one test of the kit as TestNG would; what it throws is its verdict."""
+    tests = verification(subject)
+    with executor_of(tests), python_collects("spec313" in method):
+        tests.setUp()
+        getattr(tests, method)()
+
+
+@contextmanager
+def executor_of(tests: Any) -> Iterator[None]:
+    """Some verifications have threads, to be started and stopped."""
+    has_one = hasattr(tests, "startPublisherExecutorService")
+    if has_one:
+        tests.startPublisherExecutorService()
+    try:
+        yield
+    finally:
+        if has_one:
+            tests.shutdownPublisherExecutorService()
+
+
+@contextmanager
+def python_collects(wanted: bool) -> Iterator[None]:
+    """Run Python's collector while a test of §3.13 waits for Java's.
+
+    A reference cycle in Python holds the Java object until then. That is legal: the reference *is* dropped.
+    """
+    done = threading.Event()
+
+    def collect() -> None:
+        while not done.wait(0.01):
+            gc.collect()
+
+    thread = threading.Thread(target=collect)
+    if wanted:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if wanted:
+            thread.join()
