@@ -22,9 +22,9 @@ def require_tool(tool: str, *, part: str, install: str) -> str:
     top of a module, which then is skipped as a whole.
     """
     path = shutil.which(tool)
-    if path is not None:
-        return path
-    missing_part(part, f"{tool} is not on the PATH; install it with: {install}")
+    if path is None:
+        missing_part(part, f"{tool} is not on the PATH; install it with: {install}")
+    return path
 
 
 def missing_part(part: str, reason: str) -> NoReturn:

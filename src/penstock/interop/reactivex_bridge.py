@@ -54,21 +54,21 @@ def from_observable(
 
     >>> import reactivex
     >>> numbers = from_observable(reactivex.range(1, 9), overflow=Overflow.DROP_OLDEST, capacity=2)
-    >>> numbers.limit_rate(1).collect_list().block()
-    [1, 8]
+    >>> list(numbers.to_iterable(prefetch=1))
+    [1, 7, 8]
 
     An Observable may send None, a stream may not (§2.13): the Flux then fails with a TypeError. Filter, or
     map it to something, above.
     """
     _check(observable, overflow)
 
-    def observe(emitter: Emitter[T]) -> None:
+    def from_observable(emitter: Emitter[T]) -> None:  # its name is what explain() shows
         _Observing(emitter).start(observable, scheduler)
 
     if on_dropped is None:
-        return Flux.create(observe, overflow=overflow, capacity=capacity)
+        return Flux.create(from_observable, overflow=overflow, capacity=capacity)
     # The buffer asks for everything, so that nothing waits, or gets lost, above it.
-    return Flux.create(observe).on_backpressure_buffer(capacity, overflow, on_dropped)
+    return Flux.create(from_observable).on_backpressure_buffer(capacity, overflow, on_dropped)
 
 
 def _check(observable: Any, overflow: Any) -> None:

@@ -23,17 +23,17 @@ The answer to ``request_response`` is a future: ``Mono.from_future(client.reques
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
-from penstock.interop.rsocket_subscriber import RSocketSubscriber
+from penstock.interop.rsocket_subscriber import RSocketSubscriber, running_loop
 from penstock.spec import Publisher, Subscriber, check_subscriber, none_subscriber
 from penstock.streams import Flux, schedulers
 from penstock.streams.arguments import a_count
 
 try:
     from reactivestreams.publisher import Publisher as TheirPublisher  # type: ignore[import-untyped]
+    from reactivestreams.subscription import DefaultSubscription  # type: ignore[import-untyped]
     from rsocket.streams.backpressureapi import BackpressureApi  # type: ignore[import-untyped]
     from rsocket.streams.stream_from_generator import StreamFromGenerator  # type: ignore[import-untyped]
 except ImportError as missing:
@@ -48,12 +48,12 @@ def from_rsocket(publisher: Any | Callable[[], Any], *, prefetch: int = 256) -> 
     """The elements of a Publisher of rsocket-py, or of the one that a function returns for each subscriber.
 
     Such a Publisher serves one subscriber; a second one of this Flux gets an error, unless you pass a
-    function. Nothing happens before the first demand. Then ``prefetch`` elements are asked for, and the next
-    when three quarters of them are taken, so this many wait at most. A request of a socket starts with that
-    number, too.
+    function. At first ``prefetch`` elements are asked for, and the next when three quarters of them have been
+    sent on, so this many wait here at most. A request of a socket starts with that number, too.
 
     It runs on the event loop that the subscriber runs on. From a thread without one, say on which loop the
-    socket lives: ``from_rsocket(…).subscribe_on(schedulers.loop(the_loop)).block_last()``.
+    socket lives: ``from_rsocket(…).subscribe_on(schedulers.loop(the_loop)).block_last()``. What has no socket
+    runs on the loop that the package keeps in a background thread.
 
     A generator of rsocket-py that ends without saying so sends an empty element with its end. That one is
     taken for the end; over a socket nobody can tell it from an element.
@@ -68,13 +68,13 @@ def from_rsocket(publisher: Any | Callable[[], Any], *, prefetch: int = 256) -> 
             f"from_rsocket() needs a publisher of rsocket, or a function that makes one, not {publisher!r}"
         )
 
-    def from_rsocket() -> AsyncIterator[Any]:  # its name is what explain() shows
-        theirs: Flux[Any] = Flux.from_publisher(_Theirs(make(), prefetch))
-        return theirs.to_async_iterable(prefetch)
+    def from_rsocket() -> Flux[Any]:  # its name is what explain() shows
+        theirs: Flux[Any] = Flux.from_publisher(_Theirs(make, prefetch))
+        bounded = theirs.limit_rate(prefetch)
+        # Their publishers are made and called on an event loop only.
+        return bounded if running_loop() is not None else bounded.subscribe_on(schedulers.background_loop())
 
-    # Their publishers may be touched on their event loop only. An asynchronous iterator is stepped through by
-    # a task on the loop, and from there it subscribes, requests and cancels.
-    return Flux.from_async_iterable(from_rsocket)
+    return Flux.defer(from_rsocket)
 
 
 def _once(publisher: Any) -> Callable[[], Any]:
@@ -93,28 +93,34 @@ def _once(publisher: Any) -> Callable[[], Any]:
 
 
 class _Theirs:
-    """A Publisher of rsocket-py as one of ours, to be used on its event loop, by one Subscriber."""
+    """A Publisher of rsocket-py as one of ours, to be subscribed to on its event loop, with one window."""
 
-    def __init__(self, publisher: Any, window: int) -> None:
-        self._publisher = publisher
+    def __init__(self, make: Callable[[], Any], window: int) -> None:
+        self._make = make
         self._window = window
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        publisher, granted = self._publisher, 0
-        if isinstance(publisher, BackpressureApi):
-            # Its request for elements is part of the frame that opens the stream, and "all" by default.
-            publisher.initial_request_n(self._window)
-            granted = self._window
-        empty_is_end = isinstance(publisher, StreamFromGenerator)
-        publisher.subscribe(RSocketSubscriber(subscriber, granted=granted, empty_is_end=empty_is_end))
+        ours = RSocketSubscriber(subscriber)
+        try:
+            publisher = self._make()
+            if isinstance(publisher, BackpressureApi):
+                # Its request for elements is part of the frame that opens the stream, and "all" by default.
+                publisher.initial_request_n(self._window)
+                ours.granted(self._window)
+            if isinstance(publisher, StreamFromGenerator):
+                ours.take_empty_for_end()
+            publisher.subscribe(ours)
+        except Exception as error:
+            ours.on_subscribe(DefaultSubscription())  # unless it has got one
+            ours.on_error(error)
 
 
 def to_rsocket(publisher: Publisher[Any], *, prefetch: int = 256) -> RSocketPublisher:
     """A Flux, a Mono or any other Publisher, for the handlers and requests of rsocket-py.
 
-    Its elements have to be what rsocket-py sends: ``Payload`` objects. It serves any number of subscribers;
-    each gets its signals on the event loop on which it subscribed, up to ``prefetch`` elements ahead of what
-    it has asked for.
+    Its elements have to be what rsocket-py sends: ``Payload`` objects. It serves any number of subscribers.
+    Each gets what it asks for, on the event loop on which it subscribed; up to ``prefetch`` elements more
+    wait for it there.
     """
     a_count(prefetch, "to_rsocket")
     return RSocketPublisher(Flux.from_publisher(publisher), prefetch)
@@ -132,9 +138,8 @@ class RSocketPublisher(TheirPublisher):  # type: ignore[misc]
         if subscriber is None:
             raise none_subscriber()  # §1.9
         check_subscriber(subscriber)
-        try:
-            here = asyncio.get_running_loop()
-        except RuntimeError:
+        here = running_loop()
+        if here is None:
             # No loop is running: then nobody here can mind on which thread the signals come.
             self._stream.subscribe(subscriber)
             return

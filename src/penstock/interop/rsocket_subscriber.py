@@ -18,7 +18,7 @@ except ImportError as missing:
         "penstock.interop.rsocket_bridge needs rsocket: pip install 'penstock[interop]'"
     ) from missing
 
-__all__ = ["RSocketSubscriber"]
+__all__ = ["RSocketSubscriber", "running_loop"]
 
 
 class RSocketSubscriber(TheirSubscriber):  # type: ignore[misc]
@@ -29,20 +29,27 @@ class RSocketSubscriber(TheirSubscriber):  # type: ignore[misc]
     rsocket-py is called on its event loop, not after its end, and to cancel only once.
     """
 
-    def __init__(self, subscriber: Subscriber[Any], *, granted: int = 0, empty_is_end: bool = False) -> None:
-        """Serve ``subscriber``; ``granted`` elements were asked for on its behalf already.
-
-        ``empty_is_end`` says that an empty last element is the end and no element.
-        """
+    def __init__(self, subscriber: Subscriber[Any]) -> None:
+        """Serve ``subscriber``."""
         self._ours: Subscriber[Any] | None = subscriber
-        self._empty_is_end = empty_is_end
         self._theirs: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._granted = granted
-        self._asked = granted
+        self._empty_is_end = False
+        self._granted = 0
+        """Elements that are on their way although our Subscriber has not requested them yet."""
+        self._asked = 0
         """Elements that rsocket-py has been asked for and has not sent."""
         self._owed = 0
         """Elements that it could not be asked for yet, because a frame holds no such number."""
+
+    def granted(self, n: int) -> None:
+        """Count ``n`` elements as requested already: those that a request of a socket starts with."""
+        self._granted += n
+        self._asked += n
+
+    def take_empty_for_end(self) -> None:
+        """Take a last element without data and metadata for the end, not for an element."""
+        self._empty_is_end = True
 
     # ---------------------------------------------------------------- signals, from rsocket-py
     def on_subscribe(self, subscription: Any) -> None:
@@ -54,7 +61,7 @@ class RSocketSubscriber(TheirSubscriber):  # type: ignore[misc]
             subscription.cancel()  # §2.5
             return
         self._theirs = subscription
-        self._loop = _running_loop()
+        self._loop = running_loop()
         ours.on_subscribe(self)
 
     def on_next(self, value: Any, is_complete: bool = False) -> None:
@@ -103,10 +110,11 @@ class RSocketSubscriber(TheirSubscriber):  # type: ignore[misc]
     # ---------------------------------------------------------------- demand, from our Subscriber
     def request(self, n: int) -> None:
         """Ask for more, on the event loop."""
-        if not isinstance(n, int) or n <= 0:
-            self._on_loop(lambda: self._refuse(n))
-        else:
-            self._on_loop(lambda: self._more(n))
+        legal = isinstance(n, int) and n > 0
+        if not self._on_loop(lambda: self._more(n) if legal else self._refuse(n)):
+            ours = self._end()
+            if ours is not None:
+                ours.on_error(RuntimeError("the event loop of this rsocket publisher is closed"))
 
     def cancel(self) -> None:
         """Leave, on the event loop; nothing is sent from now on."""
@@ -135,18 +143,21 @@ class RSocketSubscriber(TheirSubscriber):  # type: ignore[misc]
         if ours is not None:
             ours.on_error(non_positive_request(n))  # §3.9; rsocket-py itself says nothing
 
-    def _on_loop(self, action: Callable[[], None]) -> None:
+    def _on_loop(self, action: Callable[[], None]) -> bool:
+        """Run ``action`` on the event loop, now or soon; False if the loop is closed."""
         loop = self._loop
-        if loop is None or loop is _running_loop():
+        if loop is None or loop is running_loop():
             action()
-            return
+            return True
         try:
             loop.call_soon_threadsafe(action)
         except RuntimeError:
-            return  # the loop is closed: no socket on it can be asked for anything
+            return False
+        return True
 
 
-def _running_loop() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs on this thread, if there is one."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

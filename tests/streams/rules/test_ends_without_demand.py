@@ -77,3 +77,11 @@ def test_a_generator_is_not_asked_for_an_element_just_to_find_its_end() -> None:
     assert not recorder.completed
     recorder.request(1)
     assert recorder.completed
+
+
+def test_a_lead_in_a_lower_loop_uses_up_the_demand_of_the_loops_above() -> None:
+    source = Flux.from_iterable(iter([1, 2])).buffer(1).scan(lambda sum_, window: sum_ + len(window), 0)
+    recorder = Recorder.of(source, first=1)
+
+    assert recorder.check().items == [0]
+    assert recorder.request(1).check().items == [0, 1]

@@ -105,7 +105,7 @@ class _Leaving(Stream[T]):
     def _pulled(self) -> Iterator[Any]:
         source = self._source
         assert isinstance(source, IterableSource)
-        return pull(source.factory, self._ops, source.label, source.place)
+        return pull(source, self._ops)
 
 
 def _is_function(thing: Any) -> bool:
@@ -143,7 +143,7 @@ class FluxLeaving(_Leaving[T]):
         if self._pullable and prefetch is None and isinstance(source, IterableSource):
             return cast(
                 "AsyncIterator[T]",
-                pull_async(source.factory, self._ops, source.label, source.place, _breathe),
+                pull_async(source, self._ops, _breathe),
             )
         return iterate_async(self, PREFETCH if prefetch is None else a_count(prefetch, "to_async_iterable"))
 

@@ -115,7 +115,7 @@ class AsyncWindow:
                 while queue:
                     yield take()
                     taken += 1
-                    if taken == batch and self._subscription is not None:
+                    if taken == batch and self._subscription is not None and not self._done:
                         taken = 0
                         self._subscription.request(batch)
                         turn += 1
@@ -139,7 +139,7 @@ class AsyncWindow:
     def cancel(self) -> None:
         """Stop the stream."""
         self._cancelled = True
-        if self._subscription is not None:
+        if self._subscription is not None and not self._done:  # §2.4
             self._subscription.cancel()
 
 

@@ -26,12 +26,12 @@ class _End:
 class BlockingWindow:
     """A Subscriber that another thread reads; holds at most ``prefetch`` elements."""
 
-    __slots__ = ("_cancelled", "_prefetch", "_subscription", "queue")
+    __slots__ = ("_cancelled", "_over", "_prefetch", "_subscription", "queue")
 
     def __init__(self, prefetch: int) -> None:
         self._prefetch = prefetch
         self._subscription: Subscription | None = None
-        self._cancelled = False
+        self._cancelled = self._over = False
         self.queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
@@ -57,10 +57,12 @@ class BlockingWindow:
         """Hand the error over, after the elements."""
         if error is None:
             raise none_error()
+        self._over = True
         self.queue.put(_End(error))
 
     def on_complete(self) -> None:
         """Hand the end over."""
+        self._over = True
         self.queue.put(_End(None))
 
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
@@ -85,7 +87,7 @@ class BlockingWindow:
                     return
                 yield element
                 taken += 1
-                if taken == batch and self._subscription is not None:
+                if taken == batch and self._subscription is not None and not self._over:
                     taken = 0
                     self._subscription.request(batch)
         finally:
@@ -94,7 +96,7 @@ class BlockingWindow:
     def cancel(self) -> None:
         """Stop the stream."""
         self._cancelled = True
-        if self._subscription is not None:
+        if self._subscription is not None and not self._over:  # §2.4
             self._subscription.cancel()
 
 

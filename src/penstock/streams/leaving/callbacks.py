@@ -26,6 +26,7 @@ class Running:
         "_on_complete",
         "_on_error",
         "_on_next",
+        "_over",
         "_prefetch",
         "_subscription",
         "_taken",
@@ -46,7 +47,7 @@ class Running:
         self._batch = replenish_at(prefetch)
         self._taken = 0
         self._subscription: Subscription | None = None
-        self._cancelled = False
+        self._cancelled = self._over = False
         self._finished = threading.Event()
         self.error: BaseException | None = None
         """What the stream failed with, once it has."""
@@ -55,7 +56,7 @@ class Running:
     def cancel(self) -> None:
         """Stop the stream; any number of times, from any thread."""
         self._cancelled = True
-        if self._subscription is not None:
+        if self._subscription is not None and not self._over:  # §2.4, and §2.3 inside the functions
             self._subscription.cancel()
         self._finished.set()
 
@@ -110,6 +111,7 @@ class Running:
         """Call the function, or report that nobody listens."""
         if error is None:
             raise none_error()
+        self._over = True
         if self._finished.is_set():
             drop_error(error, "a stream after its end")
             return
@@ -117,6 +119,7 @@ class Running:
 
     def on_complete(self) -> None:
         """Call the function."""
+        self._over = True
         try:
             if self._on_complete is not None and not self._cancelled:
                 self._on_complete()

@@ -55,7 +55,7 @@ class _One:
 
     def cancel(self) -> None:
         self._cancelled = True
-        if self._subscription is not None:
+        if self._subscription is not None and not self.finished.is_set():  # §2.4
             self._subscription.cancel()
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from penstock.spec import none_element
@@ -23,13 +25,13 @@ class Shape(NamedTuple):
     """Whether an operator speaks before the first element."""
 
 
-def shape_of(ops: tuple[Op, ...], head: Head, tail: Tail, *, watched: bool) -> Shape:
+def shape_of(ops: tuple[Op, ...], head: Head, tail: Tail, *, watched: bool, trusted: bool = False) -> Shape:
     """Compile the chain, or find it compiled already."""
-    return _shape(tuple([op.kind for op in ops]), head, tail, watched)
+    return _shape(tuple([op.kind for op in ops]), head, tail, watched, trusted)
 
 
 @lru_cache(maxsize=4096)
-def _shape(kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool) -> Shape:
+def _shape(kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool, trusted: bool) -> Shape:
     loops: list[Loop] = []
     bases: list[int] = []
     base = 0
@@ -39,7 +41,7 @@ def _shape(kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool) -> Sh
         last = number == len(segments) - 1
         here = head if number == 0 else Head.SEGMENT
         there = tail if last else (Tail.SEGMENT if managed else Tail.PULL)
-        loops.append(compile_loop(here, segment, there, watched and (managed or last)))
+        loops.append(compile_loop(here, segment, there, watched and (managed or last), trusted or number > 0))
         bases.append(base)
         base += len(segment)
     return Shape(tuple(loops), tuple(bases), any(kind.lead for kind in kinds))
@@ -66,8 +68,18 @@ def run(
             values += [op.args[which] for which in op.kind.uses]
             if op.kind.state:
                 values.append(state)
-        feed = loop.function(manager, feed, out, none, base, *values)
+        feed = _own_copy(loop)(manager, feed, out, none, base, *values)
     return feed
+
+
+def _own_copy(loop: Loop) -> Callable[..., Any]:
+    """The same function with code of its own.
+
+    The interpreter adapts code to what it meets: a call site that always calls the same function becomes
+    cheap, one that calls many stays general. Streams of one shape share their text but not their functions,
+    so sharing the code as well would make all of them slow; a copy takes a microsecond.
+    """
+    return FunctionType(loop.code.replace(), loop.function.__globals__)
 
 
 def culprit(error: BaseException, shape: Shape) -> int:
@@ -85,14 +97,14 @@ def culprit(error: BaseException, shape: Shape) -> int:
 
 
 def _search(error: BaseException, shape: Shape) -> int | None:
-    codes = [loop.code for loop in shape.loops]
+    codes = [loop.code for loop in shape.loops]  # what runs is a copy, equal but not the same
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code not in codes:
         trace = trace.tb_next
     if trace is None:
         return None
-    level = max(i for i, code in enumerate(codes) if code is trace.tb_frame.f_code)
-    while trace is not None and level >= 0 and trace.tb_frame.f_code is codes[level]:
+    level = max(i for i, code in enumerate(codes) if code == trace.tb_frame.f_code)
+    while trace is not None and level >= 0 and trace.tb_frame.f_code == codes[level]:
         owner = shape.loops[level].owner[trace.tb_lineno]
         if owner >= 0:
             return shape.bases[level] + owner

@@ -131,9 +131,13 @@ def cut(kinds: Iterable[Kind]) -> list[tuple[Kind, ...]]:
 
 
 @lru_cache(maxsize=2048)
-def compile_loop(head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool) -> Loop:
-    """Compile one segment; ``watched`` says that ``S`` wants to hear when, and how, it ends by itself."""
-    writer = _Writer(head, kinds, tail, watched)
+def compile_loop(head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool, trusted: bool) -> Loop:
+    """Compile one segment.
+
+    ``watched`` says that ``S`` wants to hear when, and how, it ends by itself; ``trusted`` that there is no
+    ``None`` among the elements that come in.
+    """
+    writer = _Writer(head, kinds, tail, watched, trusted)
     text = writer.text()
     shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
@@ -156,6 +160,7 @@ class _Writer:
     kinds: tuple[Kind, ...]
     tail: Tail
     watched: bool
+    trusted: bool
     lines: list[str] = field(default_factory=list)
     owner: dict[int, int] = field(default_factory=dict)
     depth: int = 1
@@ -181,9 +186,11 @@ class _Writer:
         floor = self.depth
         for index, kind in enumerate(self.kinds):
             self._fragment(index, kind.setup)
-        if self.kinds and self.kinds[-1].lead:
+        leads = bool(self.kinds and self.kinds[-1].lead)
+        if leads:
             self._fragment(len(self.kinds) - 1, self.kinds[-1].lead)
-            self._wait_before_the_next()
+        if leads or self.tail is Tail.SEGMENT:
+            self._wait_before_the_next()  # a lead, here or in a segment below, may have used up the demand
         self._open_head()
         self._body()
         self.depth, self.nested = floor, 0
@@ -279,7 +286,7 @@ class _Writer:
     # ---------------------------------------------------------------- the operators
     def _body(self) -> None:
         pending_afters: list[list[tuple[int, Kind]]] = [[]]
-        checked = self.head is Head.SEGMENT  # the segment above has looked
+        checked = self.trusted or self.head is Head.SEGMENT  # the segment above has looked
         for index, kind in enumerate(self.kinds):
             if kind.body and not checked:
                 self._refuse_none(index - 1)

@@ -31,6 +31,9 @@ from penstock.streams.segment.watching import Watchers
 
 __all__ = ["Drain"]
 
+FAR = 1 << 29
+"""As far as a loop runs without looking up: numbers of this size are compared faster than unbounded ones."""
+
 
 class Drain:
     """A subscription whose elements come out of a compiled loop."""
@@ -67,7 +70,13 @@ class Drain:
     )
 
     def __init__(
-        self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
+        self,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place | None,
+        *,
+        trusted: bool = False,
     ) -> None:
         self.ops = ops
         self.downstream: Subscriber[Any] = downstream
@@ -91,7 +100,8 @@ class Drain:
         """The operator that ended the stream before its source did."""
         watchers = [op for op in ops if op.watch is not None]
         self._watchers = Watchers(ops) if watchers else None
-        self._shape = shape_of(ops, self.head, Tail.PUSH, watched=self._watchers is not None)
+        watched = self._watchers is not None
+        self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted)
         self.states = states_of(ops)
         self.context: Context | None = None
         """The subscriber's context, where elements come from threads that know nothing of it."""
@@ -203,6 +213,9 @@ class Drain:
             except BaseException as error:
                 self._crash(error)
             else:
+                if self.limit <= self.emitted < self.demand:
+                    self.go_on()
+                    self.dirty = self.dirty or not self.sated
                 if self._listener is not None:
                     self._report()
         return 0
@@ -226,7 +239,7 @@ class Drain:
 
     def go_on(self) -> None:
         """Let the loop run as far as it may."""
-        self.limit = self.allowance()
+        self.limit = min(self.allowance(), self.emitted + FAR)
         self.sated = self.limit <= self.emitted
         if self.halted:
             self._stop()  # it came while we wrote

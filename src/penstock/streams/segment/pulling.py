@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from types import GeneratorType
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.spec import Subscriber
 from penstock.streams.assembly import Place, annotate
@@ -35,7 +35,7 @@ class PullDrain(Drain):
         name: str,
         place: Place,
     ) -> None:
-        super().__init__(ops, downstream, name, place)
+        super().__init__(ops, downstream, name, place, trusted=has_no_none(sized))
         self._factory = factory
         self._iterable: Iterable[Any] | None = None
         self._iterator: Iterator[Any] | None = None
@@ -74,12 +74,26 @@ def knows_its_end(iterable: Iterable[Any]) -> bool:
     return type(iterable) in _KNOWS_ITS_END
 
 
+def has_no_none(iterable: Iterable[Any] | None) -> bool:
+    """Whether nobody needs to look for ``None`` in this iterable."""
+    return type(iterable) in (range, str, bytes, bytearray)
+
+
 def close_iterator(iterator: Iterator[Any] | None, iterable: Iterable[Any] | None) -> None:
     """Close what we opened, and generators; a file that the user opened stays the user's."""
     if isinstance(iterator, GeneratorType) or (iterator is not None and iterator is not iterable):
         close = getattr(iterator, "close", None)
         if close is not None:
             close()
+
+
+class IterableOrigin(Protocol):
+    """What a loop needs to know of the source that it runs over."""
+
+    label: str
+    place: Place
+    factory: Callable[[], Iterable[Any]]
+    sized: Iterable[Any] | None
 
 
 class _Pulled:
@@ -120,21 +134,17 @@ class _Pulled:
         close_iterator(self._iterator, self._iterable)
 
 
-def pull(factory: Callable[[], Iterable[Any]], ops: tuple[Op, ...], name: str, place: Place) -> Iterator[Any]:
+def pull(source: IterableOrigin, ops: tuple[Op, ...]) -> Iterator[Any]:
     """The whole chain as one generator, for ``for``."""
-    return _pulled(factory, ops, name, place, Tail.PULL, None)  # type: ignore[no-any-return]
+    return _pulled(source, ops, Tail.PULL, None)  # type: ignore[no-any-return]
 
 
-def pull_async(
-    factory: Callable[[], Iterable[Any]], ops: tuple[Op, ...], name: str, place: Place, breathe: Any
-) -> Any:
+def pull_async(source: IterableOrigin, ops: tuple[Op, ...], breathe: Any) -> Any:
     """The whole chain as one asynchronous generator, for ``async for``."""
-    return _pulled(factory, ops, name, place, Tail.ASYNC, breathe)
+    return _pulled(source, ops, Tail.ASYNC, breathe)
 
 
-def _pulled(
-    factory: Callable[[], Iterable[Any]], ops: tuple[Op, ...], name: str, place: Place, tail: Tail, out: Any
-) -> Any:
-    shape = shape_of(ops, Head.ITERABLE, tail, watched=True)
-    manager = _Pulled(ops, shape, name, place)
-    return run(shape, ops, states_of(ops), manager, manager.open(factory), out, name)
+def _pulled(source: IterableOrigin, ops: tuple[Op, ...], tail: Tail, out: Any) -> Any:
+    shape = shape_of(ops, Head.ITERABLE, tail, watched=True, trusted=has_no_none(source.sized))
+    manager = _Pulled(ops, shape, source.label, source.place)
+    return run(shape, ops, states_of(ops), manager, manager.open(source.factory), out, source.label)

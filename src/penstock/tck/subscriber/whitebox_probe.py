@@ -108,7 +108,7 @@ class WhiteboxSubscriberProbe:
 class Probed:
     """Any Subscriber, with a probe beside it: forwards each signal and then tells the probe.
 
-    For a Subscriber that was written without the kit in mind and asks for nothing by itself::
+    For a Subscriber that was written without the kit in mind::
 
         def create_subscriber(self, probe):
             return Probed(MySubscriber(), probe)
@@ -122,9 +122,12 @@ class Probed:
 
     def on_subscribe(self, subscription: Any, /) -> None:
         """Forward it, and register as the puppet of the first Subscription."""
-        self._subscriber.on_subscribe(subscription)
-        if self._subscription is None:
+        first = self._subscription is None
+        if first:
+            # Before it is forwarded: a Subscriber that asks in there may hear of the end in there (§3.11).
             self._subscription = subscription
+        self._subscriber.on_subscribe(subscription)
+        if first:
             self._probe.register_on_subscribe(self)
 
     def on_next(self, element: Any, /) -> None:
