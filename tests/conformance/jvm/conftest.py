@@ -2,19 +2,16 @@
 
 import json
 import os
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.jvm.needs import fetched_class_path
 from tests.conformance.jvm.verdict import Verdict
-from tests.conformance.jvm.workers import Worker
+from tests.conformance.jvm.workers import Worker, Workers
 
-SIDE_BY_SIDE = 2
 RESULTS_FILE = "PENSTOCK_JVM_RESULTS"
 """Names the file for the verdicts: {subject: {test of the kit: "passed" | "failed" | "skipped"}}."""
 
@@ -22,15 +19,9 @@ RESULTS_FILE = "PENSTOCK_JVM_RESULTS"
 class Verdicts:
     """The verdicts of all tests that were selected; work on all subjects begins with this object."""
 
-    def __init__(self, class_path: list[Path], selected: dict[str, list[str]]) -> None:
+    def __init__(self, workers: Workers, selected: dict[str, list[str]]) -> None:
         """`selected` are the tests of the kit to run, by the place of the subject."""
-        self._class_path = class_path
-        self._workers: list[Worker] = []
-        self._of_this_thread = threading.local()
-        self._threads = ThreadPoolExecutor(SIDE_BY_SIDE)
-        self._running: dict[str, Future[dict[str, Verdict]]] = {
-            place: self._threads.submit(self._verify, place, methods) for place, methods in selected.items()
-        }
+        self._running = {place: workers.submit(place, methods) for place, methods in selected.items()}
 
     def of(self, place: str, method: str) -> Verdict:
         """Return one verdict, as soon as its subject is through."""
@@ -43,20 +34,6 @@ class Verdicts:
             place.rpartition(".")[2]: {method: verdict.outcome for method, verdict in verdicts.items()}
             for place, verdicts in finished.items()
         }
-
-    def _verify(self, place: str, methods: list[str]) -> dict[str, Verdict]:
-        if not hasattr(self._of_this_thread, "worker"):
-            self._of_this_thread.worker = Worker(self._class_path)
-            self._workers.append(self._of_this_thread.worker)
-        return self._of_this_thread.worker.verify(place, methods)
-
-    def close(self) -> None:
-        """End the processes; a run that was interrupted does not wait for the rest."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for run in self._running.values():
-            run.cancel()
-        for worker in self._workers:
-            worker.close()
 
 
 @pytest.fixture(scope="session")
@@ -71,11 +48,11 @@ def verdicts(class_path: list[Path], request: pytest.FixtureRequest) -> Iterator
         marker = item.get_closest_marker("parametrize")
         if marker is not None and {"place", "method"} <= item.callspec.params.keys():  # type: ignore[attr-defined]
             selected[item.callspec.params["place"]].append(item.callspec.params["method"])  # type: ignore[attr-defined]
-    running = Verdicts(class_path, selected)
-    yield running
-    if results := os.environ.get(RESULTS_FILE):
-        Path(results).write_text(json.dumps(running.by_subject(), indent=2) + "\n")
-    running.close()
+    with Workers(class_path) as workers:
+        running = Verdicts(workers, selected)
+        yield running
+        if results := os.environ.get(RESULTS_FILE):
+            Path(results).write_text(json.dumps(running.by_subject(), indent=2) + "\n")
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,7 @@
 """What the JVM part needs, and how it says that it is missing: see tests/required_tools.py."""
 
-import os
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
-
-import pytest
 
 from tests import required_tools
 from tests.conformance.jvm import kit
@@ -19,9 +15,7 @@ def require_kit() -> None:
     if not kit.jars_are_here():
         required_tools.require_tool("mvn", part=PART, install="apt-get install maven")
     if find_spec("jpype") is None:
-        _missing(
-            "JPype is not installed; install it with: make setup"
-        )
+        required_tools.missing_part(PART, "JPype is not installed; install it with: make setup")
 
 
 def fetched_class_path() -> list[Path]:
@@ -29,10 +23,4 @@ def fetched_class_path() -> list[Path]:
     try:
         return kit.class_path()
     except kit.KitUnavailable as problem:
-        _missing(str(problem))
-
-
-def _missing(reason: str) -> NoReturn:
-    if os.environ.get(required_tools.STRICT_SWITCH, "0") not in ("", "0"):
-        pytest.fail(f"{PART}: {reason}", pytrace=False)
-    pytest.skip(f"{PART}: {reason}", allow_module_level=True)
+        required_tools.missing_part(PART, str(problem))

@@ -35,7 +35,15 @@ class Subject:
     failed: Callable[[], Any] | None = None
     guard: Callable[[Any], Any] | None = None
     """Put around a Subscriber, outside of the white-box probe."""
+    probed: bool = False
+    """The Subscriber is made with a probe, in the words of `penstock.tck`, and tells it all by itself."""
+    trigger: Callable[[Any], None] | None = None
+    """Makes a Subscriber without a probe ask for elements."""
     max_elements: int = ENDLESS
+    max_subscribers: int = ENDLESS
+    """How many Subscribers a Processor may have."""
+    coordinated: bool = False
+    """A Processor that sends an element when all its Subscribers have asked for it."""
     skips: frozenset[str] = frozenset()
     """Tests that cannot run for this subject, beside those that test nothing."""
 

@@ -6,10 +6,12 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from tests import required_tools
+from tests.conformance.jvm import needs
 from tests.conformance.jvm.glue import in_jvm
 from tests.conformance.jvm.needs import PART, require_kit
 from tests.conformance.jvm.subject import Kind, methods
@@ -167,6 +169,35 @@ def test_without_a_jdk_the_part_is_skipped_and_under_the_strict_switch_fails(str
     # Nothing collected because all of it was skipped has a code of its own.
     assert result.returncode in ((0, 5) if code == 0 else (1, 2)), result.stdout
     assert (f"SKIPPED PART: {told}" in result.stdout) == (code == 0)
+
+
+def _no_kit() -> NoReturn:
+    raise kit.KitUnavailable("mvn failed")
+
+
+@pytest.mark.parametrize(
+    ("place", "broken", "call", "told"),
+    [
+        ("tests.conformance.jvm.kit.class_path", _no_kit, needs.fetched_class_path, "mvn failed"),
+        ("tests.conformance.jvm.needs.find_spec", lambda name: None, require_kit, "JPype is not installed"),
+    ],
+    ids=["a failed fetch", "no JPype"],
+)
+def test_whatever_is_missing_is_told_at_the_end(
+    place: str, broken: Any, call: Any, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(required_tools, "_skipped_parts", {})
+    monkeypatch.setenv(required_tools.STRICT_SWITCH, "0")
+    monkeypatch.setattr(place, broken)
+
+    with pytest.raises(pytest.skip.Exception):
+        call()
+    [line] = required_tools.skipped_part_lines()
+    assert line.startswith(f"SKIPPED PART: {PART}: {told}")
+
+    monkeypatch.setenv(required_tools.STRICT_SWITCH, "1")
+    with pytest.raises(pytest.fail.Exception, match=told):
+        call()
 
 
 @in_jvm

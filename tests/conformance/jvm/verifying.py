@@ -2,34 +2,34 @@
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
 
 from jpype import JClass, JImplements, JOverride
 
-from penstock.interop.jvm import java_error, reactive_streams
+from penstock.interop.jvm import from_java, java_error, reactive_streams
 from tests.conformance.jvm.subject import Kind, Subject
 from tests.conformance.jvm.verdict import Verdict
 
-# Milliseconds. The first is only waited for in full when something is wrong. A window in which nothing may
-# happen is always waited for in full, so it is short. The kit gives up on an expected error after one poll.
-TIMEOUT, NO_SIGNALS, POLL, UNTIL_COLLECTED = 2000, 20, 100, 250
+# Milliseconds. A window in which nothing may happen is always waited for in full, so it is short. The kit
+# gives up on an expected error after one poll.
+NO_SIGNALS, POLL = 20, 100
+# Waited for in full before the test of §3.13 looks, so it is short; a failure has to be confirmed.
+UNTIL_COLLECTED, CONFIRMED_AFTER = 250, 2500
 
 
 @JImplements("org.reactivestreams.tck.SubscriberWhiteboxVerification$SubscriberPuppet", deferred=True)
 class Puppet:
     """The strings on which the kit pulls: a Subscriber's ways to ask and to cancel."""
 
-    def __init__(self, subscriber: Any, subscription: Any) -> None:
-        self._subscription = subscription
-        # A Subscriber that its user can cancel is cancelled that way.
-        self._cancel = getattr(subscriber, "cancel", subscription.cancel)
+    def __init__(self, request: Callable[[int], None], cancel: Callable[[], None]) -> None:
+        self._request, self._cancel = request, cancel
 
     @JOverride
     def triggerRequest(self, n: Any) -> None:
-        self._subscription.request(int(n))
+        self._request(int(n))
 
     @JOverride
     def signalCancel(self) -> None:
@@ -48,7 +48,9 @@ class Probed:
         self._subscriber.on_subscribe(subscription)
         if not self._subscribed:
             self._subscribed = True
-            self._probe.registerOnSubscribe(Puppet(self._subscriber, subscription))
+            # A Subscriber that its user can cancel is cancelled that way.
+            cancel = getattr(self._subscriber, "cancel", subscription.cancel)
+            self._probe.registerOnSubscribe(Puppet(subscription.request, cancel))
 
     def on_next(self, element: Any) -> None:
         self._subscriber.on_next(element)
@@ -63,12 +65,31 @@ class Probed:
         self._probe.registerOnComplete()
 
 
-def verification(subject: Subject) -> Any:
+class PythonProbe:
+    """The kit's probe, in the words of `penstock.tck`."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def register_on_subscribe(self, puppet: Any) -> None:
+        self._java.registerOnSubscribe(Puppet(puppet.trigger_request, puppet.signal_cancel))
+
+    def register_on_next(self, element: Any) -> None:
+        self._java.registerOnNext(element)
+
+    def register_on_error(self, error: Any) -> None:
+        self._java.registerOnError(java_error(error))
+
+    def register_on_complete(self) -> None:
+        self._java.registerOnComplete()
+
+
+def verification(subject: Subject, timeout: int, until_collected: int) -> Any:
     """Return a new verification of fresh subjects, with an environment of its own.
 
     In a shared one, a late signal of one test would count in the next.
     """
-    environment = JClass("org.reactivestreams.tck.TestEnvironment")(TIMEOUT, NO_SIGNALS, POLL, False)
+    environment = JClass("org.reactivestreams.tck.TestEnvironment")(timeout, NO_SIGNALS, POLL, False)
     shim = JClass(f"penstock.tck.{subject.kind.capitalize()}Shim")
     create, guard = subject.create, subject.guard or (lambda subscriber: subscriber)
     failed = None
@@ -78,23 +99,40 @@ def verification(subject: Subject) -> Any:
     match subject.kind:
         case Kind.PUBLISHER:
             make = lambda n: reactive_streams.publisher(create(int(n)))  # noqa: E731
-            return shim(environment, UNTIL_COLLECTED, make, failed, subject.max_elements)
+            return shim(environment, until_collected, make, failed, subject.max_elements)
         case Kind.PROCESSOR:
             make = lambda size: reactive_streams.processor(create(int(size)))  # noqa: E731
-            return shim(environment, UNTIL_COLLECTED, make, failed)
+            limits = subject.max_subscribers, subject.coordinated
+            return shim(environment, until_collected, make, failed, *limits)
         case Kind.WHITEBOX:
-            return shim(
-                environment, lambda probe: reactive_streams.subscriber(guard(Probed(create(), probe)))
+            probed = (
+                (lambda probe: create(PythonProbe(probe)))
+                if subject.probed
+                else (lambda probe: Probed(create(), probe))
             )
+            return shim(environment, lambda probe: reactive_streams.subscriber(guard(probed(probe))))
         case Kind.BLACKBOX:
-            return shim(environment, lambda: reactive_streams.subscriber(guard(create())))
+            trigger = subject.trigger or (lambda subscriber: None)
+            return shim(
+                environment,
+                lambda: reactive_streams.subscriber(guard(create())),
+                lambda subscriber: trigger(from_java(subscriber)),
+            )
 
 
-def verify(subject: Subject, method: str) -> Verdict:
-    """Run one test of the kit on fresh subjects."""
+def verify(subject: Subject, method: str, timeout: int) -> Verdict:
+    """Run one test of the kit on fresh subjects; `timeout` is the kit's, in milliseconds."""
+    verdict = _verify_once(subject, method, timeout, UNTIL_COLLECTED)
+    if verdict.outcome == "failed" and _is_about_references(method):
+        # Two collectors may have been late on a busy machine.
+        return _verify_once(subject, method, timeout, CONFIRMED_AFTER)
+    return verdict
+
+
+def _verify_once(subject: Subject, method: str, timeout: int, until_collected: int) -> Verdict:
     began = perf_counter()
     try:
-        run(subject, method)
+        run(subject, method, timeout, until_collected)
     except JClass("org.testng.SkipException") as skipped:
         outcome, why = "skipped", str(skipped.getMessage())
     except JClass("java.lang.Throwable") as failure:
@@ -106,12 +144,16 @@ def verify(subject: Subject, method: str) -> Verdict:
     return Verdict(outcome, why, perf_counter() - began)
 
 
-def run(subject: Subject, method: str) -> None:
+def run(subject: Subject, method: str, timeout: int, until_collected: int) -> None:
     """Run one test of the kit as TestNG would; what it throws is its verdict."""
-    tests = verification(subject)
-    with executor_of(tests), python_collects("spec313" in method):
+    tests = verification(subject, timeout, until_collected)
+    with executor_of(tests), python_collects(_is_about_references(method)):
         tests.setUp()
         getattr(tests, method)()
+
+
+def _is_about_references(method: str) -> bool:
+    return "spec313" in method
 
 
 @contextmanager

@@ -35,7 +35,10 @@ def verdicts(job: dict[str, Any]) -> Iterator[tuple[str, Verdict]]:
         yield from ((method, Verdict("failed", problem)) for method in job["methods"])
         return
     for method in job["methods"]:
-        yield method, verify(subject, method)
+        verdict = verify(subject, method, job["timeout"])
+        yield method, verdict
+        if job["until_failed"] and verdict.outcome == "failed":
+            return
 
 
 def _call(place: str) -> Verdict:
@@ -52,6 +55,7 @@ def main(class_path: list[str]) -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     start(*map(Path, class_path), options=OPTIONS)
+    print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         for name, verdict in verdicts(json.loads(line)):
             print(json.dumps({"name": name, **asdict(verdict)}), file=answers, flush=True)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,10 +18,13 @@ from tests.conformance.jvm import kit
 from tests.conformance.jvm.subject import Kind
 from tests.conformance.jvm.verdict import Verdict
 
+SIDE_BY_SIDE = 2
 PATIENCE = 15.0
 """Seconds without a verdict, after which a test hangs. The slowest take two."""
 KILL_AFTER = 120.0
 """Seconds for all tests of one subject."""
+TIMEOUT = 2000
+"""Milliseconds that the kit itself waits for a signal; waited for in full only if something is wrong."""
 TAIL = 4000
 """Characters of a crashed process's error output that are worth reading."""
 
@@ -32,6 +36,7 @@ class Worker:
         self._class_path = class_path
         self._process: subprocess.Popen[str] | None = None
         self._errors: Any = None
+        self._closed = False
 
     def verify(
         self,
@@ -42,19 +47,26 @@ class Worker:
         failed: str | None = None,
         patience: float = PATIENCE,
         kill_after: float = KILL_AFTER,
+        timeout: int = TIMEOUT,
+        until_failed: bool = False,
     ) -> dict[str, Verdict]:
-        """Return the verdicts of these tests on the subject at `place`."""
+        """Return the verdicts of these tests on the subject at `place`, or those up to the first failure."""
+        limits = {"timeout": timeout, "until_failed": until_failed}
         left = list(methods)
         verdicts: dict[str, Verdict] = {}
         with _Deadline(kill_after) as deadline:
-            while left and not deadline.passed:
-                job = {"subject": place, "kind": kind, "failed": failed, "methods": left}
+            while left and not deadline.passed and not self._closed:
+                job = {"subject": place, "kind": kind, "failed": failed, "methods": left, **limits}
                 answered = self._answers(job, patience, deadline)
                 verdicts |= answered
+                if until_failed and any(verdict.outcome == "failed" for verdict in answered.values()):
+                    return verdicts
                 left = [method for method in left if method not in answered]
                 if left:  # the process is gone, and the first of these did it; the others have a chance
                     verdicts[left[0]] = Verdict("failed", self._bury())
                     del left[0]
+                    if until_failed:
+                        return verdicts
         late = Verdict("failed", f"not run: {place} had used up its {kill_after:g} seconds")
         return verdicts | dict.fromkeys(left, late)
 
@@ -66,12 +78,17 @@ class Worker:
 
     def _answers(self, job: dict[str, Any], patience: float, deadline: "_Deadline") -> dict[str, Verdict]:
         """Return the verdicts that come before the end of the job, or of the process."""
+        starting = self._process is None
         process = self._process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
         deadline.kills(process)
         answers: dict[str, Verdict] = {}
         try:
+            if starting:  # Java takes its time on a busy machine, and that is nobody's fault
+                with _Deadline(max(patience, PATIENCE)) as silence:
+                    silence.kills(process)
+                    process.stdout.readline()
             process.stdin.write(json.dumps(job) + "\n")
             process.stdin.flush()
             while True:
@@ -107,12 +124,16 @@ class Worker:
         code = self._process.wait()
         self._errors.seek(0)
         output = self._errors.read()[-TAIL:]
-        self.close()
+        self._end()
         how = "it hung, and was killed" if code == -9 else f"its process ended with {code}"
         return f"{how}; error output:\n{output}"
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, and start no other."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
@@ -120,6 +141,38 @@ class Worker:
         process.wait()
         for pipe in (process.stdin, process.stdout, self._errors):
             pipe.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Workers:
+    """Several workers side by side, for many subjects."""
+
+    def __init__(self, class_path: Sequence[Path]) -> None:
+        self._class_path = class_path
+        self._workers: list[Worker] = []
+        self._of_this_thread = threading.local()
+        self._threads = ThreadPoolExecutor(SIDE_BY_SIDE)
+
+    def submit(self, place: str, methods: Iterable[str], **limits: Any) -> Future[dict[str, Verdict]]:
+        """Verify in the background; see `Worker.verify`. Who comes first is served first."""
+        return self._threads.submit(self._verify, place, methods, limits)
+
+    def _verify(self, place: str, methods: Iterable[str], limits: dict[str, Any]) -> dict[str, Verdict]:
+        if not hasattr(self._of_this_thread, "worker"):
+            self._of_this_thread.worker = Worker(self._class_path)
+            self._workers.append(self._of_this_thread.worker)
+        return self._of_this_thread.worker.verify(place, methods, **limits)
+
+    def close(self) -> None:
+        """End the processes; a run that was interrupted does not wait for the rest."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.close()
 
     def __enter__(self) -> Self:
         return self

@@ -118,7 +118,9 @@ class CancellingTests(PublisherSubject):
 
     @check
     def test_required_spec315_cancel_must_return_normally(self) -> None:
-        """No cancellation raises: with demand, inside ``on_next``, repeated, after the end."""
+        """No cancellation raises: before any demand, with it, inside ``on_next``, repeated, after the end."""
+        at_once = self.subscribed(self.publisher_of(3), "subscriber that never asks")
+        at_once.cancel()
         probe = self.subscribed(self.publisher_of(3))
         probe.request(1)
         probe.expect_elements(1, "1.1")

@@ -12,13 +12,17 @@ import org.reactivestreams.tck.TestEnvironment;
 public class ProcessorShim extends IdentityProcessorVerification<Object> {
   private final IntFunction<Processor<Object, Object>> create;
   private final Supplier<Publisher<Object>> failed;
+  private final long maxSubscribers;
+  private final boolean coordinated;
   private ExecutorService executor;
 
   public ProcessorShim(TestEnvironment environment, long gcMillis, IntFunction<Processor<Object, Object>> create,
-                       Supplier<Publisher<Object>> failed) {
+                       Supplier<Publisher<Object>> failed, long maxSubscribers, boolean coordinated) {
     super(environment, gcMillis);
     this.create = create;
     this.failed = failed;
+    this.maxSubscribers = maxSubscribers;
+    this.coordinated = coordinated;
   }
 
   // The other verifications bring their executor along, under these names.
@@ -26,6 +30,8 @@ public class ProcessorShim extends IdentityProcessorVerification<Object> {
   public void shutdownPublisherExecutorService() { executor.shutdownNow(); }
   @Override public ExecutorService publisherExecutorService() { return executor; }
 
+  @Override public long maxSupportedSubscribers() { return maxSubscribers; }
+  @Override public boolean doesCoordinatedEmission() { return coordinated; }
   @Override public Object createElement(int element) { return element; }
   @Override public Processor<Object, Object> createIdentityProcessor(int bufferSize) {
     return create.apply(bufferSize);

@@ -1,0 +1,84 @@
+"""The kit does not depend on the clock: on a busy machine it says what it says on an idle one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from penstock.tck import Environment, PublisherVerification, run
+from tests.tck.legal.serving import RangePublisher
+
+ROOT = Path(__file__).parents[2]
+
+KILLS_AND_PASSES = ["tests/tck/test_kills.py", "tests/tck/test_correct_subjects.py"]
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Keep as many processes in a loop that does nothing."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_broken_subjects_fail_and_correct_ones_pass_beside_two_busy_loops() -> None:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+
+    with busy(2):
+        done = subprocess.run([*command, *KILLS_AND_PASSES], cwd=ROOT, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+class SendsWhenTheTestIsOver(RangePublisher):
+    """Its request never returns; a thread of its own sends an element when the test has given up."""
+
+    over = threading.Event()
+    sent: ClassVar[list[threading.Thread]] = []
+
+    class Subscription(RangePublisher.Subscription):
+        def request(self, n: int, /) -> None:
+            late = threading.Thread(target=self.send_late, daemon=True)
+            SendsWhenTheTestIsOver.sent.append(late)
+            late.start()
+            SendsWhenTheTestIsOver.over.wait(30)
+
+        def send_late(self) -> None:
+            SendsWhenTheTestIsOver.over.wait(30)
+            self.subscriber.on_next(0)
+
+
+class StuckVerification(PublisherVerification):
+    environment = Environment(timeout=0.1)
+
+    def create_publisher(self, elements: int) -> Any:
+        return SendsWhenTheTestIsOver(elements)
+
+
+def test_a_late_signal_of_a_stuck_subject_raises_nothing_on_a_thread_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+
+    (result,) = run(StuckVerification, lambda name: "_spec101_" in name)
+    SendsWhenTheTestIsOver.over.set()
+    for late in SendsWhenTheTestIsOver.sent:
+        late.join(30)
+
+    assert "request(1) did not return within 0.1 s" in result.message
+    assert SendsWhenTheTestIsOver.sent
+    assert raised == []
