@@ -12,6 +12,7 @@ from benchmarks import (
     asynchronous,
     chain,
     hot_push,
+    inner_monos,
     inner_streams,
     machine,
     report,
@@ -33,9 +34,11 @@ QUESTIONS: dict[str, Callable[[], AbstractContextManager[Question]]] = {
     "thread_to_loop": thread_to_loop.question,
     "starting": starting.question,
     "inner_streams": inner_streams.question,
+    "inner_monos": inner_monos.question,
     "hot_push": hot_push.question,
 }
-SECONDS = 11.0
+SECONDS = 10.0
+"""For each question."""
 QUICK_SECONDS = 1.0
 
 

@@ -20,7 +20,7 @@ def question() -> Iterator[Question]:
         yield Question(
             name="asynchronous",
             title="map, filter, map over a range, summed up by async for",
-            elements=200_000,
+            elements=100_000,
             base="plain loop",
             expected=sum_of_chain,
             alternatives=(

@@ -25,7 +25,7 @@ def question() -> Iterator[Question]:
         yield Question(
             name="chain",
             title="map, filter, map over a range, summed up",
-            elements=200_000,
+            elements=100_000,
             base="plain loop",
             expected=sum_of_chain,
             alternatives=(

@@ -11,8 +11,7 @@ from reactivex.subject import Subject
 
 from benchmarks.measuring import Alternative, Question
 from benchmarks.workload import Unbounded, add_one, double, is_even, sum_of_chain
-from penstock.streams import Flux, Sinks
-from penstock.streams.sinks import Sink
+from penstock.streams import Emitter, Flux, Sink, Sinks
 
 __all__ = ["question"]
 
@@ -23,7 +22,7 @@ def question() -> Iterator[Question]:
     yield Question(
         name="hot_push",
         title="pushed from outside, one call for each element, through map, filter, map",
-        elements=50_000,
+        elements=10_000,
         base="a function by hand",
         expected=sum_of_chain,
         alternatives=(
@@ -57,7 +56,7 @@ def _through_chain(flux: Flux[int]) -> Flux[int]:
     return flux.map(add_one).filter(is_even).map(double)
 
 
-def through_sink(sink: Sink, n: int) -> int:
+def through_sink(sink: Sink[int], n: int) -> int:
     """A sink, which is safe to call from any thread and tells what became of the element."""
     subscriber = Unbounded()
     _through_chain(sink.flux()).subscribe(subscriber)
@@ -71,11 +70,11 @@ def through_sink(sink: Sink, n: int) -> int:
 def through_create(n: int) -> int:
     """The callback of ``create``."""
 
-    def wire(emitter: object) -> None:
-        emit = emitter.next  # type: ignore[attr-defined]
+    def wire(emitter: Emitter[int]) -> None:
+        emit = emitter.next
         for x in range(n):
             emit(x)
-        emitter.complete()  # type: ignore[attr-defined]
+        emitter.complete()
 
     subscriber = Unbounded()
     _through_chain(Flux.create(wire)).subscribe(subscriber)

@@ -23,7 +23,7 @@ def question() -> Iterator[Question]:
     yield Question(
         name="inner_streams",
         title="streams of 100 elements each, put into one",
-        elements=20_000,
+        elements=5_000,
         base="two nested loops",
         expected=lambda n: n // LENGTH * (LENGTH * (LENGTH - 1) // 2),
         alternatives=(

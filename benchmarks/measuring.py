@@ -1,8 +1,8 @@
 """Interleaved rounds: in each round every alternative runs once, so all of them see the same machine.
 
-A figure from a shared machine says little by itself. Two figures taken right after each other say how the two
-compare, so a ratio is taken within each round and the median of these is what counts. The best round of each
-alternative stands beside it: that is the one which was disturbed least.
+A figure from a shared machine says little by itself; two figures taken moments apart say how the two compare.
+So a ratio is taken within each round, and the median over the rounds is what counts. The ratio of the best
+rounds stands beside it: where the two differ much, the machine was busy.
 """
 
 from __future__ import annotations
@@ -10,13 +10,27 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import count
 from statistics import median
-from time import perf_counter, perf_counter_ns
+from time import perf_counter, perf_counter_ns, process_time_ns
 
-__all__ = ["Alternative", "Answer", "Question", "WrongResult", "measure"]
+__all__ = ["Alternative", "Answer", "Clock", "Question", "WrongResult", "measure"]
 
 FEWEST_ROUNDS = 5
+
+
+class Clock(Enum):
+    """What is measured."""
+
+    PROCESSOR = "processor time"
+    """For work on one thread: what others do on the machine does not count."""
+    ELAPSED = "elapsed time"
+    """For work on several threads, which also wait for each other."""
+
+    def now(self) -> int:
+        """Nanoseconds since some moment."""
+        return process_time_ns() if self is Clock.PROCESSOR else perf_counter_ns()
 
 
 class WrongResult(AssertionError):
@@ -47,6 +61,7 @@ class Question:
     """What each alternative must return for this many elements."""
     alternatives: tuple[Alternative, ...]
     unit: str = "element"
+    clock: Clock = Clock.PROCESSOR
 
 
 @dataclass(slots=True)
@@ -70,7 +85,7 @@ class Answer:
         return median(self.rounds[name])
 
     def ratio(self, of: str, to: str) -> float:
-        """How many times as long ``of`` takes as ``to``: the median over the rounds."""
+        """How many times as long ``of`` takes as ``to`` within a round: the median over the rounds."""
         return median(a / b for a, b in zip(self.rounds[of], self.rounds[to], strict=True))
 
     def ratio_of_best(self, of: str, to: str) -> float:
@@ -81,12 +96,13 @@ class Answer:
 def measure(question: Question, seconds: float) -> Answer:
     """Run rounds until the time is used up, and a few in any case."""
     for alternative in question.alternatives:
-        _time(question, alternative, question.elements // 20)  # whatever is compiled or cached at first use
+        _time(question, alternative, question.elements // 10)  # whatever is compiled or cached at first use
     answer = Answer(question, {alternative.name: [] for alternative in question.alternatives})
     stop = perf_counter() + seconds
     for turn in count():
         if turn >= FEWEST_ROUNDS and perf_counter() > stop:
             return answer
+        gc.collect()
         first = turn % len(question.alternatives)
         for alternative in question.alternatives[first:] + question.alternatives[:first]:
             answer.rounds[alternative.name].append(_time(question, alternative, question.elements))
@@ -95,10 +111,9 @@ def measure(question: Question, seconds: float) -> Answer:
 
 def _time(question: Question, alternative: Alternative, elements: int) -> float:
     number = max(1, int(elements * alternative.share))
-    gc.collect()
-    start = perf_counter_ns()
+    start = question.clock.now()
     result = alternative.run(number)
-    taken = perf_counter_ns() - start
+    taken = question.clock.now() - start
     expected = question.expected(number)
     if result != expected:
         raise WrongResult(f"{alternative.name} gave {result} for {number} elements instead of {expected}")

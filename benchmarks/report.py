@@ -12,17 +12,21 @@ __all__ = ["answer_text", "findings_text", "page"]
 Row = tuple[str, ...]
 
 _EXPLANATION = """\
-Written by `make bench`; do not edit. All alternatives of a table ran in one process, one after the other in
-each round, in rotating order, and each had to return the right result. *best* and *median* are nanoseconds per
-{units} over the rounds; *ratio* is the median over the rounds of the ratio to the first line within the round,
-*of best* the ratio of the best rounds. Trust the ratios, not the absolute figures."""
+Written by `make bench`; do not edit.
+
+All alternatives of a table ran in one process, one after the other in each round, in rotating order, and each
+had to return the right result. *best* and *median* are nanoseconds per {units}: of processor time where one
+thread works, of elapsed time where several do. *ratio* compares with the first line within each round and is
+the median over the rounds; *of best* compares the best round of each. Trust the ratios, not the absolute
+figures: they are those of one machine, which had other work to do as well."""
 
 
 def answer_text(answer: Answer) -> str:
     """One question as a table for the terminal."""
     title = f"{answer.question.name}: {answer.question.title}"
     head = ("", f"ns per {answer.question.unit}", "median", "ratio", "of best")
-    return f"{title} ({answer.count} rounds)\n{_aligned([head, *_rows(answer)])}\n"
+    how = f"{answer.question.clock.value}, {answer.count} rounds"
+    return f"{title} ({how})\n{_aligned([head, *_rows(answer)])}\n"
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
@@ -42,7 +46,8 @@ def page(facts: Mapping[str, str], answers: Sequence[Answer], findings: Sequence
     parts.append(_markdown(("claim", "bound", "ratio", "of best", ""), claims))
     for answer in answers:
         parts.append(f"## {answer.question.title[0].upper()}{answer.question.title[1:]}")
-        parts.append(f"`make bench ARGS='--only {answer.question.name}'`, {answer.count} rounds.")
+        command = f"`make bench ARGS='--only {answer.question.name}'`"
+        parts.append(f"{command}: {answer.question.clock.value}, {answer.count} rounds.")
         head = ("", f"best, ns per {answer.question.unit}", "median", "ratio", "of best")
         parts.append(_markdown(head, _rows(answer)))
     return "\n\n".join(parts) + "\n"

@@ -24,7 +24,7 @@ def question() -> Iterator[Question]:
         yield Question(
             name="starting",
             title="a stream of one element with three operators: put together, subscribed, finished",
-            elements=2_000,
+            elements=200,
             base="reactivex",
             expected=lambda n: 4 * n,
             unit="stream",

@@ -20,7 +20,7 @@ def question() -> Iterator[Question]:
     yield Question(
         name="subscriber",
         title="map, filter, map over a range, pushed to a Subscriber that sums up",
-        elements=200_000,
+        elements=100_000,
         base="hand loop, unbounded",
         expected=sum_of_chain,
         alternatives=(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Protocol
 
 import reactivex
 from reactivex import operators as ops
 from reactivex.scheduler import EventLoopScheduler
 
-from benchmarks.measuring import Alternative, Question
+from benchmarks.measuring import Alternative, Clock, Question
 from benchmarks.workload import WINDOW, Unbounded, Windowed, sum_of_all
 from penstock.streams import Flux, schedulers
 
@@ -38,7 +38,7 @@ def question() -> Iterator[Question]:
         return subscriber.result()
 
     def with_reactivex(n: int) -> int:
-        subscriber = Unbounded()
+        subscriber = Unbounded(Event())
         stream = reactivex.from_iterable(range(n)).pipe(ops.subscribe_on(rx_making), ops.observe_on(rx_using))
         stream.subscribe(subscriber.on_next, subscriber.on_error, subscriber.on_complete)
         return subscriber.result()
@@ -47,14 +47,15 @@ def question() -> Iterator[Question]:
         yield Question(
             name="thread_hop",
             title="from one thread to another, all elements cross",
-            elements=60_000,
+            elements=30_000,
             base="queue.Queue(256)",
             expected=sum_of_all,
+            clock=Clock.ELAPSED,
             alternatives=(
                 Alternative("queue.Queue(256)", lambda n: through_queue(lambda: queue.Queue(WINDOW), n)),
-                Alternative("Penstock", lambda n: hop(Unbounded(), n)),
-                Alternative("Penstock, windows of 256", lambda n: hop(Windowed(), n)),
-                Alternative("Penstock, prefetch=1024", lambda n: hop(Unbounded(), n, 1024)),
+                Alternative("Penstock", lambda n: hop(Unbounded(Event()), n)),
+                Alternative("Penstock, windows of 256", lambda n: hop(Windowed(elsewhere=Event()), n)),
+                Alternative("Penstock, prefetch=1024", lambda n: hop(Unbounded(Event()), n, 1024)),
                 Alternative("Penstock, for", lambda n: sum(Flux.range(n).subscribe_on(making))),
                 Alternative("queue.SimpleQueue, unbounded", lambda n: through_queue(queue.SimpleQueue, n)),
                 Alternative("reactivex, unbounded", with_reactivex, share=0.1),

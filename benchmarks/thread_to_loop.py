@@ -10,7 +10,7 @@ from typing import Any
 
 import janus
 
-from benchmarks.measuring import Alternative, Question
+from benchmarks.measuring import Alternative, Clock, Question
 from benchmarks.workload import WINDOW, sum_of_all
 from penstock.streams import Flux, schedulers
 
@@ -35,9 +35,10 @@ def question() -> Iterator[Question]:
             yield Question(
                 name="thread_to_loop",
                 title="from a thread to an event loop, all elements cross",
-                elements=60_000,
+                elements=30_000,
                 base="janus.Queue(256)",
                 expected=sum_of_all,
+                clock=Clock.ELAPSED,
                 alternatives=(
                     Alternative("janus.Queue(256)", lambda n: runner.run(with_janus(n)), share=0.25),
                     Alternative("Penstock, async for", lambda n: runner.run(with_penstock(n))),

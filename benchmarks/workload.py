@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Event
 from typing import Any
 
@@ -21,11 +22,13 @@ __all__ = [
 ]
 
 WINDOW = 256
+LONGEST = 60.0
+"""Seconds after which a stream on another thread counts as lost."""
 
 # Lambdas, since that is what people write; every alternative calls these three.
-add_one = lambda x: x + 1  # noqa: E731
-is_even = lambda x: not x & 1  # noqa: E731
-double = lambda x: x * 2  # noqa: E731
+add_one: Callable[[int], int] = lambda x: x + 1  # noqa: E731
+is_even: Callable[[int], bool] = lambda x: not x & 1  # noqa: E731
+double: Callable[[int], int] = lambda x: x * 2  # noqa: E731
 
 
 def chain(n: int) -> Flux[int]:
@@ -47,12 +50,14 @@ def sum_of_all(n: int) -> int:
 class Unbounded:
     """A Subscriber that asks for everything at once."""
 
-    __slots__ = ("done", "error", "total")
+    __slots__ = ("elsewhere", "ended", "error", "total")
 
-    def __init__(self) -> None:
+    def __init__(self, elsewhere: Event | None = None) -> None:
         self.total = 0
         self.error: BaseException | None = None
-        self.done = Event()
+        self.ended = False
+        self.elsewhere = elsewhere
+        """Set at the end; for a subscriber that runs on another thread."""
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """No backpressure."""
@@ -65,18 +70,22 @@ class Unbounded:
     def on_error(self, error: BaseException, /) -> None:
         """Kept, to be raised by result()."""
         self.error = error
-        self.done.set()
+        self.on_complete()
 
     def on_complete(self) -> None:
         """The end."""
-        self.done.set()
+        self.ended = True
+        if self.elsewhere is not None:
+            self.elsewhere.set()
 
     def result(self) -> int:
         """Wait for the end; the sum."""
-        if not self.done.wait(60):
-            raise TimeoutError("the stream did not end")
+        if self.elsewhere is not None:
+            self.elsewhere.wait(LONGEST)
         if self.error is not None:
             raise self.error
+        if not self.ended:
+            raise TimeoutError("the stream did not end")
         return self.total
 
 
@@ -85,8 +94,8 @@ class Windowed(Unbounded):
 
     __slots__ = ("left", "subscription", "window")
 
-    def __init__(self, window: int = WINDOW) -> None:
-        super().__init__()
+    def __init__(self, window: int = WINDOW, elsewhere: Event | None = None) -> None:
+        super().__init__(elsewhere)
         self.window = self.left = window
 
     def on_subscribe(self, subscription: Subscription, /) -> None:

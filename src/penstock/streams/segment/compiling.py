@@ -37,6 +37,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
+from itertools import chain, islice
+from time import monotonic
 from types import CodeType
 from typing import Any
 
@@ -50,7 +52,11 @@ MOST_OPERATORS = 250
 """A longer run is cut, so that no compiled function grows without bound."""
 
 FAIR_TURN = 256
-"""An ``async for`` over a synchronous stream lets the event loop run others after this many elements."""
+"""A task that steps through an asynchronous iterable lets others run after this many elements."""
+FAIR_TIME = 0.001
+"""An ``async for`` over a synchronous stream lets others run after this many seconds …"""
+HANDFUL = 32
+"""… and looks at the clock after this many elements."""
 
 SOURCE = -1
 """Owner of a line that takes an element from the source."""
@@ -141,7 +147,7 @@ def compile_loop(head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool,
     text = writer.text()
     shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
-    names = dict(LOOP_NAMES, PENDING=PENDING, FULL=FULL)
+    names = dict(LOOP_NAMES, PENDING=PENDING, FULL=FULL, monotonic=monotonic, chain=chain, islice=islice)
     exec(compile(text, filename, "exec"), names)
     # Registered so that a traceback shows the compiled line instead of nothing.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -193,6 +199,8 @@ class _Writer:
             self._wait_before_the_next()  # a lead, here or in a segment below, may have used up the demand
         self._open_head()
         self._body()
+        if self.tail is Tail.ASYNC:
+            self._close_async_head()
         self.depth, self.nested = floor, 0
         self._ending()
         if self.watched and not self.managed:
@@ -226,13 +234,15 @@ class _Writer:
             self._line("t = 0")
             self._line("popleft = src.popleft")
         if self.tail is Tail.ASYNC:
-            self._line("turn = 0")
+            self._line(f"late = monotonic() + {FAIR_TIME}")
 
     def _open_head(self) -> None:
         if self.head is Head.QUEUE:
             self._queue_head()
         elif self.head is Head.POLL:
             self._poll_head()
+        elif self.tail is Tail.ASYNC:
+            self._async_head()
         else:
             self._line("for x in src:")
             self.depth += 1
@@ -241,11 +251,26 @@ class _Writer:
                 self._suspend(starved=True, then="continue")
                 self._line("if x is FULL:")
                 self._suspend(starved=False, then="continue")
-            if self.tail is Tail.ASYNC:
-                self._line("turn += 1")
-                self._line(f"if turn == {FAIR_TURN}:")
-                self._line("    turn = 0")
-                self._line("    await out()")
+
+    def _async_head(self) -> None:
+        """Elements in handfuls, and a look at the clock between them.
+
+        A counter would cost more than the handful does, and a turn of the event loop as much as fifty
+        elements, so it is the clock that decides whether others run.
+        """
+        self._line("while (x := next(src, NOTHING)) is not NOTHING:")
+        self.depth += 1
+        self._line("if monotonic() > late:")
+        self._line("    await out()")
+        self._line(f"    late = monotonic() + {FAIR_TIME}")
+        self._line(f"for x in chain((x,), islice(src, {HANDFUL - 1})):")
+        self.depth += 1
+
+    def _close_async_head(self) -> None:
+        """What stops the inner loop stops the outer one, too."""
+        self.depth -= 1
+        for line in ("else:", "    continue", "break"):
+            self._line(line)
 
     def _queue_head(self) -> None:
         self._line("while True:")
