@@ -1,5 +1,7 @@
 """What the kit says about all of our own subjects: the tables of ``docs/conformance.md``, and full reports.
 
+From the root of a checkout::
+
     python -m tests.conformance.report                      count by family
     python -m tests.conformance.report conformance.html     write every result as well; .md and .json too
     python -m tests.conformance.report --page               write the tables of the page anew
@@ -7,6 +9,9 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import logging
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -29,6 +34,7 @@ from penstock.tck import (
     rule_of,
     run,
 )
+from penstock.tck.naming import KINDS
 from penstock.tck.report import Report, write_report
 from tests.conformance import (
     flux_shapes,
@@ -39,6 +45,7 @@ from tests.conformance import (
 )
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+DIFFERENTIAL = Path(__file__).parent / "jvm" / "differential.json"
 
 Families = dict[str, list[type[Verification]]]
 
@@ -52,7 +59,8 @@ def families() -> Families:
         found["sources"] += [_of(f"{stream.__name__}.{name}") for name in sources]
     for stream, operators in ((Flux, flux_shapes.FLUX_OPERATORS), (Mono, mono_shapes.MONO_OPERATORS)):
         for name in operators:
-            family = getattr(stream, name).__module__.rpartition(".")[2]
+            module = getattr(stream, name).__module__.rpartition(".")[2]
+            family = "converting" if module == "leaving" else module
             found.setdefault(family, []).append(_of(f"{stream.__name__}.{name}"))
     found = {"sources": found.pop("sources"), **dict(sorted(found.items()))}
     found["sinks"] = [_of(f"Sinks.{name}") for name in flux_shapes.SINKS]
@@ -115,11 +123,11 @@ STRENGTHS: dict[str, str] = {
     "3.5": "timed, stochastic",
     "3.12": "firm; timed on threads",
 }
-"""Where a test can be wrong: by chance, by the clock, or because it sees a part only. Elsewhere it is firm."""
+"""Where a test can be wrong: by chance, by the clock, or as it sees a part only. Elsewhere it is firm."""
 
 WATCHED: dict[str, str] = {
-    "2.6": "W Told to leave, the Subscriber cancels; when else it should, only it knows.",
-    "2.12": "P A second `on_subscribe` is noticed in every test.",
+    "2.6": "W: Told to leave, the Subscriber cancels; when else it should, only it knows.",
+    "2.12": "P: A second `on_subscribe` is noticed in every test.",
 }
 """Rules without a test of their own, which other tests notice."""
 
@@ -129,7 +137,7 @@ def rules() -> str:
     lines = [_row("Rule", "Binds", "Level", "Check", "What the tests do"), _row(*["---"] * 5)]
     for entry in RULES.values():
         if entry.id in NOT_CHECKED:
-            strength, tests = "none", [f"Not checked: it {_reason(entry.id)}."]
+            strength, tests = "none", [f"Not checked: {_reason(entry.id)}."]
         else:
             strength = STRENGTHS.get(entry.id, "firm")
             tests = [WATCHED[entry.id]] if entry.id in WATCHED else list(_tests(entry.id))
@@ -141,22 +149,57 @@ def rules() -> str:
 
 def _reason(rule: str) -> str:
     reason = NOT_CHECKED[rule]
-    # Most of the reasons go on from "the rule"; the others are sentences.
-    return reason if reason.split()[0] in ("is", "binds") else f"cannot be seen: {reason}"
+    # Some of the reasons are said of the rule, the others are sentences of their own.
+    return f"it {reason}" if reason.split()[0] in ("is", "binds") else reason
 
 
 def _tests(rule: str) -> Iterator[str]:
+    letters: dict[str, list[str]] = {}
     named: set[str] = set()
     for letter, verification in LETTERS.items():
-        for name in names_of_tests(verification):
+        for name in sorted(names_of_tests(verification), key=lambda name: _line(getattr(verification, name))):
             if rule_of(name) == rule and kind_of(name) != "untested" and name not in named:
                 named.add(name)
                 optional = " (optional)" if kind_of(name) == "optional" else ""
-                yield f"{letter} {_first_line(getattr(verification, name))}{optional}"
+                text = _first_line(getattr(verification, name)) + optional
+                letters.setdefault(text, []).append(letter)
+    for text, found in letters.items():
+        yield f"{', '.join(found)}: {text}"
 
 
 def _first_line(test: Any) -> str:
     return str(test.__doc__).partition("\n")[0].replace("``", "`")
+
+
+def _line(test: Any) -> int:
+    """Where a test is written: some texts go on from the one before."""
+    return int(inspect.unwrap(test).__code__.co_firstlineno)
+
+
+def tests() -> str:
+    """How many tests there are in each verification, and how many of them are placeholders in the JVM kit."""
+    lines = [
+        _row("Verification", "Tests", "required", "optional", "stochastic", "not checkable"),
+        _row("---", *["---:"] * 5),
+    ]
+    for letter, verification in LETTERS.items():
+        names = names_of_tests(verification)
+        kinds = Counter(kind_of(name) for name in names)
+        counts = [len(names), *(kinds[kind] for kind in KINDS)]
+        lines.append(_row(f"{letter} `{verification.__name__}`", *map(str, counts)))
+    return "\n".join(lines)
+
+
+def differential() -> str:
+    """What the two kits find in the same broken subjects, as the test of that has written it down."""
+    found = json.loads(DIFFERENTIAL.read_text("utf-8"))
+    columns = ("subjects", "both", "ours only", "the JVM kit only", "nobody")
+    lines = [_row("Broken", *columns), _row("---", *["---:"] * len(columns))]
+    names = {"publisher": "Publishers", "whitebox": "Subscribers, white box", "all": "**all**"}
+    names |= {"blackbox": "Subscribers, black box", "processor": "Processors"}
+    for kind in ("publisher", "whitebox", "blackbox", "processor", "all"):
+        lines.append(_row(names[kind], *(str(found[kind][column]) for column in columns)))
+    return "\n".join(lines)
 
 
 def _row(*cells: str) -> str:
@@ -164,6 +207,11 @@ def _row(*cells: str) -> str:
 
 
 # ---------------------------------------------------------------- the page
+
+
+def quick_parts() -> dict[str, str]:
+    """The generated parts for which nothing has to be run."""
+    return {"tests": tests(), "rules": rules(), "differential": differential()}
 
 
 def part(page: str, name: str) -> str:
@@ -175,19 +223,23 @@ def with_part(page: str, name: str, text: str) -> str:
     """The page with another text there."""
     before, mark, rest = page.partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition(f"\n<!-- end of {name} -->")
-    assert mark and end, f"the page has no part {name}"
+    assert mark, f"the page has no part {name}"
+    assert end, f"the part {name} of the page has no end"
     return f"{before}{mark}\n{text}\n{end}{after}"
 
 
 def main(arguments: list[str]) -> int:
-    """Run everything; 1 if a file to write has a name that says nothing."""
+    """Run everything, print the counts, and write what is asked for."""
+    logging.disable()
     found = {family: list(results(subjects)) for family, subjects in families().items()}
     table = matrix(found)
     print(table)
     for argument in arguments:
         if argument == "--page":
-            page = with_part(PAGE.read_text("utf-8"), "rules", rules())
-            PAGE.write_text(with_part(page, "matrix", table), "utf-8")
+            page = PAGE.read_text("utf-8")
+            for name, text in {**quick_parts(), "matrix": table}.items():
+                page = with_part(page, name, text)
+            PAGE.write_text(page, "utf-8")
             print(f"tables written to {PAGE.name}")
         else:
             write_report(Report(result for said in found.values() for result in said), argument)

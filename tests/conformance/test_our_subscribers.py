@@ -385,7 +385,7 @@ def before_a_foreign_publisher(name: str) -> type[SubscriberWhiteboxVerification
         OPERATORS[name](foreign).subscribe(Below(probe))
         return foreign.subscriber()
 
-    settings = {"subject": name, "create_subscriber": create_subscriber}
+    settings = {"subject": f"{name} of a foreign publisher", "create_subscriber": create_subscriber}
     return type(f"Test{name}", (SubscriberWhiteboxVerification,), settings)
 
 
