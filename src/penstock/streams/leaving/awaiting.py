@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec import Subscription, none_element, none_error, none_subscription
+from penstock.spec import none_element, none_error
 from penstock.streams.dropped import drop_error
+from penstock.streams.leaving.reading import Reader
 from penstock.streams.stages.boundaries import replenish_at
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncWindow", "await_one", "iterate_async"]
 
 
-class AsyncWindow:
+class AsyncWindow(Reader):
     """A Subscriber that a coroutine reads; elements may come from any thread.
 
     An element costs an append and one look at a flag. The event loop is woken only when it had run out of
@@ -26,43 +27,24 @@ class AsyncWindow:
     """
 
     __slots__ = (
-        "_cancelled",
-        "_done",
         "_error",
         "_idle",
         "_loop",
         "_mutex",
-        "_prefetch",
         "_queue",
-        "_subscription",
         "_thread",
         "_waiting",
     )
 
     def __init__(self, prefetch: int) -> None:
-        self._prefetch = prefetch
+        super().__init__(prefetch)
         self._queue: deque[Any] = deque()
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._mutex = allocate_lock()
         self._idle = False
         self._waiting: asyncio.Future[None] | None = None
-        self._subscription: Subscription | None = None
-        self._done = self._cancelled = False
         self._error: BaseException | None = None
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Ask for the first window."""
-        if subscription is None:
-            raise none_subscription()
-        if self._subscription is not None or self._cancelled:
-            subscription.cancel()  # §2.5
-            return
-        self._subscription = subscription
-        if self._cancelled:
-            subscription.cancel()  # by another thread meanwhile
-            return
-        subscription.request(self._prefetch)
 
     def on_next(self, element: Any, /) -> None:
         """Hand the element over."""
@@ -80,12 +62,12 @@ class AsyncWindow:
             drop_error(error, "a stream after its reader left")
             return
         self._error = error
-        self._done = True
+        self._over = True
         self._wake()
 
     def on_complete(self) -> None:
         """Hand the end over."""
-        self._done = True
+        self._over = True
         self._wake()
 
     def _wake(self) -> None:
@@ -107,7 +89,7 @@ class AsyncWindow:
     async def read(self, stream: Stream[Any]) -> AsyncIterator[Any]:
         """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
         queue, take = self._queue, self._queue.popleft
-        batch, taken = replenish_at(self._prefetch), 0
+        batch, taken = replenish_at(self._first), 0
         turn = 0
         try:
             stream._connect(self)
@@ -115,32 +97,26 @@ class AsyncWindow:
                 while queue:
                     yield take()
                     taken += 1
-                    if taken == batch and self._subscription is not None and not self._done:
+                    if taken == batch and self._subscription is not None and not self._over:
                         taken = 0
                         self._subscription.request(batch)
                         turn += 1
                         if turn == 4:  # a synchronous source refills at once; let others run, too
                             turn = 0
                             await asyncio.sleep(0)
-                if self._done and not queue:
+                if self._over and not queue:
                     if self._error is not None:
                         raise self._error
                     return
                 with self._mutex:
                     self._waiting = self._loop.create_future()
                     self._idle = True
-                if queue or self._done:
+                if queue or self._over:
                     self._idle = False
                     continue
                 await self._waiting
         finally:
             self.cancel()
-
-    def cancel(self) -> None:
-        """Stop the stream."""
-        self._cancelled = True
-        if self._subscription is not None and not self._done:  # §2.4
-            self._subscription.cancel()
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -7,7 +7,8 @@ import queue
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec import Subscription, none_element, none_error, none_subscription
+from penstock.spec import none_element, none_error
+from penstock.streams.leaving.reading import Reader
 from penstock.streams.stages.boundaries import replenish_at
 
 if TYPE_CHECKING:
@@ -23,29 +24,14 @@ class _End:
         self.error = error
 
 
-class BlockingWindow:
+class BlockingWindow(Reader):
     """A Subscriber that another thread reads; holds at most ``prefetch`` elements."""
 
-    __slots__ = ("_cancelled", "_over", "_prefetch", "_subscription", "queue")
+    __slots__ = ("queue",)
 
     def __init__(self, prefetch: int) -> None:
-        self._prefetch = prefetch
-        self._subscription: Subscription | None = None
-        self._cancelled = self._over = False
+        super().__init__(prefetch)
         self.queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Ask for the first window."""
-        if subscription is None:
-            raise none_subscription()
-        if self._subscription is not None or self._cancelled:
-            subscription.cancel()  # §2.5
-            return
-        self._subscription = subscription
-        if self._cancelled:
-            subscription.cancel()  # by another thread meanwhile
-            return
-        subscription.request(self._prefetch)
 
     def on_next(self, element: Any, /) -> None:
         """Hand the element over."""
@@ -68,7 +54,7 @@ class BlockingWindow:
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
         """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
         get, get_now = self.queue.get, self.queue.get_nowait
-        batch, taken = replenish_at(self._prefetch), 0
+        batch, taken = replenish_at(self._first), 0
         try:
             stream._connect(self)
             while True:
@@ -92,12 +78,6 @@ class BlockingWindow:
                     self._subscription.request(batch)
         finally:
             self.cancel()
-
-    def cancel(self) -> None:
-        """Stop the stream."""
-        self._cancelled = True
-        if self._subscription is not None and not self._over:  # §2.4
-            self._subscription.cancel()
 
 
 def iterate(stream: Stream[Any], prefetch: int) -> Iterator[Any]:

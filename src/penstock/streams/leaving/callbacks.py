@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from penstock.spec import Subscription, none_element, none_error, none_subscription
+from penstock.spec import none_element, none_error
 from penstock.streams.dropped import drop_error
+from penstock.streams.leaving.reading import Reader
 from penstock.streams.listening import StageState
 from penstock.streams.scanning import scan
 from penstock.streams.stages.boundaries import replenish_at
@@ -15,20 +16,16 @@ from penstock.streams.stages.boundaries import replenish_at
 __all__ = ["Running"]
 
 
-class Running:
+class Running(Reader):
     """A stream at work. Returned by ``subscribe(on_next=…)``; cancel it here."""
 
     __slots__ = (
         "__weakref__",
         "_batch",
-        "_cancelled",
         "_finished",
         "_on_complete",
         "_on_error",
         "_on_next",
-        "_over",
-        "_prefetch",
-        "_subscription",
         "_taken",
         "error",
     )
@@ -43,11 +40,9 @@ class Running:
         self._on_next = on_next
         self._on_error = on_error
         self._on_complete = on_complete
-        self._prefetch = prefetch
+        super().__init__(prefetch)
         self._batch = replenish_at(prefetch)
         self._taken = 0
-        self._subscription: Subscription | None = None
-        self._cancelled = self._over = False
         self._finished = threading.Event()
         self.error: BaseException | None = None
         """What the stream failed with, once it has."""
@@ -55,9 +50,7 @@ class Running:
     # ---------------------------------------------------------------- for the user
     def cancel(self) -> None:
         """Stop the stream; any number of times, from any thread."""
-        self._cancelled = True
-        if self._subscription is not None and not self._over:  # §2.4, and §2.3 inside the functions
-            self._subscription.cancel()
+        super().cancel()
         self._finished.set()
 
     @property
@@ -74,19 +67,6 @@ class Running:
         return scan(self._subscription)
 
     # ---------------------------------------------------------------- for the publisher
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Ask for the first window."""
-        if subscription is None:
-            raise none_subscription()
-        if self._subscription is not None or self._cancelled:
-            subscription.cancel()  # §2.5
-            return
-        self._subscription = subscription
-        if self._cancelled:
-            subscription.cancel()  # by another thread meanwhile
-            return
-        subscription.request(self._prefetch)
-
     def on_next(self, element: Any, /) -> None:
         """Call the function. If it raises, the stream is cancelled and the error goes to ``on_error``."""
         if element is None:

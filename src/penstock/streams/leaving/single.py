@@ -6,8 +6,9 @@ from concurrent.futures import Future
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
+from penstock.spec import UNBOUNDED, none_element, none_error
 from penstock.streams.leaving.blocking import on_an_event_loop
+from penstock.streams.leaving.reading import Reader
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -15,29 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["first_future", "wait_for_one"]
 
 
-class _One:
+class _One(Reader):
     """Keeps the last element of a stream that has at most one."""
 
-    __slots__ = ("_cancelled", "_subscription", "error", "finished", "value")
+    __slots__ = ("error", "finished", "value")
 
     def __init__(self) -> None:
-        self._subscription: Subscription | None = None
-        self._cancelled = False
+        super().__init__(UNBOUNDED)
         self.value: Any = None
         self.error: BaseException | None = None
         self.finished = Event()
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        if subscription is None:
-            raise none_subscription()
-        if self._subscription is not None or self._cancelled:
-            subscription.cancel()  # §2.5
-            return
-        self._subscription = subscription
-        if self._cancelled:
-            subscription.cancel()  # by another thread meanwhile
-            return
-        subscription.request(UNBOUNDED)
 
     def on_next(self, element: Any, /) -> None:
         if element is None:
@@ -48,15 +36,14 @@ class _One:
         if error is None:
             raise none_error()
         self.error = error
-        self.finished.set()
+        self._end()
 
     def on_complete(self) -> None:
-        self.finished.set()
+        self._end()
 
-    def cancel(self) -> None:
-        self._cancelled = True
-        if self._subscription is not None and not self.finished.is_set():  # §2.4
-            self._subscription.cancel()
+    def _end(self) -> None:
+        self._over = True
+        self.finished.set()
 
 
 def wait_for_one(stream: Stream[Any], timeout: float | None) -> Any:
