@@ -1,1 +1,1 @@
-"""Penstock beside its peers: paired, interleaved, in one process. Run it with ``make bench``."""
+"""Penstock beside its peers: paired, interleaved, in several processes. Run it with ``make bench``."""

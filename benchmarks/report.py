@@ -14,11 +14,11 @@ Row = tuple[str, ...]
 _EXPLANATION = """\
 Written by `make bench`; do not edit.
 
-All alternatives of a table ran in one process, one after the other in each round, in rotating order, and each
-had to return the right result. *best* and *median* are nanoseconds per {units}: of processor time where one
-thread works, of elapsed time where several do. *ratio* compares with the first line within each round and is
-the median over the rounds; *of best* compares the best round of each. Trust the ratios, not the absolute
-figures: they are those of one machine, which had other work to do as well."""
+The alternatives of a table ran one after the other in each round, in rotating order, in several processes,
+and each had to return the right result. *best* and *median* are nanoseconds per {units}: of processor
+time where one thread works, of elapsed time where several do. *ratio* compares with the first line within
+each round and is the median over the rounds; *of best* compares the best round of each. Trust the ratios, not
+the absolute figures: they are those of one machine, which had other work to do as well."""
 
 
 def answer_text(answer: Answer) -> str:
