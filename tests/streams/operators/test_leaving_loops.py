@@ -159,6 +159,8 @@ def test_async_for_reads_a_synchronous_stream_and_lets_others_run() -> None:
 
     asyncio.run(main(Flux.range(200_000).map(lambda n: n)))
     asyncio.run(main(Flux.range(200_000).do_on_complete(lambda: None)))
+    asyncio.run(main(Flux.just(200_000).flat_map_iterable(range)))
+    asyncio.run(main(Flux.just(400_000).flat_map_iterable(range).filter(lambda n: n % 2)))
 
 
 @EACH

@@ -260,11 +260,14 @@ class _Writer:
         """
         self._line("while (x := next(src, NOTHING)) is not NOTHING:")
         self.depth += 1
+        self._let_others_run()
+        self._line(f"for x in chain((x,), islice(src, {HANDFUL - 1})):")
+        self.depth += 1
+
+    def _let_others_run(self) -> None:
         self._line("if monotonic() > late:")
         self._line("    await out()")
         self._line(f"    late = monotonic() + {FAIR_TIME}")
-        self._line(f"for x in chain((x,), islice(src, {HANDFUL - 1})):")
-        self.depth += 1
 
     def _close_async_head(self) -> None:
         """What stops the inner loop stops the outer one, too."""
@@ -353,6 +356,8 @@ class _Writer:
         more: it completes. A segment above is told, and says itself whether it is at its end or just waits.
         """
         at_top = self.nested == 0
+        if self.tail is Tail.ASYNC and not at_top:
+            self._let_others_run()  # what one element leads to may have no end
         if not self.managed or (at_top and self.head in (Head.QUEUE, Head.POLL)):
             return
         if at_top and self.head is Head.SEGMENT:
@@ -396,6 +401,8 @@ class _Writer:
             # An element that is dropped emits nothing, so nobody would look whether to go on.
             self._line("if S.halted:")
             self._suspend(starved=False)
+        if self.tail is Tail.ASYNC and self.nested:
+            self._let_others_run()
         self._line("continue")
 
     def _stop(self, index: int) -> None:
