@@ -1,4 +1,4 @@
-"""``python -m benchmarks.worker SECONDS QUESTION...``: one process that measures; the figures as JSON."""
+"""``python -m benchmarks.worker QUESTION SECONDS``: one process that measures; the figures as JSON."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import json
 import sys
 
 from benchmarks.measuring import measure
-from benchmarks.questions import QUESTIONS
+from benchmarks.questions import ask
 
 __all__ = ["main"]
 
 
-def main(arguments: list[str]) -> None:
-    """For each question, for each of its alternatives, a figure for each round."""
-    seconds = float(arguments[0])
-    figures = {}
-    for name in arguments[1:]:
-        with QUESTIONS[name]() as question:
-            figures[name] = measure(question, seconds).rounds
-    json.dump(figures, sys.stdout)
+def main(name: str, seconds: float) -> None:
+    """For each alternative, a figure for each round."""
+    with ask(name) as question:
+        json.dump(measure(question, seconds).rounds, sys.stdout)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1], float(sys.argv[2]))
