@@ -58,9 +58,7 @@ def _times_faster(bound: float, name: str, question: str, ours: str, theirs: str
 
 CLAIMS: tuple[Claim, ...] = (
     _at_most(1.15, "a chain costs what the plain loop costs", "chain", "Penstock, sum()", "plain loop"),
-    _at_most(
-        1.2, "a chain in a loop costs little more than it", "chain", "Penstock, for", "plain loop"
-    ),
+    _at_most(1.2, "a chain in a loop costs little more than it", "chain", "Penstock, for", "plain loop"),
     _times_faster(3, "a chain is faster than reactivex", "chain", "Penstock, for", "reactivex"),
     _at_most(
         1.25,
