@@ -1,0 +1,80 @@
+"""Arrow payloads: one IPC stream with one record batch, a row for each record.
+
+pyarrow is asked for only here, and only when somebody really uses Arrow: it is no need of the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["cut", "load", "rows", "stream", "table"]
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            "Arrow payloads need pyarrow, which is not installed: pip install 'penstock[arrow]'"
+        ) from error
+    return pyarrow
+
+
+def stream(batch: pyarrow.RecordBatch) -> bytes:
+    """A record batch as the bytes of an IPC stream."""
+    pa = _pyarrow()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def load(payload: bytes) -> pyarrow.RecordBatch:
+    """The record batch in an IPC stream; without copying."""
+    pa = _pyarrow()
+    with pa.ipc.open_stream(payload) as reader:
+        return reader.read_next_batch()
+
+
+def cut(payload: bytes, low: int, high: int) -> bytes:
+    """The rows from ``low`` up to, but not with, ``high`` as a stream of their own."""
+    return stream(load(payload).slice(low, high - low))
+
+
+def rows(payload: bytes) -> list[bytes]:
+    """Each row as a JSON object."""
+    encode = msgspec.json.Encoder().encode
+    return [encode(row) for row in load(payload).to_pylist()]
+
+
+def table(
+    first: int, timestamps: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes]
+) -> bytes:
+    """Single records as rows of offset, timestamp, key and value."""
+    pa = _pyarrow()
+    schema = pa.schema(
+        [
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("timestamp", pa.timestamp("us", tz="UTC"), nullable=False),
+            pa.field("key", pa.binary()),
+            pa.field("value", pa.binary(), nullable=False),
+        ]
+    )
+    return stream(
+        pa.record_batch(
+            [
+                pa.array(range(first, first + len(values)), pa.int64()),
+                pa.array(timestamps, pa.timestamp("us", tz="UTC")),
+                pa.array(keys, pa.binary()),
+                pa.array(values, pa.binary()),
+            ],
+            schema=schema,
+        )
+    )

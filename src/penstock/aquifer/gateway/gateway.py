@@ -1,0 +1,261 @@
+"""The gateway: a Subscriber of any Publisher that serves what it gets to many subscribers elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import zmq
+
+from penstock.aquifer.codecs import Codec, codec_named
+from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.gateway.listening import Listener
+from penstock.aquifer.gateway.log import Log
+from penstock.aquifer.gateway.packing import Packer
+from penstock.aquifer.gateway.serving import Server
+from penstock.aquifer.gateway.writing import Writer
+from penstock.aquifer.journal import Journal, MemoryJournal
+from penstock.aquifer.journal.interface import SavedCursor
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.desk import Desk
+from penstock.aquifer.security import Authenticator, CurveServer, check_bind
+from penstock.spec import Publisher
+
+__all__ = ["Gateway"]
+
+
+class Gateway:
+    """Buffers or journals a source, and serves it to any number of subscribers, each at its own pace.
+
+    ::
+
+        async with Gateway(flux, control="tcp://127.0.0.1:5556") as gateway:
+            await gateway.wait_until_ended()
+
+    or, without an event loop, ``with Gateway(…) as gateway: gateway.join()``.
+
+    Every subscriber gets the same sequence, from the oldest record that is still there (rule 1.12). The
+    source is asked for more only while there is room in the journal: when a subscriber that has to be kept
+    is a full journal behind, the source waits.
+
+    ``publisher`` is a Publisher, or a function that makes one when it is told how many records the journal
+    has already: a source that can be read again, a file or a table, then goes on where it stopped.
+
+    ``control`` is the endpoint that subscribers connect to, ``data`` that of the extended subscribers'
+    records (by default any free port of the same interface). Only loopback is bound without ``curve``,
+    unless ``allow_remote`` says that the network can be trusted. With ``curve`` and ``curve_control`` there
+    is a second, encrypted endpoint beside the first; with ``control=None`` it is the only one.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher[Any] | Callable[[int], Publisher[Any]],
+        control: str | None = "tcp://127.0.0.1:5556",
+        *,
+        data: str | None = None,
+        journal: Journal | None = None,
+        codec: str | Codec = "bytes",
+        limits: Limits | None = None,
+        prefetch: int = 8192,
+        keep_plain: bool = True,
+        curve: CurveServer | None = None,
+        curve_control: str | None = None,
+        allow_remote: bool = False,
+    ) -> None:
+        if not isinstance(publisher, Publisher) and not callable(publisher):
+            raise TypeError(f"Gateway() needs a Publisher, or a function that makes one, not {publisher!r}")
+        if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1:
+            raise ValueError(f"Gateway(prefetch=…) needs a whole number of at least 1, not {prefetch!r}")
+        if (curve is None) != (curve_control is None):
+            raise ValueError("Gateway(curve=…, curve_control=…): keys and their endpoint go together")
+        self._endpoints: list[tuple[Endpoint, Endpoint, CurveServer | None]] = []
+        for endpoint, keys in ((control, None), (curve_control, curve)):
+            if endpoint is not None:
+                check_bind(endpoint, secure=keys is not None, allow_remote=allow_remote)
+                at = Endpoint.parse(endpoint)
+                data_at = Endpoint(at.host, 0)
+                if data is not None and keys is None:
+                    check_bind(data, secure=False, allow_remote=allow_remote)
+                    data_at = Endpoint.parse(data)
+                self._endpoints.append((at, data_at, keys))
+        if not self._endpoints:
+            raise ValueError("Gateway() needs an endpoint: control=… or curve_control=…")
+        self._publisher = publisher
+        self._codec = codec_named(codec)
+        self._limits = limits or Limits()
+        self._prefetch = prefetch
+        self._keep_plain = keep_plain
+        self._curve = curve
+        self._journal = journal if journal is not None else MemoryJournal()
+        self._log = Log(self._journal)
+        self._context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self._authenticator: Authenticator | None = None
+        self._listeners: list[Listener] = []
+        self._started = 0.0
+        self._closed = False
+        self._ended = threading.Event()
+        self._mutex = threading.Lock()
+        self._cursors: dict[str, SavedCursor | None] = {}
+
+    # ---------------------------------------------------------------- life
+    def start(self) -> Self:
+        """Listen, subscribe to the source, and serve; ``with`` and ``async with`` do this."""
+        if self._context is not None:
+            raise RuntimeError("this gateway was started before: make a new one")
+        self._context = zmq.Context()
+        try:
+            if self._curve is not None:
+                self._authenticator = Authenticator(self._context, self._curve)
+                self._authenticator.start()
+            for control, data, keys in self._endpoints:
+                longest = 16 * self._limits.max_message
+                self._listeners.append(Listener(self._context, control, data, keys, longest))
+        except BaseException:
+            self._abandon()
+            raise
+        self._server = Server(self._log, self._limits, self._listeners, self._make_desk)
+        self._writer = Writer(
+            self._log,
+            Packer(self._codec, self._limits),
+            prefetch=self._prefetch,
+            published=self._on_published,
+            take_cursors=self._take_cursors,
+        )
+        self._started = time.monotonic()
+        self._server.start()
+        self._writer.start()
+        publisher = self._publisher
+        if not isinstance(publisher, Publisher):
+            publisher = publisher(self._journal.head)
+        publisher.subscribe(self._writer.intake)
+        return self
+
+    def close(self) -> None:
+        """Cancel the source, store what has arrived, tell the subscribers, close everything. Idempotent."""
+        with self._mutex:
+            if self._closed or self._context is None:
+                self._closed = True
+                return
+            self._closed = True
+        self._writer.stop()
+        self._server.stop()
+        if self._authenticator is not None:
+            self._authenticator.stop()
+        self._context.term()
+        for name, cursor in self._take_cursors().items():
+            self._journal.save_cursor(name, cursor)
+        self._journal.close()
+        self._ended.set()
+
+    async def aclose(self) -> None:
+        """:meth:`close` without blocking the event loop."""
+        await asyncio.to_thread(self.close)
+
+    def _abandon(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        if self._authenticator is not None:
+            self._authenticator.stop()
+        if self._context is not None:
+            self._context.destroy(0)
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        # On the loop's own thread, so that a source made of coroutines finds its loop; nothing here blocks.
+        return self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ---------------------------------------------------------------- waiting
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the source has ended and all of it is in the log; False if the time is over first."""
+        return self._ended.wait(timeout)
+
+    async def wait_until_ended(self) -> None:
+        """:meth:`join` without blocking the event loop."""
+        while not await asyncio.to_thread(self._ended.wait, 0.5):
+            pass
+
+    def drained(self) -> bool:
+        """Whether the source has ended and nobody who has to be kept is waiting for records."""
+        end = self._log.end
+        return end is not None and self._log.floor >= end
+
+    # ---------------------------------------------------------------- what there is to know
+    @property
+    def endpoint(self) -> str:
+        """Where subscribers connect to; with the port that was found, if any would do."""
+        return str(self._listeners[0].control_endpoint)
+
+    @property
+    def curve_endpoint(self) -> str:
+        """Where subscribers with keys connect to."""
+        return str(self._listeners[-1].control_endpoint)
+
+    @property
+    def failure(self) -> str | None:
+        """Why the source ended, if it did not complete."""
+        return self._log.failure
+
+    def status(self) -> dict[str, Any]:
+        """The log, the subscribers and the counters at this moment: what ``gateway status`` shows."""
+        journal, intake, desk = self._journal, self._writer.intake, self._server.desk
+        held = journal.held
+        return {
+            "epoch": journal.epoch,
+            "uptime": round(time.monotonic() - self._started, 3),
+            "first": journal.first,
+            "head": journal.head,
+            "floor": self._log.floor,
+            "end": self._log.end,
+            "failure": self._log.failure,
+            "durable": journal.durable,
+            "records": held.records,
+            "max_records": journal.max_records,
+            "bytes": held.nbytes,
+            "max_bytes": journal.max_bytes,
+            "stalled": self._writer.stalled,
+            "codec": self._codec.name,
+            "source": {"requested": intake.requested, "received": intake.received},
+            "subscribers": [session.describe() for session in list(desk.sessions.values())],
+            "absent": {name: saved._asdict() for name, saved in list(desk.absent.items())},
+            "counters": dict(desk.counters),
+        }
+
+    # ---------------------------------------------------------------- between the threads
+    def _make_desk(self, server: Server) -> Desk:
+        return Desk(
+            self._log,
+            self._limits,
+            server,
+            cursors=self._journal.cursors,
+            keep_plain=self._keep_plain,
+            status=self.status,
+            clock=time.time,
+        )
+
+    def _on_published(self) -> None:
+        self._server.wake()
+        if self._log.end is not None:
+            self._ended.set()
+
+    def _take_cursors(self) -> Mapping[str, SavedCursor | None]:
+        # Swapped, not copied and cleared: the server may be adding to it.
+        desk = self._server.desk
+        taken, desk.changed = desk.changed, {}
+        return taken

@@ -1,0 +1,138 @@
+"""The gateway as a Subscriber: elements come in as fast as they were asked for, and wait to be written."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.spec import Subscription
+from penstock.streams.dropped import drop_error
+
+__all__ = ["Intake"]
+
+_log = logging.getLogger("penstock.aquifer")
+
+
+class Intake:
+    """Takes elements on whatever thread they come, and asks for them on one of its own.
+
+    A source may do its work inside ``request``, and may block there: a file, a terminal. So the thread that
+    asks does nothing else, and what has arrived is written meanwhile.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.received = 0
+        """How many elements have come."""
+        self.requested = 0
+        self.done = False
+        """Whether the source has ended; ``error`` says how."""
+        self.error: BaseException | None = None
+        self.writer_idle = False
+        """Whether the writer waits for elements, and has to be woken."""
+        self._wake = wake
+        self._arrived: deque[Any] = deque()
+        self._allowed = 0
+        """How many elements may be asked for, since the beginning."""
+        self._changed = threading.Condition()
+        self._subscription: Subscription | None = None
+        self._cancelled = False
+        self._thread = threading.Thread(target=self._ask, name="penstock-gateway-intake", daemon=True)
+
+    # ---------------------------------------------------------------- the Subscriber
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Remember whom to ask; the asking starts with the writer's first permission."""
+        if subscription is None:
+            raise TypeError("on_subscribe(None): a Subscription is needed (§2.13)")
+        with self._changed:
+            refused = self._subscription is not None or self._cancelled
+            if not refused:
+                self._subscription = subscription
+                self._changed.notify_all()
+        if refused:
+            subscription.cancel()  # §2.5
+
+    def on_next(self, element: Any, /) -> None:
+        """Put the element where the writer takes it."""
+        if element is None:
+            raise TypeError("on_next(None): None is no element (§2.13)")
+        self._arrived.append(element)
+        self.received += 1
+        if self.writer_idle:
+            self._wake()
+
+    def on_error(self, error: BaseException, /) -> None:
+        """No more elements, because the source failed."""
+        if error is None:
+            raise TypeError("on_error(None): an exception is needed (§2.13)")
+        if self._cancelled:
+            drop_error(error, "the source of a gateway that was closed")
+            return
+        self.error = error
+        self.done = True
+        self._wake()
+
+    def on_complete(self) -> None:
+        """No more elements."""
+        self.done = True
+        self._wake()
+
+    # ---------------------------------------------------------------- the writer's side
+    def start(self) -> None:
+        """Begin to ask, as soon as something is allowed."""
+        self._thread.start()
+
+    def take(self, most: int) -> list[Any]:
+        """The oldest elements that have arrived."""
+        arrived = self._arrived
+        take = arrived.popleft
+        return [take() for _ in range(min(len(arrived), most))]
+
+    @property
+    def waiting(self) -> int:
+        """How many elements have arrived and not been taken."""
+        return len(self._arrived)
+
+    def allow(self, total: int) -> None:
+        """So many elements may be asked for, since the beginning: more than before, or no change."""
+        if total <= self._allowed:
+            return
+        with self._changed:
+            self._allowed = total
+            self._changed.notify_all()
+
+    def cancel(self) -> None:
+        """Ask for nothing more, and tell the source."""
+        with self._changed:
+            self._cancelled = True
+            subscription = self._subscription
+            self._changed.notify_all()
+        if subscription is not None:
+            subscription.cancel()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the asking thread, which a blocking source may hold up."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                _log.warning("the source of the gateway still blocks inside request(): it is left alone")
+
+    def _ask(self) -> None:
+        while True:
+            with self._changed:
+                while not self._cancelled and (
+                    self._subscription is None or self._allowed <= self.requested or self.done
+                ):
+                    self._changed.wait()
+                if self._cancelled or self._subscription is None:
+                    return
+                count = self._allowed - self.requested
+                self.requested = self._allowed
+                subscription = self._subscription
+            try:
+                subscription.request(count)
+            except Exception as error:
+                # §3.16: request must not raise. Nothing more can be expected of this source.
+                self.on_error(error)

@@ -1,0 +1,55 @@
+"""The log of a gateway: its journal, and what its threads tell each other about it."""
+
+from __future__ import annotations
+
+from threading import Condition
+
+from penstock.aquifer.batches import Batch
+from penstock.aquifer.journal.interface import Journal
+
+__all__ = ["Log"]
+
+
+class Log:
+    """One sequence of records; the writer appends, the server reads, each on a thread of its own."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.epoch = journal.epoch
+        self.end: int | None = None
+        """Where the stream ends, once that is known."""
+        self.failure: str | None = None
+        """Why it ended there, if not by completion."""
+        self.floor = journal.first
+        """The lowest offset that somebody still needs."""
+        self.ack_every_records = max(1, journal.max_records // 8)
+        self.ack_every_bytes = max(1, journal.max_bytes // 8)
+        self.moved = Condition()
+        """Notified when there may be room, or something to write."""
+
+    @property
+    def first(self) -> int:
+        """The oldest offset that is there."""
+        return self.journal.first
+
+    @property
+    def head(self) -> int:
+        """The offset that the next record will get."""
+        return self.journal.head
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch with this offset in it, if it is there."""
+        return self.journal.find(offset)
+
+    def raise_floor(self, floor: int) -> None:
+        """Somebody needs less than before, or more: a new subscriber may start at the oldest record."""
+        if floor == self.floor:
+            return
+        with self.moved:
+            self.floor = floor
+            self.moved.notify_all()
+
+    def finish(self, failure: str | None) -> None:
+        """Nothing more will be appended."""
+        self.failure = failure
+        self.end = self.journal.head

@@ -1,0 +1,278 @@
+"""The server: the one thread that touches the gateway's sockets.
+
+It passes control messages to the :class:`~penstock.aquifer.protocol.desk.Desk`, sends what each session may
+have, and does nothing that can block.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import zmq
+
+from penstock.aquifer.batches import MSGPACK, Batch, in_format, joined, part, values_of
+from penstock.aquifer.gateway.bell import Bell
+from penstock.aquifer.gateway.listening import Listener
+from penstock.aquifer.gateway.log import Log
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.desk import Desk
+from penstock.aquifer.protocol.extended_session import ExtendedSession
+from penstock.aquifer.protocol.frames import Flag, header
+from penstock.aquifer.protocol.messages import OnError, encode
+from penstock.aquifer.protocol.sessions import Event, Reply, Session, State, refusal
+
+__all__ = ["Server"]
+
+_log = logging.getLogger("penstock.aquifer")
+
+_TURN: Final = 1 << 20
+"""How many bytes a session may be sent before it is the next one's turn."""
+_MESSAGES_A_TURN: Final = 256
+_TICK: Final = 20
+"""Milliseconds between looks at the clock."""
+_SMALL: Final = 8 * 1024
+"""Batches of fewer bytes are joined into one frame, for whoever is behind."""
+
+
+class Server:
+    """Serves all sessions; also the :class:`~penstock.aquifer.protocol.desk.Doors` of the desk."""
+
+    def __init__(
+        self, log: Log, limits: Limits, listeners: list[Listener], make_desk: Callable[[Server], Desk]
+    ):
+        self._log = log
+        self._limits = limits
+        self._listeners = listeners
+        self._ports: dict[Session, tuple[zmq.Socket[bytes], int]] = {}
+        self._bell = Bell()
+        self._poller = zmq.Poller()
+        self._poller.register(self._bell.fileno(), zmq.POLLIN)
+        for listener in listeners:
+            self._poller.register(listener.control, zmq.POLLIN)
+            self._poller.register(listener.data, zmq.POLLIN)
+        self.desk = make_desk(self)
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="penstock-gateway", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """The log has grown, or ended."""
+        self._bell.ring()
+
+    def stop(self) -> None:
+        """Tell the extended subscribers, close the sockets and wait for the thread."""
+        self._stopping = True
+        self._bell.ring()
+        self._thread.join()
+
+    # ---------------------------------------------------------------- the doors of the desk
+    def open(self, session: Session) -> int:
+        """The port of a session: the shared one, or for a plain peer one of its own."""
+        listener = self._listeners[session.peer[0]]
+        if isinstance(session, ExtendedSession):
+            return listener.data_port
+        if session not in self._ports:
+            self._ports[session] = listener.open_port()
+            self._poller.register(self._ports[session][0], zmq.POLLIN)
+        return self._ports[session][1]
+
+    def close(self, session: Session, event: Event) -> None:
+        """A session is over."""
+        if isinstance(session, ExtendedSession):
+            farewell = _FAREWELLS.get(event)
+            if farewell is not None:
+                self._send_error(session, farewell)
+        elif session in self._ports:
+            socket, _ = self._ports.pop(session)
+            self._poller.unregister(socket)
+            socket.close()
+        who = session.name or session.peer.hex()
+        _log.info("%s subscriber %s: %s", session.dialect, who, event.name.lower())
+
+    # ---------------------------------------------------------------- the thread
+    def _run(self) -> None:
+        next_tick = 0.0
+        try:
+            while not self._stopping:
+                self._bell.hush()
+                sent = self._serve()
+                ready = dict(self._poller.poll(0 if sent else _TICK))
+                for index, listener in enumerate(self._listeners):
+                    if listener.control in ready:
+                        self._hear(index, listener.control)
+                    if listener.data in ready:
+                        self._watch_topics(listener.data)
+                for session, (socket, _) in list(self._ports.items()):
+                    if socket in ready:
+                        self._watch_port(session, socket)
+                now = time.monotonic()
+                if now >= next_tick:
+                    next_tick = now + _TICK / 1000
+                    self._reply(self.desk.tick(now))
+                    self._beat(now)
+                self._log.raise_floor(self.desk.floor())
+        except Exception:
+            _log.exception("the gateway cannot serve any more: this is a defect")
+        finally:
+            self._close_all()
+
+    def _close_all(self) -> None:
+        for session in list(self.desk.sessions.values()):
+            if isinstance(session, ExtendedSession) and session.state is not State.ENDED:
+                self._send_error(session, refusal("the gateway is closing", "CLOSING"))
+        for socket, _ in self._ports.values():
+            socket.close()
+        for listener in self._listeners:
+            listener.close()
+        self._bell.close()
+
+    # ---------------------------------------------------------------- control
+    def _hear(self, index: int, socket: zmq.Socket[bytes]) -> None:
+        now = time.monotonic()
+        for _ in range(_MESSAGES_A_TURN):
+            try:
+                parts = socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            # Two endpoints may give the same routing id to different peers.
+            parts[0] = bytes([index]) + parts[0]
+            self._reply(self.desk.receive(parts, now))
+
+    def _reply(self, replies: list[Reply]) -> None:
+        for (peer, *rest), message in replies:
+            self._listeners[peer[0]].control.send_multipart([peer[1:], *rest, encode(message)])
+
+    def _watch_topics(self, socket: zmq.Socket[bytes]) -> None:
+        for change, topic in _changes(socket):
+            session = self.desk.by_topic.get(topic)
+            if session is not None:
+                session.handle(change, time.monotonic())
+
+    def _watch_port(self, session: Session, socket: zmq.Socket[bytes]) -> None:
+        for change, _ in _changes(socket):
+            self._reply(session.handle(change, time.monotonic()))
+
+    # ---------------------------------------------------------------- data
+    def _serve(self) -> bool:
+        """Give every session its turn; whether anything was sent."""
+        busy = False
+        for session in list(self.desk.sessions.values()):
+            self._reply(session.tick(time.monotonic()))
+            if isinstance(session, ExtendedSession):
+                busy |= self._serve_extended(session)
+            else:
+                busy |= self._serve_plain(session)
+        return busy
+
+    def _serve_extended(self, session: ExtendedSession) -> bool:
+        budget = _TURN
+        socket = self._listeners[session.peer[0]].data
+        while budget > 0 and (allowed := session.allowance()):
+            if session.overtaken:
+                self._send_gap(session)
+                continue
+            room = session.allowance_bytes()
+            if room <= 0:
+                break
+            batch = self._next_batch(session, min(allowed, self._limits.max_frame_records), room)
+            if batch is None:
+                break
+            asks = Flag.ACK if session.wants_acknowledgement() else 0
+            socket.send(session.topic, zmq.SNDMORE)
+            socket.send(header(asks, batch.first, batch.count), zmq.SNDMORE)
+            socket.send(batch.payload, zmq.SNDMORE, copy=False)
+            socket.send(batch.notes)
+            nbytes = batch.nbytes
+            session.sent(batch.count, nbytes)
+            session.spoke = time.monotonic()
+            budget -= nbytes
+        if session.exhausted:
+            if session.failed:
+                self._send_error(session, refusal(self._log.failure or "", "SOURCE"))
+            else:
+                self._send(session, Flag.END, session.cursor)
+            session.ended()
+        return budget < _TURN
+
+    def _next_batch(self, session: ExtendedSession, allowed: int, room: int) -> Batch | None:
+        """What to send next: a batch of the log if possible as it is, a part of one, or several as one."""
+        batch = self._log.find(session.cursor)
+        if batch is None:
+            return None
+        if batch.nbytes < _SMALL and batch.format == MSGPACK:
+            batch = self._with_following(batch, session.cursor, allowed, room)
+        count = batch.end - session.cursor
+        if batch.nbytes > room:
+            count = min(count, max(1, batch.count * room // batch.nbytes))
+        count = min(count, allowed)
+        return in_format(part(batch, session.cursor, session.cursor + count), session.format)
+
+    def _with_following(self, batch: Batch, start: int, allowed: int, room: int) -> Batch:
+        batches, nbytes, end = [batch], batch.nbytes, start + allowed
+        while batches[-1].end < end and nbytes < 8 * _SMALL and nbytes < room:
+            following = self._log.find(batches[-1].end)
+            if following is None or following.nbytes >= _SMALL or following.format != MSGPACK:
+                break
+            batches.append(following)
+            nbytes += following.nbytes
+        return joined(batches)
+
+    def _serve_plain(self, session: Session) -> bool:
+        budget = _TURN
+        allowed = session.allowance()
+        while budget > 0 and allowed:
+            batch = None if session.overtaken else self._log.find(session.cursor)
+            if batch is None:
+                break
+            batch = part(batch, session.cursor, session.cursor + allowed)
+            send = self._ports[session][0].send
+            for value in values_of(batch):
+                send(value)
+            session.sent(batch.count, batch.nbytes)
+            budget -= batch.nbytes
+            allowed = session.allowance()
+        return budget < _TURN
+
+    # ---------------------------------------------------------------- frames without records
+    def _send(self, session: ExtendedSession, flag: Flag, first: int, payload: bytes = b"") -> None:
+        self._listeners[session.peer[0]].data.send_multipart([session.topic, header(flag, first, 0), payload])
+        session.spoke = time.monotonic()
+
+    def _send_error(self, session: ExtendedSession, error: OnError) -> None:
+        self._send(session, Flag.ERR, session.cursor, encode(error))
+
+    def _send_gap(self, session: ExtendedSession) -> None:
+        missed, first = session.cursor, self._log.first
+        self.desk.counters["overtaken"] += 1
+        session.skip_to(first)
+        self._send(session, Flag.GAP, first, missed.to_bytes(8, "big"))
+
+    def _beat(self, now: float) -> None:
+        for session in self.desk.by_topic.values():
+            if now - session.spoke >= self._limits.heartbeat and session.state is State.STREAMING:
+                self._send(session, Flag.HB, session.cursor, self._log.head.to_bytes(8, "big"))
+
+
+_FAREWELLS: Final = {
+    Event.EXPIRED: refusal("nothing was heard for longer than the lease: subscribe again", "LEASE"),
+    Event.TAKEN_OVER: refusal("another subscriber came with the same id", "TAKEN"),
+}
+
+
+def _changes(socket: zmq.Socket[bytes]) -> list[tuple[Event, bytes]]:
+    """Who has come and gone on a data socket, by topic."""
+    changes: list[tuple[Event, bytes]] = []
+    while True:
+        try:
+            message = socket.recv(zmq.NOBLOCK)
+        except zmq.Again:
+            return changes
+        if message[:1] in (b"\0", b"\1"):
+            changes.append((Event.JOINED if message[0] else Event.LEFT, message[1:]))

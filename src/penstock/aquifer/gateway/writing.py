@@ -1,0 +1,215 @@
+"""The writer: packs what has arrived, makes it durable, and decides how much more may come.
+
+Whatever arrives while a transaction is being written goes into the next one: the slower the disk, the larger
+the groups.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from penstock.aquifer.batches import Batch
+from penstock.aquifer.errors import JournalFull
+from penstock.aquifer.gateway.intake import Intake
+from penstock.aquifer.gateway.log import Log
+from penstock.aquifer.gateway.packing import Packer, Unpackable
+from penstock.aquifer.journal.interface import SavedCursor
+
+__all__ = ["Writer"]
+
+_log = logging.getLogger("penstock.aquifer")
+
+_GROUP: Final = 50_000
+"""The most elements in one transaction."""
+_IDLE: Final = 0.25
+"""Seconds between looks at what is due without elements: cursors to store, records to retire."""
+
+
+class Writer:
+    """The only thread that changes the journal."""
+
+    def __init__(
+        self,
+        log: Log,
+        packer: Packer,
+        *,
+        prefetch: int,
+        published: Callable[[], None],
+        take_cursors: Callable[[], Mapping[str, SavedCursor | None]],
+    ) -> None:
+        self.stalled: str | None = None
+        """Why nothing can be written at the moment, if so."""
+        self._log = log
+        self._packer = packer
+        self._prefetch = prefetch
+        self._published = published
+        self._take_cursors = take_cursors
+        self._intake = Intake(self._wake)
+        self._stopping = False
+        self._written = 0
+        """How many elements are in the journal."""
+        self._allowed = 0
+        self._thread = threading.Thread(target=self._run, name="penstock-gateway-writer", daemon=True)
+
+    @property
+    def intake(self) -> Intake:
+        """Where elements come in."""
+        return self._intake
+
+    def start(self) -> None:
+        """Begin to ask and to write."""
+        self._intake.start()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Cancel the source; write what has arrived, if there is room; store the cursors."""
+        self._intake.cancel()
+        with self._log.moved:
+            self._stopping = True
+            self._log.moved.notify_all()
+        self._thread.join()
+        self._intake.join(1.0)
+
+    def _wake(self) -> None:
+        with self._log.moved:
+            self._log.moved.notify_all()
+
+    # ---------------------------------------------------------------- the thread
+    def _run(self) -> None:
+        try:
+            while self._step():
+                pass
+            self._keep_house()
+        except Exception as error:
+            _log.exception("the gateway cannot write its journal any more")
+            self._end(f"the journal of the gateway failed: {error}")
+
+    def _step(self) -> bool:
+        """Write a group, or wait for something to do; False when there is nothing left to do."""
+        intake = self._intake
+        done = intake.done  # Read first: what arrived before the end is taken below.
+        elements = intake.take(_GROUP)
+        if elements:
+            return self._write(elements)
+        if done and self._log.end is None:
+            self._end(None if intake.error is None else f"{type(intake.error).__name__}: {intake.error}")
+        if self._stopping:
+            return False
+        self._allow_more()
+        with self._log.moved:
+            intake.writer_idle = True
+            if not intake.waiting and not self._stopping and intake.done == done:
+                self._log.moved.wait(_IDLE)
+            intake.writer_idle = False
+        self._keep_house()
+        return True
+
+    def _write(self, elements: list[object]) -> bool:
+        bad: Unpackable | None = None
+        try:
+            packed = self._packer.pack(elements, self._log.head)
+        except Unpackable as unpackable:
+            bad, packed = unpackable, unpackable.packed
+        if packed and not self._append(packed):
+            return False
+        self._written += len(elements) if bad is None else bad.taken
+        if bad is not None:
+            self._intake.cancel()
+            cause = bad.cause
+            self._end(f"an element could not become a record: {type(cause).__name__}: {cause}")
+            _log.error("the gateway stopped: an element could not become a record", exc_info=cause)
+            return False
+        self._allow_more()
+        return True
+
+    def _append(self, packed: list[Batch]) -> bool:
+        """Append in pieces that fit; False if the gateway is stopped while there is no room."""
+        journal = self._log.journal
+        while packed:
+            fits = len(packed)
+            while fits and not self._make_room(packed[:fits]):
+                fits = fits // 2
+            if not fits:
+                if not self._wait_for_room(packed[0]):
+                    return False
+                continue
+            if not self._store(packed[:fits]):
+                return False
+            packed = packed[fits:]
+            self._published()
+        journal.retire(self._log.floor, time.time())
+        return True
+
+    def _make_room(self, packed: list[Batch]) -> bool:
+        records = sum(batch.count for batch in packed)
+        nbytes = sum(batch.nbytes for batch in packed)
+        return self._log.journal.make_room(records, nbytes, self._log.floor)
+
+    def _wait_for_room(self, batch: Batch) -> bool:
+        self._published()
+        with self._log.moved:
+            while not self._make_room([batch]):
+                if self._stopping:
+                    return False
+                self._log.moved.wait(_IDLE)
+        return True
+
+    def _store(self, packed: list[Batch]) -> bool:
+        """Append, and try again for as long as the disk is full: the source waits, nothing is lost."""
+        journal = self._log.journal
+        for name, cursor in self._take_cursors().items():
+            journal.save_cursor(name, cursor)
+        while True:
+            try:
+                journal.append(packed)
+            except JournalFull as full:
+                if self.stalled is None:
+                    _log.error("%s; the gateway waits, and its source with it", full)
+                self.stalled = str(full)
+                with self._log.moved:
+                    if self._stopping:
+                        return False
+                    self._log.moved.wait(_IDLE)
+            else:
+                if self.stalled is not None:
+                    _log.warning("there is room for the journal again: the gateway goes on")
+                    self.stalled = None
+                return True
+
+    def _keep_house(self) -> None:
+        journal = self._log.journal
+        cursors = self._take_cursors()
+        for name, cursor in cursors.items():
+            journal.save_cursor(name, cursor)
+        try:
+            if cursors:
+                journal.flush()
+            journal.retire(self._log.floor, time.time())
+        except JournalFull as full:
+            self.stalled = str(full)
+
+    def _end(self, failure: str | None) -> None:
+        self._log.finish(failure)
+        self._published()
+
+    # ---------------------------------------------------------------- demand
+    def _allow_more(self) -> None:
+        """Let the source give what there is room for, in portions."""
+        journal = self._log.journal
+        held = journal.held_from(self._log.floor)
+        room = min(
+            (journal.max_records - held.records) / self._packer.records_per_element,
+            (journal.max_bytes - held.nbytes) / self._packer.bytes_per_element,
+            self._prefetch,
+        )
+        if held.records < journal.max_records and held.nbytes < journal.max_bytes:
+            room = max(room, 1)
+        allowed = self._written + int(room)
+        outstanding = self._allowed - self._intake.received
+        if allowed - self._allowed >= self._prefetch // 4 or (allowed > self._allowed and outstanding <= 0):
+            self._allowed = allowed
+            self._intake.allow(allowed)

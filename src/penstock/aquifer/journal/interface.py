@@ -1,0 +1,105 @@
+"""What a gateway needs of the place where it keeps its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from penstock.aquifer.batches import Batch
+
+__all__ = ["Held", "Journal", "SavedCursor"]
+
+
+class SavedCursor(NamedTuple):
+    """Where a durable subscriber stands, so that it can come back after the gateway was restarted."""
+
+    acknowledged: int
+    """Every record before this offset has been dealt with."""
+    lease_ms: int
+    """How long the subscriber may be away before its records need not be kept any more."""
+    seen: float
+    """When it was last heard of: seconds since 1970, so that it outlives the process."""
+
+
+class Held(NamedTuple):
+    """How much of a journal somebody still needs."""
+
+    records: int
+    nbytes: int
+
+
+class Journal(Protocol):
+    """A bounded sequence of batches with consecutive offsets, the cursors of durable subscribers, and marks.
+
+    One thread, the gateway's writer, calls everything but :meth:`find`, which another thread may call at the
+    same time; ``first`` and ``head`` may be read from any thread. Offsets are never used twice: ``head`` only
+    grows, over the whole life of the journal, and ``epoch`` names that life.
+    """
+
+    epoch: str
+    """Names this sequence of offsets; a new journal has a new one."""
+    first: int
+    """The offset of the oldest record that is still there (``head`` if there is none)."""
+    head: int
+    """The offset that the next record will get."""
+    max_records: int
+    max_bytes: int
+    """The bounds. One batch is always accepted by an empty journal, however large it is."""
+    durable: bool
+    """Whether what was appended survives the process."""
+
+    @property
+    def held(self) -> Held:
+        """How many records and bytes are in the journal."""
+        ...
+
+    def held_from(self, floor: int) -> Held:
+        """What is left if everything that can be forgotten before ``floor`` is forgotten."""
+        ...
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str] | None = None) -> None:
+        """Store the batches, the first of which starts at ``head``; on return they are as safe as can be.
+
+        All or nothing: if this raises, nothing was stored, and :class:`~penstock.aquifer.JournalFull` says
+        that trying again may help. ``marks``, and cursors that were saved before, are stored in the same
+        transaction.
+        """
+        ...
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch with this offset in it; None if it is before ``first`` or not before ``head``."""
+        ...
+
+    def make_room(self, records: int, nbytes: int, floor: int) -> bool:
+        """Forget the oldest batches until so much more fits, but none that ends after ``floor``.
+
+        Forgets no more than necessary, so that the oldest record stays available as long as the bounds allow
+        (rule 1.12). Returns whether it fits now.
+        """
+        ...
+
+    def retire(self, floor: int, now: float) -> None:
+        """Forget what the retention settings let go (age, acknowledgement), but nothing after ``floor``."""
+        ...
+
+    @property
+    def cursors(self) -> Mapping[str, SavedCursor]:
+        """The durable subscribers, by id."""
+        ...
+
+    def save_cursor(self, name: str, cursor: SavedCursor | None) -> None:
+        """Remember, or with None forget, a cursor; stored with the next :meth:`append` or :meth:`flush`."""
+        ...
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """Small facts that were stored together with records, for instance how far a source was read."""
+        ...
+
+    def flush(self) -> None:
+        """Store the cursors that were saved since the last :meth:`append`."""
+        ...
+
+    def close(self) -> None:
+        """Store what is still to be stored and let go of the files. May be called again."""
+        ...

@@ -1,0 +1,100 @@
+"""The journal that lives and dies with its process."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+
+from penstock.aquifer.batches import Batch
+from penstock.aquifer.errors import JournalError
+from penstock.aquifer.journal.interface import Held, Journal, SavedCursor
+from penstock.aquifer.journal.settings import a_bound
+from penstock.aquifer.journal.window import BatchWindow, Place, end_of
+
+__all__ = ["MemoryJournal"]
+
+
+class MemoryJournal(Journal):
+    """Keeps the most recent records in memory, up to a number of them and of their bytes.
+
+    Each instance is a log of its own, with its own epoch. Nothing goes by age or because it was acknowledged:
+    what was delivered stays for those who come later, until its room is needed.
+    """
+
+    def __init__(self, max_records: int = 1_000_000, max_bytes: int = 64 * 1024 * 1024) -> None:
+        self.max_records = a_bound(max_records, "MemoryJournal(max_records)")
+        self.max_bytes = a_bound(max_bytes, "MemoryJournal(max_bytes)")
+        self.epoch = secrets.token_hex(6)
+        self.first = 0
+        self.head = 0
+        self.durable = False
+        self._window = BatchWindow(Place(0, 0))
+        self._cursors: dict[str, SavedCursor] = {}
+        self._marks: dict[str, str] = {}
+        self._closed = False
+
+    @property
+    def held(self) -> Held:
+        """How many records and bytes are in the journal."""
+        return Held(self.head - self.first, self._window.nbytes)
+
+    def held_from(self, floor: int) -> Held:
+        """What is left if every batch that ends at or before ``floor`` is forgotten."""
+        start, before = self._window.place_of(floor)
+        return Held(self.head - start, self._window.end.before - before)
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str] | None = None) -> None:
+        """Keep the batches; ValueError if they do not follow on its end. The bounds are for ``make_room``."""
+        self._check_open()
+        end = end_of(batches, self._window.end)
+        self._window.extend(batches)
+        if marks:
+            self._marks.update(marks)
+        # Last, because from here on other threads look for them.
+        self.head = end.offset
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch with this offset in it; None if it is before ``first`` or not before ``head``."""
+        return self._window.find(offset) if self.first <= offset < self.head else None
+
+    def make_room(self, records: int, nbytes: int, floor: int) -> bool:
+        """Forget the oldest batches until so much more fits, or, if ``floor`` forbids that, none at all."""
+        self._check_open()
+        place = self._window.place_for(self.max_records - records, self.max_bytes - nbytes)
+        if place.offset > max(floor, self.first):
+            return False
+        self.first = place.offset
+        self._window.forget_before(place)
+        return True
+
+    def retire(self, floor: int, now: float) -> None:
+        """Nothing: records stay until their room is needed."""
+
+    @property
+    def cursors(self) -> Mapping[str, SavedCursor]:
+        """The durable subscribers, by id, as they are now."""
+        return dict(self._cursors)
+
+    def save_cursor(self, name: str, cursor: SavedCursor | None) -> None:
+        """Remember, or with None forget, a cursor."""
+        self._check_open()
+        if cursor is None:
+            self._cursors.pop(name, None)
+        else:
+            self._cursors[name] = cursor
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """The marks, as they are now."""
+        return dict(self._marks)
+
+    def flush(self) -> None:
+        """Nothing: there is nowhere to store anything."""
+
+    def close(self) -> None:
+        """Take no more records; those that are here can still be found. May be called again."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise JournalError("the journal is closed; make a new MemoryJournal")

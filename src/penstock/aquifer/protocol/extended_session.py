@@ -1,0 +1,233 @@
+"""A subscriber of the extended dialect: absolute credit, acknowledgement, frames on the shared data port.
+
+``Next`` carries how far the gateway may go, in records and bytes, and how far the subscriber has come. All of
+it is absolute: a message that is lost is made good by the next one, a repeated one changes nothing. What is
+on its way is bounded by ``Limits`` even if the subscriber grants everything, since ØMQ would queue the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, ClassVar
+
+from msgspec import UNSET
+
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.messages import (
+    CompleteTerms,
+    Grant,
+    Next,
+    NextTerms,
+    OnComplete,
+    OnNext,
+    SubscribeTerms,
+    demand,
+    terms,
+)
+from penstock.aquifer.protocol.sessions import Event, LogView, Reply, Session, State, Table, refusal
+
+__all__ = ["ExtendedSession"]
+
+_ANYTIME = {
+    Event.NEXT: ("_grant", None),
+    Event.CANCEL: ("_leave", State.CLOSED),
+    Event.COMPLETE: ("_leave", State.CLOSED),
+    Event.EXPIRED: (None, State.CLOSED),
+    Event.TAKEN_OVER: (None, State.CLOSED),
+}
+
+
+class ExtendedSession(Session):
+    """The gateway's side of an extended subscription."""
+
+    dialect = "extended"
+    table: ClassVar[Table] = {
+        State.JOINING: {**_ANYTIME, Event.JOINED: (None, State.STREAMING), Event.LEFT: (None, None)},
+        State.STREAMING: {**_ANYTIME, Event.JOINED: (None, None), Event.LEFT: (None, State.JOINING)},
+        State.ENDED: {
+            **_ANYTIME,
+            Event.NEXT: ("_ask_after_end", None),
+            Event.JOINED: (None, State.STREAMING),
+            Event.LEFT: (None, State.JOINING),
+        },
+        State.CLOSED: {},
+    }
+
+    def __init__(
+        self,
+        peer: bytes,
+        log: LogView,
+        start: int,
+        limits: Limits,
+        now: float,
+        *,
+        wishes: SubscribeTerms,
+        topic: bytes,
+        format: str,
+    ) -> None:
+        super().__init__(peer, log, start, limits, now)
+        self.wishes = wishes
+        """What it asked for in ``Subscribe.x``."""
+        self.topic = topic
+        self.format = format
+        self.to = wishes.to if wishes.to is not UNSET else None
+        self.keep = wishes.keep if wishes.keep is not UNSET else True
+        self.name = wishes.id if wishes.id is not UNSET else None
+        if wishes.lease is not UNSET:
+            self.lease = min(max(wishes.lease / 1000, 0.1), limits.max_lease)
+        self.limit = start
+        """Records before this offset may be sent."""
+        self.limit_bytes: int | None = None
+        """So many bytes may be sent in this session, if the subscriber counts them."""
+        self.received = start
+        """Records before this offset have arrived."""
+        self.spoke = now
+        """When the last frame was sent."""
+        self.repeats = 0
+        """Requests that said nothing new."""
+        self._in_flight: deque[tuple[int, int]] = deque()
+        """The frames on their way: the offset after each, and the bytes sent up to and with it."""
+        self._received_bytes = 0
+        self._waiting: tuple[tuple[bytes, ...], int, float] | None = None
+        """A request without ``limit`` that has no answer yet: envelope, count, time by which to answer."""
+        self._flag_bytes = min(log.ack_every_bytes, limits.bytes_in_flight // 4)
+        self._flagged_records = start
+        self._flagged_bytes = 0
+        self._flagged_frames = 0
+
+    # ---------------------------------------------------------------- what it may get
+    @property
+    def stop(self) -> int:
+        """The offset after the last record that this session can have, as far as is known."""
+        return self.log.head if self.to is None else min(self.to, self.log.head)
+
+    def allowance(self) -> int:
+        """What was granted, is there, and has room on the way."""
+        if self.state is not State.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
+            return 0
+        return max(min(self.limit, self.stop) - self.cursor, 0)
+
+    def allowance_bytes(self) -> int:
+        """How many bytes of payload may be sent. While there are any, a record may go, however large."""
+        room = self.limits.bytes_in_flight - (self.sent_bytes - self._received_bytes)
+        if self.limit_bytes is not None:
+            room = min(room, self.limit_bytes - self.sent_bytes)
+        return room
+
+    def sent(self, count: int, nbytes: int) -> None:
+        """So many records were sent in one frame."""
+        super().sent(count, nbytes)
+        self._in_flight.append((self.cursor, self.sent_bytes))
+
+    def wants_acknowledgement(self) -> bool:
+        """Whether the next frame should ask for a sign of how far the subscriber has come.
+
+        It has to come before the log or the way is full, or both ends would wait for one another.
+        """
+        frames = len(self._in_flight) - self._flagged_frames
+        if (
+            self.cursor - self._flagged_records < self.log.ack_every_records
+            and self.sent_bytes - self._flagged_bytes < self._flag_bytes
+            and frames < self.limits.frames_in_flight // 4
+        ):
+            return False
+        self._flagged_records, self._flagged_bytes = self.cursor, self.sent_bytes
+        self._flagged_frames = len(self._in_flight)
+        return True
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether everything was sent, and the end can be told."""
+        if self.state is not State.STREAMING:
+            return False
+        end = self.log.end if self.to is None else self.to
+        return end is not None and self.cursor >= end
+
+    @property
+    def failed(self) -> bool:
+        """Whether the end that is to be told is a failure: not that of a range that was delivered."""
+        return self.log.failure is not None and (self.to is None or self.cursor < self.to)
+
+    def ended(self) -> None:
+        """The end was told."""
+        self.state = State.ENDED
+
+    def tick(self, now: float) -> list[Reply]:
+        """Answer a request for a counted batch when there are records, or it has waited long enough."""
+        if self._waiting is None:
+            return []
+        envelope, wanted, deadline = self._waiting
+        count = min(wanted, self.stop - self.cursor) if self.state is State.STREAMING else 0
+        if count <= 0 and now < deadline and self.state is not State.ENDED:
+            return []
+        self._waiting = None
+        if self.state is State.ENDED:
+            return [Reply(envelope, OnComplete(x=CompleteTerms(end=self.cursor)))]
+        count = max(count, 0)
+        self.limit = self.cursor + count
+        return [Reply(envelope, OnNext(count, x=NextTerms(first=self.cursor, head=self.log.head)))]
+
+    # ---------------------------------------------------------------- the handlers of the table
+    def _grant(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
+        grant = terms(message.x) or Grant()
+        problem = self._problem(message, grant)
+        if problem is not None:
+            return [Reply(envelope, refusal(problem, "BAD"))]
+        new = self._note_progress(grant)
+        if grant.limit is UNSET:
+            self._waiting = (envelope, demand(message.count), now + self.limits.long_poll)
+            return self.tick(now)
+        limit = demand(grant.limit)
+        if limit > self.limit:
+            self.limit, new = limit, True
+        if grant.limitb is not UNSET and grant.limitb > (self.limit_bytes or 0):
+            self.limit_bytes, new = demand(grant.limitb), True
+        self.repeats += not new
+        return []
+
+    def _problem(self, message: Next, grant: Grant) -> str | None:
+        if grant.limit is UNSET and message.count <= 0:
+            return f"§3.9: Next must ask for at least one record, not {message.count}"
+        for name in ("limit", "limitb", "ack", "got"):
+            value = getattr(grant, name)
+            if value is not UNSET and value < 0:
+                return f"x.{name} is {value}: offsets and bytes are never negative"
+        for name in ("ack", "got"):
+            value = getattr(grant, name)
+            if value is not UNSET and value > self.cursor:
+                return f"x.{name} is {value}, but no record beyond {self.cursor} was sent in this session"
+        return None
+
+    def _note_progress(self, grant: Grant) -> bool:
+        new = False
+        if grant.ack is not UNSET and grant.ack > self.acknowledged:
+            self.acknowledged, new = grant.ack, True
+        got = grant.got if grant.got is not UNSET else grant.ack
+        if got is not UNSET and got > self.received:
+            self.received, new = got, True
+            while self._in_flight and self._in_flight[0][0] <= got:
+                self._received_bytes = self._in_flight.popleft()[1]
+                self._flagged_frames = max(self._flagged_frames - 1, 0)
+        return new
+
+    def _ask_after_end(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
+        before = self.repeats
+        replies = self._grant(message, envelope, now)
+        if self.repeats > before:
+            # It asks again though it has everything: it has missed the end, which will be told once more.
+            self.state = State.STREAMING
+        return replies
+
+    def _leave(self, _: Any, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
+        return [Reply(envelope, OnComplete(x=CompleteTerms(end=self.cursor, cancelled=True)))]
+
+    def describe(self) -> dict[str, Any]:
+        """Also what was granted, and what is on its way."""
+        return {
+            **super().describe(),
+            "limit": self.limit,
+            "received": self.received,
+            "in_flight": self.sent_bytes - self._received_bytes,
+            "format": self.format,
+            "repeats": self.repeats,
+        }

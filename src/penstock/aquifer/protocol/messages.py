@@ -1,0 +1,237 @@
+"""The control messages: the six of the document, byte for byte, and what may ride along in ``x``.
+
+A message is a JSON object whose ``jsonClass`` names its kind. Peers that know nothing but the document see
+nothing else from us: whatever we add sits in one optional key ``x``, and is sent only to a peer that sent
+one first. No seventh kind is ever sent, because a JVM peer that meets one throws.
+
+We are lenient with what we get. Unknown fields are ignored; so are ``x`` that are no objects. The original
+implementation sends two requests and two fields that the document does not know (``Error``, ``Complete``,
+``Subscribe.count``, ``OnError.recoverable``): they are understood. Counts are clamped by :func:`demand`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+from penstock.aquifer.errors import ProtocolViolation
+from penstock.spec import UNBOUNDED
+
+__all__ = [
+    "Complete",
+    "CompleteTerms",
+    "Control",
+    "Error",
+    "ErrorTerms",
+    "Grant",
+    "Next",
+    "NextTerms",
+    "OnComplete",
+    "OnError",
+    "OnNext",
+    "OnSubscribe",
+    "SessionTerms",
+    "Subscribe",
+    "SubscribeTerms",
+    "decode",
+    "demand",
+    "encode",
+]
+
+VERSION: Final = 1
+"""The version of the extended dialect."""
+
+_EXACT_IN_JAVASCRIPT: Final = 2**53
+
+
+class _Terms(msgspec.Struct, omit_defaults=True):
+    """What stands in ``x``: every field is optional, and absent fields are not written."""
+
+
+class SubscribeTerms(_Terms):
+    """``Subscribe.x``: what an extended subscriber wants."""
+
+    v: int | UnsetType = UNSET
+    """The version of the dialect; without it the peer is a plain one."""
+    id: str | UnsetType = UNSET
+    """A name that lasts: a subscriber that comes back with it finds its place again."""
+    from_: int | str | UnsetType = field(default=UNSET, name="from")
+    """The first offset that is wanted, or ``"earliest"`` or ``"latest"``."""
+    to: int | UnsetType = UNSET
+    """The offset before which to end."""
+    epoch: str | UnsetType = UNSET
+    """The log that ``from`` and ``to`` belong to."""
+    keep: bool | UnsetType = UNSET
+    """Whether the source has to wait for this subscriber."""
+    fmt: list[str] | UnsetType = UNSET
+    """The payload formats that are understood, best first."""
+    lease: int | UnsetType = UNSET
+    """How many milliseconds of silence this subscriber may be kept for."""
+    probe: bool | UnsetType = UNSET
+    """Only the state of the gateway is wanted, no session."""
+
+
+class SessionTerms(_Terms):
+    """``OnSubscribe.x``: what the gateway gives."""
+
+    v: int | UnsetType = UNSET
+    topic: str | UnsetType = UNSET
+    """What to subscribe to on the data port, as 16 hexadecimal digits."""
+    epoch: str | UnsetType = UNSET
+    first: int | UnsetType = UNSET
+    """The oldest offset that can be had."""
+    next: int | UnsetType = UNSET
+    """The offset with which this session starts."""
+    head: int | UnsetType = UNSET
+    """The offset that the next record of the source will get."""
+    fmt: str | UnsetType = UNSET
+    """The payload format that was chosen."""
+    ackevery: int | UnsetType = UNSET
+    """Acknowledge at least every so many records, if asked to by the ACK flag."""
+    maxframe: int | UnsetType = UNSET
+    """The most bytes of payload in one frame, unless one record alone has more."""
+    lease: int | UnsetType = UNSET
+    """The lease that was granted, in milliseconds."""
+    status: dict[str, Any] | UnsetType = UNSET
+    """The answer to a probe."""
+
+
+class Grant(_Terms):
+    """``Next.x``: how far the gateway may go. All figures are absolute, so that a repeat does no harm."""
+
+    limit: int | UnsetType = UNSET
+    """Records before this offset may be sent; replaces ``count``."""
+    limitb: int | UnsetType = UNSET
+    """So many bytes of payload may be sent since the session began."""
+    ack: int | UnsetType = UNSET
+    """Records before this offset have been dealt with, and need not be kept for this subscriber."""
+    got: int | UnsetType = UNSET
+    """Records before this offset have arrived; if absent, ``ack`` stands for it."""
+
+
+class NextTerms(_Terms):
+    """``OnNext.x``: where the declared records lie."""
+
+    first: int | UnsetType = UNSET
+    head: int | UnsetType = UNSET
+
+
+class ErrorTerms(_Terms):
+    """``OnError.x``: which error it is, and what is needed to go on."""
+
+    code: str | UnsetType = UNSET
+    first: int | UnsetType = UNSET
+    head: int | UnsetType = UNSET
+    epoch: str | UnsetType = UNSET
+    retry: int | UnsetType = UNSET
+    """Milliseconds after which it makes sense to try again."""
+
+
+class CompleteTerms(_Terms):
+    """``OnComplete.x``: where the stream ended, and whether the subscriber ended it."""
+
+    end: int | UnsetType = UNSET
+    cancelled: bool | UnsetType = UNSET
+
+
+# An x of another kind is none of our business, and is kept apart from one with wrong fields, which is.
+_Foreign: TypeAlias = bool | int | float | str | list[Any] | UnsetType | None
+
+
+class _Message(msgspec.Struct, tag_field="jsonClass", tag=True):
+    """A control message; the fields stand in the order of the document."""
+
+
+class Subscribe(_Message):
+    """Request: records, please; or with ``cancel``, no more of them."""
+
+    cancel: bool = False
+    count: int | UnsetType = UNSET
+    x: SubscribeTerms | _Foreign = UNSET
+
+
+class OnSubscribe(_Message):
+    """Reply: how many there are at most, and the port on which they will come."""
+
+    size: int
+    port: int
+    x: SessionTerms | _Foreign = UNSET
+
+
+class Next(_Message):
+    """Request: so many records can be taken."""
+
+    count: int
+    x: Grant | _Foreign = UNSET
+
+
+class OnNext(_Message):
+    """Reply: so many records are being sent."""
+
+    count: int
+    x: NextTerms | _Foreign = UNSET
+
+
+class OnError(_Message):
+    """Reply: it went wrong."""
+
+    message: str
+    recoverable: bool | UnsetType = UNSET
+    x: ErrorTerms | _Foreign = UNSET
+
+
+class OnComplete(_Message):
+    """Reply: this was all."""
+
+    complete: bool = True
+    x: CompleteTerms | _Foreign = UNSET
+
+
+class Error(_Message):
+    """Request of the original implementation: records are missing, send them again."""
+
+    message: str = ""
+
+
+class Complete(_Message):
+    """Request of the original implementation: no more, please."""
+
+    complete: bool = True
+
+
+Control: TypeAlias = Subscribe | OnSubscribe | Next | OnNext | OnError | OnComplete | Error | Complete
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Control] = msgspec.json.Decoder(Control)
+
+
+def encode(message: Control) -> bytes:
+    """The bytes of a message, without a space."""
+    return _encoder.encode(message)
+
+
+def decode(data: bytes) -> Control:
+    """The message in these bytes; :class:`~penstock.aquifer.ProtocolViolation` if there is none."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolViolation(f"no control message: {error}") from error
+
+
+X = TypeVar("X", bound=_Terms)
+
+
+def terms(x: X | _Foreign) -> X | None:
+    """What a peer added in ``x``, if it is something that we know."""
+    return x if isinstance(x, _Terms) else None
+
+
+def demand(count: int) -> int:
+    """A count from the wire as demand.
+
+    2^63-1 means unbounded, and so must whatever a JavaScript peer makes of it: beyond 2^53 its numbers are
+    no longer exact, and 2^63-1 arrives as 9223372036854776000.
+    """
+    return UNBOUNDED if count > _EXACT_IN_JAVASCRIPT else count

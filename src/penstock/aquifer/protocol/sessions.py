@@ -1,0 +1,176 @@
+"""The gateway's side of one subscription, as a table: what may happen when, and what follows.
+
+There is no socket in here. The gateway tells a session what happened (:meth:`Session.handle`), sends the
+replies it gets back, asks how many records it may send (:meth:`Session.allowance`) and says how many it did
+(:meth:`Session.sent`). Plain and extended peers differ in their tables and in how they pay for records: see
+:mod:`~penstock.aquifer.protocol.plain_session` and :mod:`~penstock.aquifer.protocol.extended_session`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.messages import Control, ErrorTerms, OnError
+
+__all__ = ["Event", "LogView", "Reply", "Session", "State", "Table"]
+
+
+class LogView(Protocol):
+    """What a session has to know about the log."""
+
+    @property
+    def epoch(self) -> str:
+        """Names this sequence of offsets."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """The oldest offset that is there."""
+        ...
+
+    @property
+    def head(self) -> int:
+        """The offset that the next record will get."""
+        ...
+
+    end: int | None
+    """Where the stream ends, once that is known."""
+    failure: str | None
+    """Why it ended there, if not by completion."""
+    ack_every_records: int
+    """After so many records a subscriber should say how far it has come."""
+    ack_every_bytes: int
+
+
+class State(Enum):
+    """How far a subscription has come."""
+
+    JOINING = auto()
+    """Subscribed; its data connection is not there yet, so nothing may be sent: it would be lost."""
+    STREAMING = auto()
+    ENDED = auto()
+    """The end was told; it is told again to whoever asks."""
+    CLOSED = auto()
+
+
+class Event(Enum):
+    """What can happen to a subscription."""
+
+    NEXT = auto()
+    CANCEL = auto()
+    COMPLETE = auto()
+    """The original implementation's way to cancel."""
+    ERROR = auto()
+    """The original implementation's way to ask for the last batch again."""
+    JOINED = auto()
+    """Its data connection is there."""
+    LEFT = auto()
+    """Its data connection is gone."""
+    EXPIRED = auto()
+    """It was silent for longer than its lease."""
+    TAKEN_OVER = auto()
+    """Another subscriber came with its id."""
+
+
+class Reply(NamedTuple):
+    """A control message and the envelope it goes back in."""
+
+    envelope: tuple[bytes, ...]
+    message: Control
+
+
+Handler: TypeAlias = Callable[..., list[Reply]]
+Table: TypeAlias = Mapping[State, Mapping[Event, tuple[str | None, State | None]]]
+"""For each state and event: the method that deals with it, and the state that follows (None: the same)."""
+
+
+class Session:
+    """What both dialects have in common."""
+
+    dialect: ClassVar[str]
+    table: ClassVar[Table]
+
+    def __init__(self, peer: bytes, log: LogView, start: int, limits: Limits, now: float) -> None:
+        self.peer = peer
+        """The routing id of its control connection."""
+        self.log = log
+        self.limits = limits
+        self.state = State.JOINING
+        self.cursor = start
+        """The offset of the next record to send."""
+        self.acknowledged = start
+        """Records before this offset need not be kept for this subscriber."""
+        self.keep = True
+        self.name: str | None = None
+        self.lease = limits.lease
+        self.heard = now
+        """When its last control message came."""
+        self.sent_records = 0
+        self.sent_bytes = 0
+
+    # ---------------------------------------------------------------- what happens to it
+    def handle(
+        self, event: Event, now: float, *, message: Any = None, envelope: tuple[bytes, ...] = ()
+    ) -> list[Reply]:
+        """Deal with an event, and return what is to be answered."""
+        step = self.table[self.state].get(event)
+        if step is None:
+            return [Reply(envelope, refusal(f"{event.name} makes no sense here", "BAD"))] if envelope else []
+        handler, following = step
+        if following is not None:
+            self.state = following
+        if handler is None:
+            return []
+        deal: Handler = getattr(self, handler)
+        return deal(message, envelope, now)
+
+    def tick(self, now: float) -> list[Reply]:
+        """Time has passed, or the log has grown."""
+        return []
+
+    def expired(self, now: float) -> bool:
+        """Whether nothing was heard for longer than the lease."""
+        return now - self.heard > self.lease
+
+    # ---------------------------------------------------------------- what it may get
+    def allowance(self) -> int:
+        """How many records may be sent now."""
+        raise NotImplementedError
+
+    def sent(self, count: int, nbytes: int) -> None:
+        """So many records, from the cursor on, were sent."""
+        self.cursor += count
+        self.sent_records += count
+        self.sent_bytes += nbytes
+
+    def skip_to(self, offset: int) -> None:
+        """The log no longer has what comes next: go on at ``offset``."""
+        self.cursor = offset
+        self.acknowledged = max(self.acknowledged, offset)
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether records that it has not got yet are gone."""
+        return self.cursor < self.log.first and self.state in (State.JOINING, State.STREAMING)
+
+    def describe(self) -> dict[str, Any]:
+        """What ``penstock gateway status`` shows of it."""
+        return {
+            "id": self.name,
+            "dialect": self.dialect,
+            "state": self.state.name.lower(),
+            "next": self.cursor,
+            "acknowledged": self.acknowledged,
+            "lag": self.log.head - self.cursor,
+            "keep": self.keep,
+            "records": self.sent_records,
+            "bytes": self.sent_bytes,
+        }
+
+
+def refusal(text: str, code: str, **more: Any) -> OnError:
+    """An ``OnError`` that an extended peer can tell by its code, and a plain one can read."""
+    return OnError(message=text, x=ErrorTerms(code=code, **more))
