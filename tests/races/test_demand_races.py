@@ -104,15 +104,21 @@ def test_publish_on_hands_over_to_other_threads_of_the_pool(pool: PoolScheduler)
 
 
 def test_publish_on_cancelled_from_outside_forgets_its_source(pool: PoolScheduler) -> None:
+    subscribed: list[int] = []
+    cancelled: list[int] = []
+    flux = (
+        Flux.never()
+        .do_on_subscribe(lambda s: subscribed.append(1))
+        .do_on_cancel(lambda: cancelled.append(1))
+        .subscribe_on(pool)
+    )
     for _ in rounds(0.5):
-        cancelled: list[int] = []
-        flux = Flux.never().do_on_cancel(lambda c=cancelled: c.append(1)).subscribe_on(pool)
         recorder = Recorder(UNBOUNDED)
         flux.publish_on(pool, prefetch=1).subscribe(recorder)
         together(recorder.cancel, lambda r=recorder: r.request(1))
-    done: list[int] = []
-    Flux.just(1).publish_on(pool).subscribe(done.append).wait(5)
-    assert done == [1]
+    pool.close(20)  # now all who are going to subscribe have done so
+    eventually(lambda: len(cancelled) == len(subscribed))
+    assert subscribed
 
 
 def test_running_cancelled_while_it_is_being_subscribed_elsewhere(pool: PoolScheduler) -> None:

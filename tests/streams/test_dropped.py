@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from penstock.spec import UNBOUNDED
-from penstock.streams import Flux, on_dropped
+from penstock.streams import Flux, Mono, on_dropped
 from penstock.streams.dropped import drop_elements, drop_error
 from penstock.streams.schedulers import VirtualTimeScheduler
+from penstock.streams.source import PublisherSource
 from tests.streams.operators.test_creating_from_publisher import Driven
 from tests.streams.recording import Recorder
 
@@ -120,6 +125,154 @@ def test_a_cancelled_stream_is_quiet(dropped: Dropped) -> None:
     assert (dropped.errors, dropped.elements) == ([], [])
 
 
+# -------------------------------------------------------------------- errors that come when a reader has left
+class Ready(Driven):
+    """Has an element for the first request. No guard stands between it and its subscriber."""
+
+    def flux(self) -> Flux[Any]:
+        return Flux._of(PublisherSource(self))
+
+    def mono(self) -> Mono[Any]:
+        return Mono._of(PublisherSource(self))
+
+    def request(self, n: int, /) -> None:
+        super().request(n)
+        if len(self.requests) == 1:
+            self.emit("first")
+
+
+def leave_a_for(source: Ready) -> None:
+    for _ in source.flux():
+        break
+
+
+def leave_an_async_for(source: Ready) -> None:
+    async def main() -> None:
+        async for _ in source.flux():
+            break
+
+    asyncio.run(main())
+
+
+def cancel_a_task_that_awaits(source: Ready) -> None:
+    async def main() -> None:
+        async def wait() -> Any:
+            return await source.mono()
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def block_for_too_long(source: Ready) -> None:
+    with pytest.raises(TimeoutError):
+        source.mono().block(0.001)
+
+
+def cancel_a_future(source: Ready) -> None:
+    assert source.mono().to_future().cancel()
+
+
+LEAVE = pytest.mark.parametrize(
+    "leave",
+    [leave_a_for, leave_an_async_for, cancel_a_task_that_awaits, block_for_too_long, cancel_a_future],
+)
+
+
+@LEAVE
+def test_an_error_that_comes_after_the_reader_left_is_reported(
+    dropped: Dropped, leave: Callable[[Ready], None]
+) -> None:
+    source, error = Ready(), ValueError("late")
+
+    leave(source)
+    assert (source.cancels, dropped.errors) == (1, [])
+    source.fail(error)
+
+    assert dropped.errors == [error]
+
+
+@LEAVE
+def test_so_is_one_that_comes_from_inside_the_cancel(
+    dropped: Dropped, leave: Callable[[Ready], None]
+) -> None:
+    error = ValueError("late")
+
+    class Resentful(Ready):
+        def cancel(self) -> None:
+            super().cancel()
+            self.fail(error)
+
+    leave(Resentful())
+
+    assert dropped.errors == [error]
+
+
+@pytest.mark.parametrize("leave", [leave_a_for, leave_an_async_for])
+def test_so_is_one_that_waits_behind_elements_when_the_reader_leaves(
+    dropped: Dropped, leave: Callable[[Ready], None]
+) -> None:
+    error = ValueError("unread")
+
+    class Short(Ready):
+        def request(self, n: int, /) -> None:
+            super().request(n)
+            self.emit("second").fail(error)
+
+    source = Short()
+    leave(source)
+
+    assert (source.requests, source.cancels, dropped.errors) == ([256], 0, [error])
+
+
+def test_so_is_one_that_comes_when_the_event_loop_of_its_reader_is_closed(dropped: Dropped) -> None:
+    source, error = Driven(), ValueError("nobody is there")
+
+    async def start_reading() -> Any:
+        step = Flux._of(PublisherSource(source)).to_async_iterable().__anext__().__await__()
+        next(step)  # as a task would, but nobody goes on with it
+        return step
+
+    with contextlib.closing(asyncio.new_event_loop()) as loop:
+        waiting = loop.run_until_complete(start_reading())
+    with contextlib.closing(waiting), ThreadPoolExecutor() as another:
+        another.submit(source.fail, error).result(20)
+        assert dropped.errors == [error]
+
+
+def test_an_error_that_is_raised_is_not_reported_as_well(dropped: Dropped) -> None:
+    error = ValueError("x")
+
+    class Failing(Ready):
+        def request(self, n: int, /) -> None:
+            self.fail(error)
+
+    async def read() -> None:
+        async for _ in Failing().flux():
+            pass
+
+    async def wait() -> None:
+        await Failing().mono()
+
+    for way_out in (
+        lambda: list(Failing().flux()),
+        lambda: asyncio.run(read()),
+        lambda: asyncio.run(wait()),
+        lambda: Failing().mono().block(),
+        lambda: Failing().mono().to_future().result(20),
+    ):
+        with pytest.raises(ValueError, match="x") as raised:
+            way_out()
+        assert raised.value is error
+
+    assert dropped.errors == []
+
+
+# -------------------------------------------------------------------- the hooks
 def test_by_default_both_are_logged_as_warnings(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "penstock.streams"):
         drop_error(ValueError("x"), "here")

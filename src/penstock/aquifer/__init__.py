@@ -1,0 +1,79 @@
+"""The Aquifer Subscription Protocol over ØMQ: a gateway, and subscribers at their own pace.
+
+A :class:`Gateway` subscribes to any Publisher, keeps what it gets in a bounded log, and serves it to any
+number of subscribers, each of which says how much it can take::
+
+    from penstock.aquifer import Gateway, SqliteJournal
+
+    async with Gateway(flux, control="tcp://127.0.0.1:5556", journal=SqliteJournal("readings.db")):
+        ...
+
+An :class:`AquiferPublisher` is the other end, in any process::
+
+    from penstock.aquifer import AquiferPublisher
+
+    for reading in AquiferPublisher("tcp://127.0.0.1:5556", id="dashboard").flux():
+        ...
+
+Needs the extra ``aquifer``: ``pip install 'penstock[aquifer]'``.
+"""
+
+from penstock.aquifer.codecs import Codec
+from penstock.aquifer.errors import (
+    AquiferError,
+    EpochChanged,
+    GatewayUnreachable,
+    JournalDamaged,
+    JournalError,
+    JournalFull,
+    JournalInUse,
+    JournalTooNew,
+    LeaseEnded,
+    OffsetGone,
+    Overtaken,
+    ProtocolViolation,
+    Refused,
+    SourceFailed,
+    TakenOver,
+)
+from penstock.aquifer.gateway import Gateway
+from penstock.aquifer.journal import Journal, MemoryJournal, SqliteJournal
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.records import Record
+from penstock.aquifer.security import CurveClient, CurveKeys, CurveServer, generate_keys, load_keys, save_keys
+from penstock.aquifer.subscriber import AquiferPublisher, AquiferSubscription, Deficit, Metrics
+
+__all__ = [
+    "AquiferError",
+    "AquiferPublisher",
+    "AquiferSubscription",
+    "Codec",
+    "CurveClient",
+    "CurveKeys",
+    "CurveServer",
+    "Deficit",
+    "EpochChanged",
+    "Gateway",
+    "GatewayUnreachable",
+    "Journal",
+    "JournalDamaged",
+    "JournalError",
+    "JournalFull",
+    "JournalInUse",
+    "JournalTooNew",
+    "LeaseEnded",
+    "Limits",
+    "MemoryJournal",
+    "Metrics",
+    "OffsetGone",
+    "Overtaken",
+    "ProtocolViolation",
+    "Record",
+    "Refused",
+    "SourceFailed",
+    "SqliteJournal",
+    "TakenOver",
+    "generate_keys",
+    "load_keys",
+    "save_keys",
+]

@@ -18,10 +18,11 @@ called ZAP, RFC 27), so a context has one :class:`Authenticator`. Three things t
 
 - When nobody answers there, libzmq by itself lets every CURVE client in. A socket that went through
   :meth:`CurveServer.secure` lets nobody in then.
-- Start it before the socket is bound. Who connects before that is left waiting until the handshake times
-  out, 30 seconds later.
+- Start it before the socket is bound. Who connects before that may be left waiting until the handshake times
+  out, after 30 seconds (the socket option ``handshake_ivl``); then the client tries again by itself.
 - A refused client is told so (its socket's monitor has EVENT_HANDSHAKE_FAILED_AUTH), and libzmq does not try
-  again. To do so, ``disconnect`` comes before ``connect``, for libzmq thinks it has the connection still.
+  again: the socket has no peer, and to send would wait for ever. To try again, ``disconnect`` and then
+  ``connect``; without the first, libzmq takes the connection for one that it has, and does nothing.
 
 A message that came from a client carries the client's public key: ``frame.get("User-Id")`` of what
 ``recv(copy=False)`` returns.

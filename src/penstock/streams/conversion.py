@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, Iterable
 from concurrent.futures import Future
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 from penstock.spec import RuleViolation, check_publisher, strict
 from penstock.streams.dropped import drop_error
 from penstock.streams.segment import operator
 from penstock.streams.source import IterableSource, PublisherSource
 from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
-from penstock.streams.stream import Stream
+from penstock.streams.stream import Stream, flux_of
+
+if TYPE_CHECKING:
+    from penstock.streams.mono import Mono
 
 __all__ = ["as_mono", "as_same_kind", "as_stream"]
 
@@ -25,17 +28,15 @@ def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
     """
     if isinstance(thing, Stream):
         return thing
-    from penstock.streams.flux import Flux
-
     if callable(getattr(thing, "subscribe", None)):
         check_publisher(thing)
-        return Flux._of(PublisherSource(strict(thing, report=_report)))
+        return flux_of(PublisherSource(strict(thing, report=_report)))
     if isinstance(thing, AsyncIterable):
-        return Flux._of(AsyncIterableSource("from_async_iterable", lambda: thing, thing))
+        return flux_of(AsyncIterableSource("from_async_iterable", lambda: thing, thing))
     if inspect.isawaitable(thing) or isinstance(thing, Future):
-        return Flux._of(FutureSource("from_future", lambda: thing, thing))
+        return flux_of(FutureSource("from_future", lambda: thing, thing))
     if isinstance(thing, Iterable) and not isinstance(thing, str | bytes | bytearray | dict):
-        return Flux._of(IterableSource.over("from_iterable", thing, thing))
+        return flux_of(IterableSource.over("from_iterable", thing, thing))
     raise TypeError(
         f"{wanted_by} needs a publisher (a Flux, a Mono, anything with subscribe), an iterable or an "
         f"awaitable, not {thing!r}; for one plain value use map()"
@@ -46,12 +47,12 @@ def _report(violation: RuleViolation) -> None:
     drop_error(violation, "the strict guard round a foreign publisher")
 
 
-def as_mono(thing: Any, wanted_by: str) -> Stream[Any]:
+def as_mono(thing: Any, wanted_by: str) -> Mono[Any]:
     """The stream that ``thing`` stands for, or its first element if there may be several."""
     from penstock.streams.mono import Mono
 
     stream = as_stream(thing, wanted_by)
-    return stream if isinstance(stream, Mono) else cast("Stream[Any]", stream._as_mono(operator("take", 1)))
+    return stream if isinstance(stream, Mono) else stream._as_mono(operator("take", 1))
 
 
 def as_same_kind(model: Stream[Any], thing: Any, wanted_by: str) -> Stream[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.spec import Subscriber, check_subscriber
 from penstock.streams.depth import too_deep
@@ -10,7 +10,11 @@ from penstock.streams.segment import Op
 from penstock.streams.source import IterableSource, Source
 from penstock.streams.stages.failing import FailedSource
 
-__all__ = ["Stream", "T"]
+if TYPE_CHECKING:
+    from penstock.streams.flux import Flux
+    from penstock.streams.mono import Mono
+
+__all__ = ["Stream", "T", "flux_of", "mono_of"]
 
 T = TypeVar("T")
 
@@ -33,17 +37,13 @@ class Stream(Generic[T]):
         """The same kind of stream with one more operator; typed by the fluent method that calls it."""
         return self._of(self._source, (*self._ops, op))
 
-    def _as_mono(self, op: Op) -> Any:
+    def _as_mono(self, op: Op) -> Mono[Any]:
         """A Mono of this stream's operators and one more, which lets at most one element through."""
-        from penstock.streams.mono import Mono
+        return mono_of(self._source, *self._ops, op)
 
-        return Mono._of(self._source, (*self._ops, op))
-
-    def _as_flux(self, *more: Op) -> Any:
+    def _as_flux(self, *more: Op) -> Flux[Any]:
         """A Flux of the same source and operators, and perhaps more."""
-        from penstock.streams.flux import Flux
-
-        return Flux._of(self._source, (*self._ops, *more))
+        return flux_of(self._source, *self._ops, *more)
 
     def _connect(self, downstream: Subscriber[Any]) -> None:
         """Subscribe without checks: for our own operators."""
@@ -68,3 +68,20 @@ class Stream(Generic[T]):
     def __repr__(self) -> str:
         chain = " ".join([self._source.label, *(op.label for op in self._ops)])
         return f"<{type(self).__name__} {chain}>"
+
+
+# A Flux is made of all fluent modules, so none of these can import it at its top: they make one here.
+
+
+def flux_of(source: Source, *ops: Op) -> Flux[Any]:
+    """A Flux of this source; typed by the fluent method that calls it."""
+    from penstock.streams.flux import Flux
+
+    return Flux._of(source, ops)
+
+
+def mono_of(source: Source, *ops: Op) -> Mono[Any]:
+    """A Mono of this source, which sends one element at most; typed by the fluent method that calls it."""
+    from penstock.streams.mono import Mono
+
+    return Mono._of(source, ops)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
 from penstock.spec import UNBOUNDED
@@ -103,6 +105,50 @@ def test_the_source_goes_on_when_all_have_left(source: Driven) -> None:
     source.emit(1, 2).complete()
 
     assert Recorder.of(cached, first=9).items == [1, 2]
+
+
+def test_the_source_is_asked_for_a_few_at_a_time_though_a_subscriber_wants_all(source: Driven) -> None:
+    recorder = Recorder.of(source.flux().cache(), first=UNBOUNDED)
+    source.emit(*range(191))
+    assert source.requests == [256]
+
+    source.emit(191)
+    assert source.requests == [256, 192]
+    source.emit(*range(192, 1_000))
+
+    assert source.requests == [256, 192, 192, 192, 192, 192]
+    assert recorder.check().items == list(range(1_000))
+
+
+def test_small_demand_is_passed_on_as_soon_as_there_is_room_for_it(source: Driven) -> None:
+    recorder = Recorder.of(source.flux().cache(), first=255)
+    recorder.request(3)
+    source.emit(0)
+    assert source.requests == [255]
+
+    source.emit(1)
+    assert source.requests == [255, 3]
+    source.emit(*range(2, 258))
+
+    assert recorder.check().items == list(range(258))
+
+
+def test_an_endless_source_stops_soon_after_all_have_left() -> None:
+    taken: list[int] = []
+    cached = Flux.from_iterable(count()).do_on_next(taken.append).cache()
+
+    def leave(recorder: Recorder, element: int) -> None:
+        if element == 300:
+            recorder.cancel()
+
+    first = Recorder(UNBOUNDED, on_element=leave)
+    cached.subscribe(first)
+    assert first.check().items == list(range(301))
+    assert len(taken) < 301 + 256
+
+    late = Recorder.of(cached, first=1_000)
+
+    assert late.check().items == taken == list(range(1_000))
 
 
 def test_a_subscriber_that_leaves_does_not_hold_the_others_back(source: Driven) -> None:

@@ -111,9 +111,11 @@ def test_rule_2_8_elements_on_their_way_after_a_cancel_do_no_harm(name: str) -> 
 @pytest.mark.parametrize("name", SUBSCRIBERS)
 @pytest.mark.parametrize("end", ["on_complete", "on_error"])
 def test_rules_2_9_and_2_10_an_end_before_any_element_is_taken(name: str, end: str) -> None:
-    subscriber = SUBSCRIBERS[name]()
-    subscriber.on_subscribe(Handle())
+    subscriber, handle = SUBSCRIBERS[name](), Handle()
+    subscriber.on_subscribe(handle)
     subscriber.on_complete() if end == "on_complete" else subscriber.on_error(ValueError())
+    subscriber.cancel()
+    assert handle.cancels == 0, "it should know that there is nothing left to cancel"
 
 
 @pytest.mark.parametrize("name", LEAVING)

@@ -16,7 +16,7 @@ from penstock.streams.schedulers import (
     trampoline,
     virtual_time,
 )
-from tests.streams.schedulers.rigs import LoopRig, Rig, VirtualRig
+from tests.streams.schedulers.rigs import Forbidden, LoopRig, Rig, VirtualRig
 
 # Of these a task begins only when the one before it has ended.
 ORDERED_RIGS: dict[str, Callable[[], Rig]] = {
@@ -44,6 +44,14 @@ def ordered_rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
     made: Rig = request.param()
     yield made
     made.dispose()
+
+
+@pytest.fixture(autouse=True)
+def nothing_forbidden_runs() -> Iterator[None]:
+    """Fail the test if one of its `Forbidden` tasks was run, by now or when its scheduler was closed."""
+    before = Forbidden.runs
+    yield
+    assert Forbidden.runs == before, "a task ran that must not"
 
 
 @pytest.fixture(autouse=True)

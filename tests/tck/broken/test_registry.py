@@ -124,10 +124,15 @@ def test_a_broken_subscriber_can_be_made(case):
 
 
 @by_name(BROKEN_PROCESSORS.values())
-def test_a_broken_processor_can_be_made_and_ends_by_itself(case):
-    processor = case.create(16)
+def test_a_broken_processor_does_all_the_rest_as_it_should(case):
+    losing = {"DropsElements": list(range(0, 20, 2)), "NeverAsksUpstream": []}
+    processor, listener = case.create(16), Listener()
     RangePublisher(20).subscribe(processor)
-    processor.subscribe(Listener())
+    processor.subscribe(listener)
+
+    assert sorted(listener.elements) == losing.get(case.name, list(range(20)))
+    assert listener.over.is_set() == (case.name not in ("SwallowsComplete", "NeverAsksUpstream"))
+    assert listener.error is None
 
 
 @by_name(LEGAL_PUBLISHERS.values())

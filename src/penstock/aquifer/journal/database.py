@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import secrets
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,7 +21,7 @@ from penstock.aquifer.errors import JournalDamaged, JournalError, JournalTooNew
 from penstock.aquifer.journal.failures import as_journal_errors, damaged
 from penstock.aquifer.journal.window import Place
 
-__all__ = ["WAL_BYTES", "State", "connect", "open_database", "read_state"]
+__all__ = ["BUSY_MILLISECONDS", "WAL_BYTES", "State", "connect", "open_database", "read_state"]
 
 APPLICATION_ID: Final = 0x50_53_41_4A
 """Marks a SQLite file as a journal of ours: the letters PSAJ."""
@@ -31,7 +32,11 @@ PAGE_BYTES: Final = 16 * 1024
 """Four times the usual: a batch then has fewer pages, and is written, read and deleted faster."""
 WAL_BYTES: Final = 16 * 1024 * 1024
 """So much is gathered in the write-ahead log before it is carried over into the main file."""
-_BUSY_SECONDS: Final = 5.0
+BUSY_MILLISECONDS: Final = 5000
+"""How long to wait for another program, a backup for instance, that has the file locked."""
+
+_HEADER: Final = struct.Struct(">60x I 4x I 28x")
+"""Of the hundred bytes that every SQLite file begins with: the number of our format, and the application."""
 
 _TABLES: Final = (
     """create table batches (
@@ -73,9 +78,10 @@ class State(NamedTuple):
 
 def connect(path: str) -> sqlite3.Connection:
     """A connection without transactions of its own making, for any one thread at a time."""
-    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         for setting in (
+            f"busy_timeout = {BUSY_MILLISECONDS}",
             "synchronous = full",
             f"wal_autocheckpoint = {WAL_BYTES // PAGE_BYTES}",
             # After a transaction that was larger than that, the file is cut again.
@@ -137,38 +143,41 @@ def read_state(connection: sqlite3.Connection, path: str) -> State:
 
 
 def _inspect(path: str) -> None:
-    """Refuse what is no journal that we can read, without a trace in the file or beside it."""
+    """Refuse what is no journal that we can read, without a trace in the file or beside it.
+
+    Only the first bytes are looked at, and not by SQLite: it would begin to repair and to write, and what the
+    main file says of anything else may be out of date as long as there is a write-ahead log. These bytes are
+    written once, when a journal is created.
+    """
+    with open(path, "rb") as file:
+        header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size or not header.startswith(b"SQLite format 3\0"):
+        raise JournalDamaged(
+            f"the file {path} is no journal: it is not even a SQLite database, or its beginning was "
+            "overwritten. Nothing was changed in it; give the journal another path, or move the file away"
+        )
+    version, application = _HEADER.unpack(header)
+    if application != APPLICATION_ID:
+        raise JournalDamaged(
+            f"the file {path} is a SQLite database, but no journal of Penstock. "
+            "Nothing was changed in it; give the journal another path"
+        )
+    if version > FORMAT:
+        raise JournalTooNew(
+            f"the journal {path} has format {version} and needs {_needed_version(path)}; this is "
+            f"Penstock {penstock.__version__}, which knows formats up to {FORMAT}. Update Penstock, or "
+            "give the journal another path"
+        )
+
+
+def _needed_version(path: str) -> str:
     # "Immutable" is a promise not to look for locks and logs: even the files beside it are left alone.
     with closing(sqlite3.connect(f"{Path(path).as_uri()}?immutable=1", uri=True)) as connection:
         try:
-            (application,) = connection.execute("pragma application_id").fetchone()
-        except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_NOTADB:
-                raise
-            raise JournalDamaged(
-                f"the file {path} is no journal: it is not even a SQLite database, or its beginning was "
-                "overwritten. Nothing was changed in it; give the journal another path, or move the file away"
-            ) from error
-        if application != APPLICATION_ID:
-            raise JournalDamaged(
-                f"the file {path} is a SQLite database, but no journal of Penstock. "
-                "Nothing was changed in it; give the journal another path"
-            )
-        (version,) = connection.execute("pragma user_version").fetchone()
-        if version > FORMAT:
-            raise JournalTooNew(
-                f"the journal {path} has format {version} and needs {_needed_version(connection)}; this is "
-                f"Penstock {penstock.__version__}, which knows formats up to {FORMAT}. Update Penstock, or "
-                "give the journal another path"
-            )
-
-
-def _needed_version(connection: sqlite3.Connection) -> str:
-    try:
-        (software,) = connection.execute("select software from state").fetchone()
-    except (sqlite3.Error, TypeError):
-        # A later format may have no such table, or no row in it.
-        return "a later version of Penstock"
+            (software,) = connection.execute("select software from state").fetchone()
+        except (sqlite3.Error, TypeError):
+            # A later format may have no such table, or no row in it.
+            return "a later version of Penstock"
     return f"Penstock {software} or newer"
 
 

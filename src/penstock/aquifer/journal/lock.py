@@ -8,6 +8,7 @@ against a second opening in the same one.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 
@@ -35,6 +36,9 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+_HELD_BY_ANOTHER = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
+
+
 class OwnerLock:
     """Held from its making to :meth:`release`; JournalInUse if somebody else has it."""
 
@@ -49,6 +53,8 @@ class OwnerLock:
         except OSError as error:
             owner = os.read(descriptor, 32).decode("ascii", "replace").strip()
             os.close(descriptor)
+            if error.errno not in _HELD_BY_ANOTHER:
+                raise JournalError(_why_not(journal, error)) from error
             raise JournalInUse(_whose(journal, owner)) from error
         self._descriptor = descriptor
         # The number is a courtesy to whoever comes next, and may be missing on a full disk.

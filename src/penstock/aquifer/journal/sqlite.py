@@ -24,7 +24,7 @@ from typing import Final
 
 from penstock.aquifer.batches import Batch
 from penstock.aquifer.errors import JournalError, JournalFull
-from penstock.aquifer.journal.database import WAL_BYTES, connect, open_database, read_state
+from penstock.aquifer.journal.database import BUSY_MILLISECONDS, WAL_BYTES, connect, open_database, read_state
 from penstock.aquifer.journal.failures import as_journal_errors, damaged
 from penstock.aquifer.journal.interface import Held, Journal, SavedCursor
 from penstock.aquifer.journal.lock import OwnerLock
@@ -314,4 +314,9 @@ class SqliteJournal(Journal):
             return
         # On a full disk the append may still find room in the log that is there.
         with self._reader.lock, suppress(JournalFull), as_journal_errors(self.path):
-            self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            # Our own readers are waiting; for the reader of a stranger, every append would wait in vain.
+            self._connection.execute("pragma busy_timeout = 0")
+            try:
+                self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+            finally:
+                self._connection.execute(f"pragma busy_timeout = {BUSY_MILLISECONDS}")

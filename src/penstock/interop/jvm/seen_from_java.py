@@ -6,7 +6,7 @@ hand-written code is ``penstock.spec.strict``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from penstock.interop.jvm.elements import python_element
 from penstock.interop.jvm.errors import null_pointer
@@ -32,174 +32,140 @@ class JavaClasses(NamedTuple):
 def java_classes(interfaces: JavaInterfaces) -> JavaClasses:
     """The four classes for one family of Java interfaces. Java need not run yet.
 
-    They are made anew for each family because JPype fixes the interface of a class where it is written.
+    They are made anew for each family because JPype fixes the interface of a class once and for all.
     """
 
-    @implements(interfaces.name("Subscription"))
-    class OfSubscription:
-        def __init__(self, python: Subscription) -> None:
-            self.python = python
+    def implementing(interface: str, written: type[_Wrapper]) -> type[Any]:
+        # JPype looks for the methods in the class itself, and does not see those of its parents.
+        members = {name: getattr(written, name) for name in dir(written) if not name.startswith("_")}
+        return implements(interfaces.name(interface))(
+            type(written.__name__, (written,), members | {"interfaces": interfaces})
+        )
 
-        @java_method
-        def request(self, n: Any) -> None:
-            self.python.request(int(n))
-
-        @java_method
-        def cancel(self) -> None:
-            self.python.cancel()
-
-        @java_method
-        def toString(self) -> str:
-            return repr(self.python)
-
-    @implements(interfaces.name("Subscriber"))
-    class OfSubscriber:
-        def __init__(self, python: Subscriber[Any]) -> None:
-            self.python = python
-            self._conversation = _Conversation()
-
-        @java_method
-        def onSubscribe(self, subscription: Any) -> None:
-            on_subscribe(self.python, subscription, self._conversation)
-
-        @java_method
-        def onNext(self, element: Any) -> None:
-            on_next(self.python, element)
-
-        @java_method
-        def onError(self, error: Any) -> None:
-            on_error(self.python, error, self._conversation)
-
-        @java_method
-        def onComplete(self) -> None:
-            on_complete(self.python, self._conversation)
-
-        @java_method
-        def toString(self) -> str:
-            return repr(self.python)
-
-    @implements(interfaces.name("Publisher"))
-    class OfPublisher:
-        def __init__(self, python: Publisher[Any]) -> None:
-            self.python = python
-
-        @java_method
-        def subscribe(self, subscriber: Any) -> None:
-            subscribe(self.python, subscriber, interfaces)
-
-        @java_method
-        def toString(self) -> str:
-            return repr(self.python)
-
-    @implements(interfaces.name("Processor"))
-    class OfProcessor:
-        def __init__(self, python: Processor[Any, Any]) -> None:
-            self.python = python
-            self._conversation = _Conversation()
-
-        @java_method
-        def onSubscribe(self, subscription: Any) -> None:
-            on_subscribe(self.python, subscription, self._conversation)
-
-        @java_method
-        def onNext(self, element: Any) -> None:
-            on_next(self.python, element)
-
-        @java_method
-        def onError(self, error: Any) -> None:
-            on_error(self.python, error, self._conversation)
-
-        @java_method
-        def onComplete(self) -> None:
-            on_complete(self.python, self._conversation)
-
-        @java_method
-        def subscribe(self, subscriber: Any) -> None:
-            subscribe(self.python, subscriber, interfaces)
-
-        @java_method
-        def toString(self) -> str:
-            return repr(self.python)
-
-    return JavaClasses(OfSubscription, OfSubscriber, OfPublisher, OfProcessor)
+    return JavaClasses(
+        implementing("Subscription", OfSubscription),
+        implementing("Subscriber", OfSubscriber),
+        implementing("Publisher", OfPublisher),
+        implementing("Processor", OfProcessor),
+    )
 
 
-class _Conversation:
-    """Remembers the Subscription of a Subscriber, to let it go at the end.
+class _Wrapper:
+    """An object of Python that Java sees as its own."""
 
-    Otherwise a Python object that keeps its Subscription, and a Java Subscription that keeps its Subscriber
-    (the JDK's does), would hold each other for ever.
-    """
+    interfaces: ClassVar[JavaInterfaces]
+    """The family that the other side speaks."""
 
-    __slots__ = ("_subscription",)
+    def __init__(self, python: Any) -> None:
+        self.python = python
 
-    def __init__(self) -> None:
-        self._subscription: JavaSubscription | None = None
+    @java_method
+    def toString(self) -> str:
+        return repr(self.python)
 
-    def opened(self, subscription: JavaSubscription) -> None:
-        if self._subscription is None:  # a second one is cancelled by the Subscriber (§2.5)
-            self._subscription = subscription
 
-    def ended(self) -> None:
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
-            subscription.let_go()
+class OfSubscription(_Wrapper):
+    """A Subscription of ours."""
+
+    python: Subscription
+
+    @java_method
+    def request(self, n: Any) -> None:
+        self.python.request(int(n))
+
+    @java_method
+    def cancel(self) -> None:
+        self.python.cancel()
 
 
 # TypeError is Python's null pointer exception only where null was given. Any other TypeError is a fault of
 # its own, and must not look to Java like a Publisher or Subscriber that minds its nulls.
 
 
-def subscribe(publisher: Publisher[Any], subscriber: Any, interfaces: JavaInterfaces) -> None:
-    """Java subscribes to a Publisher of ours."""
-    try:
+class OfSubscriber(_Wrapper):
+    """A Subscriber of ours.
+
+    It remembers its Subscription, to let it go at the end. Otherwise a Python object that keeps its
+    Subscription, and a Java Subscription that keeps its Subscriber (the JDK's does), would hold each other
+    for ever.
+    """
+
+    python: Subscriber[Any]
+
+    def __init__(self, python: Subscriber[Any]) -> None:
+        super().__init__(python)
+        self._subscription: JavaSubscription | None = None
+
+    @java_method
+    def onSubscribe(self, subscription: Any) -> None:
+        """Java introduces itself."""
+        if subscription is not None:
+            subscription = JavaSubscription(subscription)
+            if self._subscription is None:  # a second one is cancelled by the Subscriber (§2.5)
+                self._subscription = subscription
+        try:
+            self.python.on_subscribe(subscription)
+        except TypeError as error:
+            if subscription is None:
+                raise null_pointer(error) from None
+            raise
+
+    @java_method
+    def onNext(self, element: Any) -> None:
+        """Java sends an element."""
+        try:
+            self.python.on_next(python_element(element))
+        except TypeError as error:
+            if element is None:
+                raise null_pointer(error) from None
+            raise
+
+    @java_method
+    def onError(self, error: Any) -> None:
+        """Java fails."""
+        try:
+            self.python.on_error(error)
+        except TypeError as fault:
+            if error is None:
+                raise null_pointer(fault) from None
+            raise
+        finally:
+            if error is not None:
+                self._let_go()
+
+    @java_method
+    def onComplete(self) -> None:
+        """Java completes."""
+        try:
+            self.python.on_complete()
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.let_go()
+
+
+class OfPublisher(_Wrapper):
+    """A Publisher of ours."""
+
+    python: Publisher[Any]
+
+    @java_method
+    def subscribe(self, subscriber: Any) -> None:
+        """Java subscribes."""
         # As Java passes null, against the types: the Publisher answers for itself.
-        publisher.subscribe(None if subscriber is None else JavaSubscriber(subscriber, interfaces))  # type: ignore[arg-type]
-    except TypeError as error:
-        if subscriber is None:
-            raise null_pointer(error) from None
-        raise
+        ours: Any = None if subscriber is None else JavaSubscriber(subscriber, self.interfaces)
+        try:
+            self.python.subscribe(ours)
+        except TypeError as error:
+            if subscriber is None:
+                raise null_pointer(error) from None
+            raise
 
 
-def on_subscribe(subscriber: Subscriber[Any], subscription: Any, conversation: _Conversation) -> None:
-    """Java introduces itself to a Subscriber of ours."""
-    if subscription is not None:
-        subscription = JavaSubscription(subscription)
-        conversation.opened(subscription)
-    try:
-        subscriber.on_subscribe(subscription)
-    except TypeError as error:
-        if subscription is None:
-            raise null_pointer(error) from None
-        raise
+class OfProcessor(OfSubscriber, OfPublisher):
+    """A Processor of ours: both of them."""
 
-
-def on_next(subscriber: Subscriber[Any], element: Any) -> None:
-    """Java sends an element."""
-    try:
-        subscriber.on_next(python_element(element))
-    except TypeError as error:
-        if element is None:
-            raise null_pointer(error) from None
-        raise
-
-
-def on_error(subscriber: Subscriber[Any], error: Any, conversation: _Conversation) -> None:
-    """Java fails."""
-    try:
-        subscriber.on_error(error)
-    except TypeError as fault:
-        if error is None:
-            raise null_pointer(fault) from None
-        raise
-    finally:
-        if error is not None:
-            conversation.ended()
-
-
-def on_complete(subscriber: Subscriber[Any], conversation: _Conversation) -> None:
-    """Java completes."""
-    try:
-        subscriber.on_complete()
-    finally:
-        conversation.ended()
+    python: Processor[Any, Any]

@@ -13,7 +13,7 @@ from penstock.streams.segment import operator
 from penstock.streams.source import IterableSource
 from penstock.streams.stages.merging import FlatMapSource, ZipSource
 from penstock.streams.stages.recovering import ConcatSource
-from penstock.streams.stream import Stream, T
+from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
@@ -44,7 +44,7 @@ class FluxCombining(Stream[T]):
         Emits when the present publisher does.
         Completes when the last one has completed.
         """
-        return _flux(ConcatSource("concat", _flattened(_streams(publishers, "concat()"), ConcatSource)))
+        return flux_of(ConcatSource("concat", _flattened(_streams(publishers, "concat()"), ConcatSource)))
 
     @staticmethod
     def merge(*publishers: Publisher[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
@@ -57,10 +57,12 @@ class FluxCombining(Stream[T]):
         Completes when all have completed.
         """
         streams = _streams(publishers, "merge()")
-        outer: Flux[Any] = _flux(IterableSource.over("sources", streams))
+        outer = flux_of(IterableSource.over("sources", streams))
         prefetch = a_count(prefetch, "merge")
         at_once = max(1, len(streams))
-        return _flux(FlatMapSource("merge", outer, lambda stream: stream, at_once, prefetch, members=streams))
+        return flux_of(
+            FlatMapSource("merge", outer, lambda stream: stream, at_once, prefetch, members=streams)
+        )
 
     @staticmethod
     def zip(
@@ -82,8 +84,8 @@ class FluxCombining(Stream[T]):
             a_function(combinator, "zip")
         streams = _streams(publishers, "zip()")
         if not streams:
-            return _flux(IterableSource.over("zip", ()))
-        return _flux(ZipSource(streams, combinator, a_count(prefetch, "zip")))
+            return flux_of(IterableSource.over("zip", ()))
+        return flux_of(ZipSource(streams, combinator, a_count(prefetch, "zip")))
 
     def concat_with(self, *publishers: Publisher[T]) -> Flux[T]:
         """Go on with other publishers when this stream has completed.
@@ -94,7 +96,7 @@ class FluxCombining(Stream[T]):
         Cancels when its subscriber cancels.
         """
         streams = _streams((self, *publishers), "concat_with()")
-        return _flux(ConcatSource("concat_with", _flattened(streams, ConcatSource)))
+        return flux_of(ConcatSource("concat_with", _flattened(streams, ConcatSource)))
 
     def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
         """Mix the elements of other publishers in as they arrive.
@@ -189,7 +191,7 @@ class MonoCombining(Stream[T]):
         Completes when the last one has completed.
         Cancels when its subscriber cancels.
         """
-        return _flux(ConcatSource("concat_with", _streams((self, *publishers), "concat_with()")))
+        return flux_of(ConcatSource("concat_with", _streams((self, *publishers), "concat_with()")))
 
     def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
         """Mix the elements of other publishers in as they arrive.
@@ -258,17 +260,9 @@ def _then(stream: Stream[Any], other: Any) -> Mono[Any]:
     ignored = stream._as_mono(operator("ignore", label="then"))
     if other is None:
         return ignored
-    from penstock.streams.mono import Mono
-
-    return Mono._of(ConcatSource("then", (ignored, as_mono(other, "then()"))))
+    return mono_of(ConcatSource("then", (ignored, as_mono(other, "then()"))))
 
 
 def _then_many(stream: Stream[Any], other: Any) -> Flux[Any]:
     ignored = stream._as_mono(operator("ignore", label="then_many"))
-    return _flux(ConcatSource("then_many", _streams((ignored, other), "then_many()")))
-
-
-def _flux(source: Any) -> Flux[Any]:
-    from penstock.streams.flux import Flux
-
-    return Flux._of(source)
+    return flux_of(ConcatSource("then_many", _streams((ignored, other), "then_many()")))

@@ -14,17 +14,17 @@ from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.fluent.once import Once
 from penstock.streams.fluent.stepping import GenerateSink, generating
 from penstock.streams.schedulers import Scheduler, shared_pool
-from penstock.streams.segment import Op, Watch, operator
-from penstock.streams.source import IterableSource, Next, Source
+from penstock.streams.segment import Watch, operator
+from penstock.streams.source import IterableSource, Source
 from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
+from penstock.streams.stages.deferring import DeferSource
 from penstock.streams.stages.emitting import CreateSource, Emitter
 from penstock.streams.stages.failing import FailedSource, SilentSource
 from penstock.streams.stages.overflowing import Overflow
 from penstock.streams.stages.timing import IntervalSource, TimerSource
-from penstock.streams.stream import Stream, T
+from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
-    from penstock.spec import Subscriber
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
 
@@ -32,30 +32,6 @@ __all__ = ["FluxCreating", "MonoCreating"]
 
 E = TypeVar("E")
 S = TypeVar("S")
-
-
-class DeferSource(Source):
-    """Asks for the stream when somebody subscribes."""
-
-    def __init__(
-        self,
-        label: str,
-        factory: Callable[[], Any],
-        convert: Callable[[Any, str], Stream[Any]],
-        *shows: Any,
-    ) -> None:
-        super().__init__(label, *shows)
-        self._factory = factory
-        self._convert = convert
-
-    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """The operators below join those of the stream that the function returns."""
-        try:
-            stream = self._convert(self._factory(), self.label)
-        except Exception as error:
-            FailedSource(error, self.label).attach(ops, downstream)
-            return None
-        return stream._of(stream._source, (*stream._ops, *ops)), downstream
 
 
 class FluxCreating(Stream[T]):
@@ -75,7 +51,7 @@ class FluxCreating(Stream[T]):
         """
         for element in elements:
             a_value(element, "just")
-        return _flux(IterableSource.over("just", elements, *elements))
+        return flux_of(IterableSource.over("just", elements, *elements))
 
     @staticmethod
     def empty() -> Flux[Any]:
@@ -84,7 +60,7 @@ class FluxCreating(Stream[T]):
         Emits when never.
         Completes when subscribed to, without waiting for demand.
         """
-        return _flux(IterableSource.over("empty", ()))
+        return flux_of(IterableSource.over("empty", ()))
 
     @staticmethod
     def never() -> Flux[Any]:
@@ -93,7 +69,7 @@ class FluxCreating(Stream[T]):
         Emits when never.
         Completes when never.
         """
-        return _flux(SilentSource("never"))
+        return flux_of(SilentSource("never"))
 
     @staticmethod
     def error(error: BaseException | Callable[[], BaseException]) -> Flux[Any]:
@@ -102,7 +78,7 @@ class FluxCreating(Stream[T]):
         Emits when never; the error comes without waiting for demand.
         Completes when never.
         """
-        return _flux(FailedSource(_an_error(error)))
+        return flux_of(FailedSource(_an_error(error)))
 
     @staticmethod
     def defer(factory: Callable[[], Publisher[E]]) -> Flux[E]:
@@ -111,7 +87,7 @@ class FluxCreating(Stream[T]):
         Emits when that stream does.
         Completes when that stream does.
         """
-        return _flux(DeferSource("defer", a_function(factory, "defer"), as_stream, factory))
+        return flux_of(DeferSource("defer", a_function(factory, "defer"), as_stream, factory))
 
     @staticmethod
     def from_publisher(publisher: Publisher[E]) -> Flux[E]:
@@ -123,7 +99,7 @@ class FluxCreating(Stream[T]):
         Emits when the publisher does.
         Completes when the publisher does.
         """
-        return cast("Flux[E]", as_stream(publisher, "from_publisher")._as_flux())
+        return as_stream(publisher, "from_publisher")._as_flux()
 
     @staticmethod
     def from_iterable(iterable: Iterable[E]) -> Flux[E]:
@@ -140,7 +116,7 @@ class FluxCreating(Stream[T]):
         """
         if not isinstance(iterable, Iterable):
             raise TypeError(f"from_iterable() needs something to iterate over, not {iterable!r}")
-        return _flux(IterableSource.over("from_iterable", iterable, iterable))
+        return flux_of(IterableSource.over("from_iterable", iterable, iterable))
 
     @staticmethod
     def from_async_iterable(iterable: AsyncIterable[E] | Callable[[], AsyncIterable[E]]) -> Flux[E]:
@@ -155,7 +131,7 @@ class FluxCreating(Stream[T]):
         if not isinstance(iterable, AsyncIterable) and not callable(iterable):
             raise TypeError(f"from_async_iterable() needs an asynchronous iterable, not {iterable!r}")
         factory = (lambda: iterable) if isinstance(iterable, AsyncIterable) else iterable
-        return _flux(AsyncIterableSource("from_async_iterable", factory, iterable))
+        return flux_of(AsyncIterableSource("from_async_iterable", factory, iterable))
 
     @staticmethod
     def range(start: int, count: int | None = None) -> Flux[int]:
@@ -169,9 +145,9 @@ class FluxCreating(Stream[T]):
         """
         if count is None:
             numbers = range(a_count(start, "range", least=0))
-            return _flux(IterableSource.over("range", numbers, start))
+            return flux_of(IterableSource.over("range", numbers, start))
         numbers = range(start, start + a_count(count, "range", least=0))
-        return _flux(IterableSource.over("range", numbers, start, count))
+        return flux_of(IterableSource.over("range", numbers, start, count))
 
     @staticmethod
     def generate(state: Callable[[], S], step: Callable[[S, GenerateSink[E]], S]) -> Flux[E]:
@@ -191,7 +167,7 @@ class FluxCreating(Stream[T]):
         """
         a_function(state, "generate")
         a_function(step, "generate")
-        return _flux(IterableSource("generate", lambda: generating(state, step), step))
+        return flux_of(IterableSource("generate", lambda: generating(state, step), step))
 
     @staticmethod
     def create(
@@ -210,7 +186,7 @@ class FluxCreating(Stream[T]):
         Completes when the emitter says so.
         """
         a_function(emitter, "create")
-        return _flux(CreateSource(emitter, overflow, a_count(capacity, "create")))
+        return flux_of(CreateSource(emitter, overflow, a_count(capacity, "create")))
 
     @staticmethod
     def using(
@@ -229,7 +205,7 @@ class FluxCreating(Stream[T]):
         Emits when the stream does.
         Completes when the stream does; ``cleanup`` runs after the last signal, or at the cancel.
         """
-        return _flux(_using(resource, stream, cleanup, as_stream))
+        return flux_of(_using(resource, stream, cleanup, as_stream))
 
     @staticmethod
     def interval(
@@ -247,7 +223,7 @@ class FluxCreating(Stream[T]):
         """
         every = seconds(period, "interval")
         first = every if delay is None else seconds(delay, "interval")
-        return _flux(IntervalSource(every, first, scheduler or shared_pool()))
+        return flux_of(IntervalSource(every, first, scheduler or shared_pool()))
 
 
 class MonoCreating(Stream[T]):
@@ -265,7 +241,7 @@ class MonoCreating(Stream[T]):
         Emits when there is demand.
         Completes when it has been sent.
         """
-        return _mono(IterableSource.over("just", (a_value(element, "just"),), element))
+        return mono_of(IterableSource.over("just", (a_value(element, "just"),), element))
 
     @staticmethod
     def just_or_empty(element: E | None) -> Mono[E]:
@@ -275,7 +251,7 @@ class MonoCreating(Stream[T]):
         Completes when it has been sent.
         """
         elements = () if element is None else (element,)
-        return _mono(IterableSource.over("just_or_empty", elements, *elements))
+        return mono_of(IterableSource.over("just_or_empty", elements, *elements))
 
     @staticmethod
     def empty() -> Mono[Any]:
@@ -284,7 +260,7 @@ class MonoCreating(Stream[T]):
         Emits when never.
         Completes when subscribed to, without waiting for demand.
         """
-        return _mono(IterableSource.over("empty", ()))
+        return mono_of(IterableSource.over("empty", ()))
 
     @staticmethod
     def never() -> Mono[Any]:
@@ -293,7 +269,7 @@ class MonoCreating(Stream[T]):
         Emits when never.
         Completes when never.
         """
-        return _mono(SilentSource("never"))
+        return mono_of(SilentSource("never"))
 
     @staticmethod
     def error(error: BaseException | Callable[[], BaseException]) -> Mono[Any]:
@@ -302,7 +278,7 @@ class MonoCreating(Stream[T]):
         Emits when never; the error comes without waiting for demand.
         Completes when never.
         """
-        return _mono(FailedSource(_an_error(error)))
+        return mono_of(FailedSource(_an_error(error)))
 
     @staticmethod
     def defer(factory: Callable[[], Mono[E]]) -> Mono[E]:
@@ -311,7 +287,7 @@ class MonoCreating(Stream[T]):
         Emits when that Mono does.
         Completes when that Mono does.
         """
-        return _mono(DeferSource("defer", a_function(factory, "defer"), as_mono, factory))
+        return mono_of(DeferSource("defer", a_function(factory, "defer"), as_mono, factory))
 
     @staticmethod
     def from_publisher(publisher: Publisher[E]) -> Mono[E]:
@@ -320,7 +296,7 @@ class MonoCreating(Stream[T]):
         Emits when the publisher has an element.
         Completes when it has been sent, or the publisher is empty.
         """
-        return cast("Mono[E]", as_mono(publisher, "from_publisher"))
+        return as_mono(publisher, "from_publisher")
 
     @staticmethod
     def from_callable(function: Callable[[], E | None] | Callable[[], Awaitable[E | None]]) -> Mono[E]:
@@ -337,11 +313,11 @@ class MonoCreating(Stream[T]):
         """
         a_function(function, "from_callable")
         if inspect.iscoroutinefunction(function):
-            return _mono(FutureSource("from_callable", function, function))
+            return mono_of(FutureSource("from_callable", function, function))
         source = IterableSource("from_callable", lambda: once, function)
         once = Once(cast("Callable[[], Any]", function))
         source.sized = once
-        return _mono(source)
+        return mono_of(source)
 
     @staticmethod
     def from_future(future: Future[E] | Awaitable[E]) -> Mono[E]:
@@ -354,7 +330,7 @@ class MonoCreating(Stream[T]):
         """
         if not inspect.isawaitable(future) and not isinstance(future, Future):
             raise TypeError(f"from_future() needs a future or an awaitable, not {future!r}")
-        return _mono(FutureSource("from_future", lambda: future, future))
+        return mono_of(FutureSource("from_future", lambda: future, future))
 
     @staticmethod
     def using(
@@ -367,7 +343,7 @@ class MonoCreating(Stream[T]):
         Emits when the inner Mono does.
         Completes when the inner Mono does; ``cleanup`` runs after the last signal, or at the cancel.
         """
-        return _mono(_using(resource, stream, cleanup, as_mono))
+        return mono_of(_using(resource, stream, cleanup, as_mono))
 
     @staticmethod
     def timer(delay: float | timedelta, scheduler: Scheduler | None = None) -> Mono[int]:
@@ -376,7 +352,7 @@ class MonoCreating(Stream[T]):
         Emits when the time has come and there is demand.
         Completes when the number has been sent.
         """
-        return _mono(TimerSource(seconds(delay, "timer"), scheduler or shared_pool()))
+        return mono_of(TimerSource(seconds(delay, "timer"), scheduler or shared_pool()))
 
 
 def _using(
@@ -405,15 +381,3 @@ def _an_error(error: Any) -> BaseException | Callable[[], BaseException]:
     if isinstance(error, BaseException) or callable(error):
         return cast("BaseException | Callable[[], BaseException]", error)
     raise TypeError(f"error() needs an exception, or a function that makes one, not {error!r}")
-
-
-def _flux(source: Source) -> Flux[Any]:
-    from penstock.streams.flux import Flux
-
-    return Flux._of(source)
-
-
-def _mono(source: Source) -> Mono[Any]:
-    from penstock.streams.mono import Mono
-
-    return Mono._of(source)

@@ -12,7 +12,7 @@ from penstock.streams.stages.awaiting import MapAsyncSource
 from penstock.streams.stages.concatenating import ConcatMapSource
 from penstock.streams.stages.merging import FlatMapSource
 from penstock.streams.stages.recovering import Expand, FollowSource
-from penstock.streams.stream import Stream, T
+from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
@@ -58,7 +58,7 @@ class FluxFlattening(Stream[T]):
         Completes when the source and all inner streams have completed.
         Cancels when its subscriber cancels, or any stream fails: all the others are cancelled.
         """
-        return self._flatten(
+        return flux_of(
             FlatMapSource(
                 "flat_map",
                 self,
@@ -86,7 +86,7 @@ class FluxFlattening(Stream[T]):
         Completes when the source and all inner streams have completed.
         Cancels when its subscriber cancels, or any stream fails.
         """
-        return self._flatten(
+        return flux_of(
             FlatMapSource(
                 "flat_map_sequential",
                 self,
@@ -112,7 +112,7 @@ class FluxFlattening(Stream[T]):
         source = ConcatMapSource(
             "concat_map", self, _to_stream(mapper, "concat_map"), a_count(prefetch, "concat_map"), mapper
         )
-        return self._flatten(source)
+        return flux_of(source)
 
     def expand(self, leads_to: Callable[[T], Publisher[T]]) -> Flux[T]:
         """Send each element and, later, those of the stream that it leads to, and so on, level by level.
@@ -129,7 +129,7 @@ class FluxFlattening(Stream[T]):
         Cancels when its subscriber cancels, or any stream fails.
         """
         to_stream = _to_stream(leads_to, "expand")
-        return self._flatten(FollowSource("expand", self, lambda: Expand(to_stream), leads_to))
+        return flux_of(FollowSource("expand", self, lambda: Expand(to_stream), leads_to))
 
     def map_async(
         self,
@@ -155,12 +155,7 @@ class FluxFlattening(Stream[T]):
         Cancels when its subscriber cancels, or a coroutine fails: the others are cancelled.
         """
         a_function(function, "map_async")
-        return self._flatten(MapAsyncSource(self, function, a_count(concurrency, "map_async"), ordered))
-
-    def _flatten(self, source: Any) -> Flux[Any]:
-        from penstock.streams.flux import Flux
-
-        return Flux._of(source)
+        return flux_of(MapAsyncSource(self, function, a_count(concurrency, "map_async"), ordered))
 
 
 class MonoFlattening(Stream[T]):
@@ -179,14 +174,12 @@ class MonoFlattening(Stream[T]):
         Completes when the second Mono does, or the first is empty.
         Cancels when its subscriber cancels, or ``mapper`` raises.
         """
-        from penstock.streams.mono import Mono
-
         a_function(mapper, "flat_map")
 
         def to_mono(element: Any) -> Stream[Any]:
             return as_mono(mapper(element), "the function of flat_map()")
 
-        return Mono._of(ConcatMapSource("flat_map", self, to_mono, 1, mapper))
+        return mono_of(ConcatMapSource("flat_map", self, to_mono, 1, mapper))
 
     def flat_map_many(self, mapper: Callable[[T], Publisher[R]]) -> Flux[R]:
         """Go on with the stream that ``mapper`` makes of the element.
@@ -199,10 +192,8 @@ class MonoFlattening(Stream[T]):
         Completes when that stream does, or this Mono is empty.
         Cancels when its subscriber cancels, or ``mapper`` raises.
         """
-        from penstock.streams.flux import Flux
-
         source = ConcatMapSource("flat_map_many", self, _to_stream(mapper, "flat_map_many"), 1, mapper)
-        return Flux._of(source)
+        return flux_of(source)
 
     def map_async(self, function: Callable[[T], Awaitable[R]]) -> Mono[R]:
         """Await ``function(element)``.
@@ -212,6 +203,4 @@ class MonoFlattening(Stream[T]):
         Completes when the result has been sent.
         Cancels when its subscriber cancels: so is the coroutine.
         """
-        from penstock.streams.mono import Mono
-
-        return Mono._of(MapAsyncSource(self, a_function(function, "map_async"), 1, ordered=True))
+        return mono_of(MapAsyncSource(self, a_function(function, "map_async"), 1, ordered=True))

@@ -14,7 +14,7 @@ from penstock.streams.stages.boundaries import (
     replenish_at,
 )
 from penstock.streams.stages.overflowing import BackpressureSource, Overflow
-from penstock.streams.stream import Stream, T
+from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
@@ -54,7 +54,7 @@ class FluxPressure(Stream[T]):
         Completes when the source has completed and the queue is empty.
         Cancels when its subscriber cancels.
         """
-        return _flux(
+        return flux_of(
             PublishOnSource(self, a_scheduler(scheduler, "publish_on"), a_count(prefetch, "publish_on"))
         )
 
@@ -69,7 +69,7 @@ class FluxPressure(Stream[T]):
         Completes when the source completes.
         Cancels when its subscriber cancels.
         """
-        return _flux(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))
+        return flux_of(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))
 
     def limit_rate(self, high: int, low: int | None = None) -> Flux[T]:
         """Never have more than ``high`` elements requested of the source, whatever the subscriber asks for.
@@ -85,7 +85,7 @@ class FluxPressure(Stream[T]):
         low = replenish_at(high) if low is None else a_count(low, "limit_rate")
         if low > high:
             raise ValueError(f"limit_rate() needs low <= high, not {low} > {high}")
-        return _flux(LimitRateSource(self, high, low))
+        return flux_of(LimitRateSource(self, high, low))
 
     def on_backpressure_buffer(
         self,
@@ -141,7 +141,7 @@ class FluxPressure(Stream[T]):
     ) -> Flux[T]:
         if on_dropped is not None:
             a_function(on_dropped, label)
-        return _flux(BackpressureSource(label, self, size, overflow, on_dropped, *shows))
+        return flux_of(BackpressureSource(label, self, size, overflow, on_dropped, *shows))
 
 
 class MonoPressure(Stream[T]):
@@ -157,7 +157,7 @@ class MonoPressure(Stream[T]):
         Completes when the element has been sent, or the source is empty.
         Cancels when its subscriber cancels.
         """
-        return self._of(PublishOnSource(self, a_scheduler(scheduler, "publish_on"), 1))  # type: ignore[return-value]
+        return mono_of(PublishOnSource(self, a_scheduler(scheduler, "publish_on"), 1))
 
     def subscribe_on(self, scheduler: Scheduler) -> Mono[T]:
         """Subscribe to the source, and let it work, on ``scheduler``.
@@ -171,10 +171,4 @@ class MonoPressure(Stream[T]):
         Completes when the source completes.
         Cancels when its subscriber cancels.
         """
-        return self._of(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))  # type: ignore[return-value]
-
-
-def _flux(source: Any) -> Flux[Any]:
-    from penstock.streams.flux import Flux
-
-    return Flux._of(source)
+        return mono_of(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))

@@ -13,7 +13,7 @@ from penstock.streams.schedulers import shared_pool
 from penstock.streams.segment import Watch, operator
 from penstock.streams.source import IterableSource
 from penstock.streams.stages.recovering import FollowSource, IfEmpty, OnError, Repeat, RetryRule
-from penstock.streams.stream import Stream, T
+from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
@@ -77,15 +77,11 @@ class _Recovering(Stream[T]):
 
 
 def _one(value: Any, label: str) -> Any:
-    from penstock.streams.flux import Flux
-
-    return Flux._of(IterableSource.over("just", (a_value(value, label),), value))
+    return flux_of(IterableSource.over("just", (a_value(value, label),), value))
 
 
 def _none() -> Any:
-    from penstock.streams.flux import Flux
-
-    return Flux._of(IterableSource.over("empty", ()))
+    return flux_of(IterableSource.over("empty", ()))
 
 
 class FluxRecovering(_Recovering[T]):
@@ -183,9 +179,8 @@ class FluxRecovering(_Recovering[T]):
         """
         if times is not None:
             a_count(times, "repeat", least=0)
-        return self._of(
-            FollowSource("repeat", self, lambda: Repeat(self, times), *([] if times is None else [times]))
-        )  # type: ignore[return-value]
+        shows = () if times is None else (times,)
+        return flux_of(FollowSource("repeat", self, lambda: Repeat(self, times), *shows))
 
     def switch_if_empty(self, alternative: Publisher[T]) -> Flux[T]:
         """If the source completes without an element, go on with ``alternative``.
@@ -199,7 +194,7 @@ class FluxRecovering(_Recovering[T]):
         Cancels when its subscriber cancels.
         """
         other = as_same_kind(self, alternative, "switch_if_empty()")
-        return self._of(FollowSource("switch_if_empty", self, lambda: IfEmpty(other)))  # type: ignore[return-value]
+        return flux_of(FollowSource("switch_if_empty", self, lambda: IfEmpty(other)))
 
 
 class MonoRecovering(_Recovering[T]):
@@ -297,4 +292,4 @@ class MonoRecovering(_Recovering[T]):
         Cancels when its subscriber cancels.
         """
         other = as_same_kind(self, alternative, "switch_if_empty()")
-        return self._of(FollowSource("switch_if_empty", self, lambda: IfEmpty(other)))  # type: ignore[return-value]
+        return mono_of(FollowSource("switch_if_empty", self, lambda: IfEmpty(other)))

@@ -8,7 +8,7 @@ from penstock.spec import UNBOUNDED
 from penstock.streams.arguments import a_count
 from penstock.streams.fluent.pressure import PREFETCH
 from penstock.streams.stages.sharing import CacheSource
-from penstock.streams.stream import Stream, T
+from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
@@ -27,7 +27,8 @@ class FluxSharing(Stream[T]):
 
         The first subscriber starts the source, which then runs as fast as the quickest subscriber asks, and
         with a bounded history never more than ``history`` elements ahead of the slowest. It is not cancelled
-        when all have left: it waits for the next one to ask.
+        when all have left: what it was asked for by then is kept, at most 256 elements, and it waits for the
+        next one to ask.
 
         >>> calls = []
         >>> numbers = Flux.range(2).do_on_next(calls.append).cache()
@@ -40,7 +41,7 @@ class FluxSharing(Stream[T]):
         Cancels when never: the source belongs to all.
         """
         kept = UNBOUNDED if history is None else a_count(history, "cache")
-        return self._of(CacheSource("cache", self, kept, kept, lasting=True))  # type: ignore[return-value]
+        return flux_of(CacheSource("cache", self, kept, kept, lasting=True, ahead=PREFETCH))
 
     def share(self, *, prefetch: int = PREFETCH) -> Flux[T]:
         """Run the source once for all who are subscribed at the same time.
@@ -54,7 +55,7 @@ class FluxSharing(Stream[T]):
         Cancels when the last subscriber cancels.
         """
         capacity = a_count(prefetch, "share")
-        return self._of(CacheSource("share", self, capacity, 0, lasting=False))  # type: ignore[return-value]
+        return flux_of(CacheSource("share", self, capacity, 0, lasting=False))
 
 
 class MonoSharing(Stream[T]):
@@ -70,4 +71,4 @@ class MonoSharing(Stream[T]):
         Completes when the element has been sent.
         Cancels when never: the source belongs to all.
         """
-        return self._of(CacheSource("cache", self, UNBOUNDED, UNBOUNDED, lasting=True))  # type: ignore[return-value]
+        return mono_of(CacheSource("cache", self, UNBOUNDED, UNBOUNDED, lasting=True))

@@ -12,7 +12,7 @@ from penstock.streams.schedulers import Scheduler, shared_pool
 from penstock.streams.segment import operator
 from penstock.streams.stages.concatenating import ConcatMapSource
 from penstock.streams.stages.timing import TimeoutSource, TimerSource
-from penstock.streams.stream import Stream, T
+from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
@@ -42,7 +42,7 @@ class FluxTiming(Stream[T]):
         Completes when the present stream does.
         Cancels when its subscriber cancels; the source also when it is late.
         """
-        return self._of(_timeout(self, duration, fallback, scheduler))  # type: ignore[return-value]
+        return flux_of(_timeout(self, duration, fallback, scheduler))
 
     def delay_elements(self, duration: float | timedelta, scheduler: Scheduler | None = None) -> Flux[T]:
         """Hold each element back for ``duration`` seconds.
@@ -52,14 +52,12 @@ class FluxTiming(Stream[T]):
         Completes when the last element has been sent.
         Cancels when its subscriber cancels.
         """
-        from penstock.streams.flux import Flux
-
         pause, where = seconds(duration, "delay_elements"), scheduler or shared_pool()
 
         def later(element: T) -> Stream[T]:
-            return Flux._of(TimerSource(pause, where), (operator("map", lambda _: element),))
+            return flux_of(TimerSource(pause, where), operator("map", lambda _: element))
 
-        return Flux._of(ConcatMapSource("delay_elements", self, later, 1, pause))
+        return flux_of(ConcatMapSource("delay_elements", self, later, 1, pause))
 
 
 class MonoTiming(Stream[T]):
@@ -83,7 +81,7 @@ class MonoTiming(Stream[T]):
         Completes when the present Mono does.
         Cancels when its subscriber cancels; the source also when it is late.
         """
-        return self._of(_timeout(self, duration, fallback, scheduler))  # type: ignore[return-value]
+        return mono_of(_timeout(self, duration, fallback, scheduler))
 
     def delay_element(self, duration: float | timedelta, scheduler: Scheduler | None = None) -> Mono[T]:
         """Hold the element back for ``duration`` seconds.
@@ -94,7 +92,7 @@ class MonoTiming(Stream[T]):
         Cancels when its subscriber cancels.
         """
         flux = self._as_flux().delay_elements(duration, scheduler)
-        return self._of(flux._source)  # type: ignore[return-value]
+        return mono_of(flux._source)
 
 
 def _timeout(

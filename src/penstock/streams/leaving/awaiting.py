@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import none_element, none_error
-from penstock.streams.dropped import drop_error
 from penstock.streams.leaving.reading import Reader
 from penstock.streams.stages.boundaries import replenish_at
 
@@ -27,7 +26,6 @@ class AsyncWindow(Reader):
     """
 
     __slots__ = (
-        "_error",
         "_idle",
         "_loop",
         "_mutex",
@@ -44,7 +42,6 @@ class AsyncWindow(Reader):
         self._mutex = allocate_lock()
         self._idle = False
         self._waiting: asyncio.Future[None] | None = None
-        self._error: BaseException | None = None
 
     def on_next(self, element: Any, /) -> None:
         """Hand the element over."""
@@ -58,11 +55,7 @@ class AsyncWindow(Reader):
         """Hand the error over, after the elements."""
         if error is None:
             raise none_error()
-        if self._cancelled:
-            drop_error(error, "a stream after its reader left")
-            return
-        self._error = error
-        self._over = True
+        self._keep(error)
         self._wake()
 
     def on_complete(self) -> None:
@@ -105,8 +98,9 @@ class AsyncWindow(Reader):
                             turn = 0
                             await asyncio.sleep(0)
                 if self._over and not queue:
-                    if self._error is not None:
-                        raise self._error
+                    error = self._take_error()
+                    if error is not None:
+                        raise error
                     return
                 with self._mutex:
                     self._waiting = self._loop.create_future()

@@ -17,11 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["BlockingWindow", "iterate", "on_an_event_loop"]
 
 
-class _End:
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException | None) -> None:
-        self.error = error
+_END: Any = object()
+"""Follows the last element in the queue."""
 
 
 class BlockingWindow(Reader):
@@ -43,13 +40,13 @@ class BlockingWindow(Reader):
         """Hand the error over, after the elements."""
         if error is None:
             raise none_error()
-        self._over = True
-        self.queue.put(_End(error))
+        self._keep(error)
+        self.queue.put(_END)
 
     def on_complete(self) -> None:
         """Hand the end over."""
         self._over = True
-        self.queue.put(_End(None))
+        self.queue.put(_END)
 
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
         """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
@@ -67,9 +64,10 @@ class BlockingWindow(Reader):
                             "use 'async for' or 'await'"
                         ) from None
                     element = get()
-                if element.__class__ is _End:
-                    if element.error is not None:
-                        raise element.error
+                if element is _END:
+                    error = self._take_error()
+                    if error is not None:
+                        raise error
                     return
                 yield element
                 taken += 1

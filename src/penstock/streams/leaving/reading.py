@@ -1,8 +1,14 @@
-"""What all ways out of a stream have in common: one subscription, a first request, a way to stop."""
+"""What all ways out of a stream have in common: one subscription, a first request, a way to stop.
+
+And one duty: an error that comes when its reader is leaving, or has left, is reported. It comes from another
+thread, perhaps at the same moment, so it is laid down in one place and taken out of it once: by the reader,
+who raises it, or by whoever finds it there after the cancel.
+"""
 
 from __future__ import annotations
 
 from penstock.spec import Subscription, none_subscription
+from penstock.streams.dropped import drop_error
 
 __all__ = ["Reader"]
 
@@ -10,7 +16,7 @@ __all__ = ["Reader"]
 class Reader:
     """Keeps the first subscription it gets and asks for ``first`` elements at once."""
 
-    __slots__ = ("_cancelled", "_first", "_over", "_subscription")
+    __slots__ = ("_cancelled", "_first", "_over", "_subscription", "_unheard")
 
     def __init__(self, first: int) -> None:
         self._first = first
@@ -18,6 +24,8 @@ class Reader:
         self._cancelled = False
         self._over = False
         """The stream has ended by itself: its subscription is not to be touched any more (§2.4)."""
+        self._unheard: list[BaseException] = []
+        """The error of the stream, until somebody takes it."""
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Ask for the first elements; a second subscription is cancelled (§2.5)."""
@@ -37,3 +45,23 @@ class Reader:
         self._cancelled = True
         if self._subscription is not None and not self._over:
             self._subscription.cancel()
+        self._report_unheard()
+
+    def _keep(self, error: BaseException) -> None:
+        """Lay an error down for the reader; if that one has left, report it (§2.8: it may still come)."""
+        self._unheard.append(error)
+        self._over = True  # not before: whoever sees the end must find the error
+        if self._cancelled:
+            self._report_unheard()
+
+    def _take_error(self) -> BaseException | None:
+        """The error, for the one who is going to raise it; None if there is none."""
+        try:
+            return self._unheard.pop()
+        except IndexError:
+            return None
+
+    def _report_unheard(self) -> None:
+        error = self._take_error()
+        if error is not None:
+            drop_error(error, "a stream after its reader left")

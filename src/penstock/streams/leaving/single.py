@@ -19,12 +19,11 @@ __all__ = ["first_future", "wait_for_one"]
 class _One(Reader):
     """Keeps the last element of a stream that has at most one."""
 
-    __slots__ = ("error", "finished", "value")
+    __slots__ = ("finished", "value")
 
     def __init__(self) -> None:
         super().__init__(UNBOUNDED)
         self.value: Any = None
-        self.error: BaseException | None = None
         self.finished = Event()
 
     def on_next(self, element: Any, /) -> None:
@@ -35,7 +34,7 @@ class _One(Reader):
     def on_error(self, error: BaseException, /) -> None:
         if error is None:
             raise none_error()
-        self.error = error
+        self._keep(error)
         self._end()
 
     def on_complete(self) -> None:
@@ -56,11 +55,12 @@ def wait_for_one(stream: Stream[Any], timeout: float | None) -> Any:
                 raise RuntimeError("block() would block the event loop that runs here; use 'await'")
             if not one.finished.wait(timeout):
                 raise TimeoutError(f"no result within {timeout} s; the stream was cancelled")
+        error = one._take_error()
+        if error is not None:
+            raise error
+        return one.value
     finally:
         one.cancel()
-    if one.error is not None:
-        raise one.error
-    return one.value
 
 
 class _FutureOne(_One):
@@ -78,7 +78,7 @@ class _FutureOne(_One):
     def on_error(self, error: BaseException, /) -> None:
         super().on_error(error)
         if self._future.set_running_or_notify_cancel():
-            self._future.set_exception(error)
+            self._future.set_exception(self._take_error())
 
     def on_complete(self) -> None:
         super().on_complete()

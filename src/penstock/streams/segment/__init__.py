@@ -1,7 +1,7 @@
 """The compiled core: a run of synchronous operators is one Python function.
 
-Read :mod:`.fragments` (what an operator says), :mod:`.compiling` (how the sayings become a loop) and
-:mod:`.drain` (who runs the loop), in this order.
+Read :mod:`.fragments` (what an operator says), :mod:`.writing` (how the sayings become the text of a loop),
+:mod:`.compiling` (how the text becomes a function) and :mod:`.drain` (who runs it), in this order.
 """
 
 from penstock.streams.segment.drain import GONE, Drain

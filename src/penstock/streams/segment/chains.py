@@ -8,9 +8,10 @@ from types import FunctionType
 from typing import Any, NamedTuple
 
 from penstock.spec import none_element
-from penstock.streams.segment.compiling import SOURCE, Head, Loop, Tail, compile_loop, cut
+from penstock.streams.segment.compiling import Loop, compile_loop, cut
 from penstock.streams.segment.fragments import Kind
 from penstock.streams.segment.operators import Op
+from penstock.streams.segment.writing import SOURCE, Head, Tail
 
 __all__ = ["Shape", "culprit", "run", "shape_of", "states_of"]
 

@@ -25,9 +25,9 @@ from penstock.streams.assembly import Place, annotate
 from penstock.streams.dropped import drop_error
 from penstock.streams.listening import StageState, listener_for_new_streams
 from penstock.streams.segment.chains import culprit, run, shape_of, states_of
-from penstock.streams.segment.compiling import SOURCE, TAIL, Head, Tail
 from penstock.streams.segment.operators import Op, Outcome
 from penstock.streams.segment.watching import Watchers
+from penstock.streams.segment.writing import SOURCE, TAIL, Head, Tail
 
 __all__ = ["Drain"]
 

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 from penstock.spec import Subscriber
 from penstock.streams.assembly import Place, annotate
 from penstock.streams.segment.chains import culprit, run, shape_of, states_of
-from penstock.streams.segment.compiling import SOURCE, Head, Tail
 from penstock.streams.segment.drain import Drain
 from penstock.streams.segment.operators import Op
+from penstock.streams.segment.writing import SOURCE, Head, Tail
 
 __all__ = ["PullDrain", "pull", "pull_async"]
 

@@ -15,9 +15,9 @@ from typing import Any
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_elements, drop_error
-from penstock.streams.segment.compiling import Head
 from penstock.streams.segment.drain import Drain
 from penstock.streams.segment.operators import Op
+from penstock.streams.segment.writing import Head
 
 __all__ = ["QueueDrain", "Relay"]
 

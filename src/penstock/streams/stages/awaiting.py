@@ -14,7 +14,7 @@ from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_error
 from penstock.streams.schedulers import LoopScheduler, Scheduler, SchedulerClosed, background_loop
 from penstock.streams.segment import Op
-from penstock.streams.segment.compiling import FAIR_TURN, PENDING
+from penstock.streams.segment.compiling import PENDING
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.inners import ManySources, Outer
 from penstock.streams.stages.relaying import PlainRelay
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
 __all__ = ["AsyncIterableSource", "FutureSource", "MapAsyncSource", "subscribers_loop"]
+
+FAIR_TURN = 256
+"""A task that steps through an asynchronous iterable lets others run after this many elements."""
 
 
 def subscribers_loop() -> LoopScheduler:

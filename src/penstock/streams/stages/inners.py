@@ -16,7 +16,7 @@ from penstock.spec import Subscriber, Subscription
 from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_elements, drop_error
 from penstock.streams.segment import Drain, Op
-from penstock.streams.segment.compiling import Head
+from penstock.streams.segment.writing import Head
 from penstock.streams.stages.boundaries import replenish_at
 
 if TYPE_CHECKING:

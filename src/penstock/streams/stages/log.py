@@ -17,7 +17,8 @@ from typing import Any
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.assembly import Place
 from penstock.streams.segment import Drain, Op
-from penstock.streams.segment.compiling import PENDING, Head
+from penstock.streams.segment.compiling import PENDING
+from penstock.streams.segment.writing import Head
 
 __all__ = ["Cursor", "EmitResult", "Log"]
 

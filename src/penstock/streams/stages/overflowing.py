@@ -15,7 +15,8 @@ from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_error
 from penstock.streams.segment import Op, QueueDrain
-from penstock.streams.segment.compiling import PENDING, Head
+from penstock.streams.segment.compiling import PENDING
+from penstock.streams.segment.writing import Head
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.relaying import below
 

@@ -9,6 +9,7 @@ from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.dropped import drop_error
 from penstock.streams.segment import Op
 from penstock.streams.source import Next, Source
+from penstock.streams.stages.boundaries import replenish_at
 from penstock.streams.stages.log import Cursor, EmitResult, Log
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class CacheSource(Source):
         history: int,
         *,
         lasting: bool,
+        ahead: int = UNBOUNDED,
         urgent_errors: bool = False,
     ) -> None:
         super().__init__(label)
@@ -61,6 +63,8 @@ class CacheSource(Source):
         self._history = history
         self._lasting = lasting
         """Whether the one run outlives its subscribers; otherwise the next one starts another."""
+        self._ahead = ahead
+        """How many elements may be on their way at once."""
         self._urgent_errors = urgent_errors
         """Whether an error passes the elements that wait for slow subscribers."""
         self._mutex = allocate_lock()
@@ -81,7 +85,7 @@ class CacheSource(Source):
     def _new_feeder(self) -> Feeder:
         deserted = None if self._lasting else self._deserted
         log = Log(self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted)
-        return Feeder(log)
+        return Feeder(log, self._ahead)
 
     def _deserted(self) -> None:
         with self._mutex:
@@ -101,14 +105,33 @@ class CacheSource(Source):
 
 
 class Feeder:
-    """Writes a stream into a log, asking for no more than the readers want and the log can hold."""
+    """Writes a stream into a log, asking for no more than the readers want and the log can hold.
 
-    __slots__ = ("_asked", "_asking", "_subscription", "cancelled", "done", "log")
+    A log without a bound could ask for everything at once. But what has been asked for cannot be taken back,
+    and an endless source that works inside ``request`` would go on after all readers have left. So no more
+    than ``ahead`` elements are on their way, and the next are asked for as these come in.
+    """
 
-    def __init__(self, log: Log) -> None:
+    __slots__ = (
+        "_ahead",
+        "_asked",
+        "_asking",
+        "_received",
+        "_refill_at",
+        "_subscription",
+        "cancelled",
+        "done",
+        "log",
+    )
+
+    def __init__(self, log: Log, ahead: int = UNBOUNDED) -> None:
         self.log = log
+        self._ahead = ahead
+        self._refill_at = ahead - replenish_at(ahead) if ahead < UNBOUNDED else -1
+        """Ask for the next when no more than this many are on their way."""
         self._subscription: Subscription | None = None
         self._asked = 0
+        self._received = 0
         self._asking = allocate_lock()
         self.done = self.cancelled = False
 
@@ -124,7 +147,10 @@ class Feeder:
         self._look()
 
     def on_next(self, element: Any, /) -> None:
+        self._received += 1
         self.log.append_asked(element)
+        if self._asked - self._received <= self._refill_at:
+            self._look()
 
     def on_error(self, error: BaseException, /) -> None:
         self.done = True
@@ -142,14 +168,21 @@ class Feeder:
                 return
             try:
                 n = self._missing()
-                self._asked += max(0, n)
+                self._asked += n
             finally:
                 self._asking.release()
             if n > 0 and self._subscription is not None:
                 self._subscription.request(n)
 
     def _missing(self) -> int:
-        return min(self.log.wanted_upto(), self.log.room_upto(), UNBOUNDED) - self._asked
+        missing = min(self.log.wanted_upto(), self.log.room_upto(), UNBOUNDED) - self._asked
+        if missing <= 0:
+            return 0
+        on_the_way = self._asked - self._received
+        if missing <= self._ahead - on_the_way:
+            return missing
+        # One by one, as they come in, would cost a call for each element.
+        return self._ahead - on_the_way if on_the_way <= self._refill_at else 0
 
     def cancel(self) -> None:
         self.cancelled = True

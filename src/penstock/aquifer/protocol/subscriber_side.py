@@ -1,0 +1,384 @@
+"""The subscriber's side, up to the point where records flow: ask, be welcomed, join; and again, after a loss.
+
+The machine is told what happens (a message, a frame, time) and returns what to do about it. It first asks in
+the extended dialect. A gateway that answers without ``x`` is a plain one; one that answers with nonsense, or
+is there but does not answer, is asked again in the words of the document alone. From the welcome on, an
+:class:`~penstock.aquifer.protocol.extended_reading.ExtendedReading` or a
+:class:`~penstock.aquifer.protocol.plain_reading.PlainReading` has the say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
+
+from msgspec import UNSET
+
+from penstock.aquifer.batches import MSGPACK
+from penstock.aquifer.errors import (
+    AquiferError,
+    EpochChanged,
+    GatewayUnreachable,
+    LeaseEnded,
+    OffsetGone,
+    Overtaken,
+    ProtocolViolation,
+    Refused,
+    SourceFailed,
+    TakenOver,
+)
+from penstock.aquifer.protocol.credit import Window
+from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    ErrorTerms,
+    OnComplete,
+    OnError,
+    OnNext,
+    OnSubscribe,
+    SessionTerms,
+    Subscribe,
+    SubscribeTerms,
+    decode,
+    terms,
+)
+
+__all__ = ["Phase", "Reading", "SubscriberSide", "Wishes", "error_from"]
+
+_log = logging.getLogger("penstock.aquifer")
+
+_ANSWER: Final = 1.0
+"""Seconds to wait for an answer before asking again, on a new connection."""
+_TRIES: Final = 3
+"""How often to ask in the extended dialect before a silent gateway is taken for a plain one."""
+
+
+@dataclass
+class Wishes:
+    """What a subscriber wants of a gateway."""
+
+    name: str | None = None
+    start: int | str | None = None
+    stop: int | None = None
+    epoch: str | None = None
+    keep: bool = True
+    formats: list[str] = field(default_factory=lambda: [MSGPACK])
+    lease: float = 60.0
+    dialect: str = "auto"
+    """``"auto"``, ``"extended"`` or ``"plain"``."""
+    window: int = 4096
+    max_window: int = 262_144
+    window_bytes: int = 8 * 1024 * 1024
+    timeout: float = 1.0
+    """Seconds without a record after which declared ones are given up (plain dialect)."""
+    patience: float = 30.0
+    """Seconds without a gateway after which the subscriber gives up."""
+    on_gap: Callable[[int, int], object] | None = None
+    """Called with the first missing and the next available offset when a best-effort subscriber was
+    overtaken; without it that is an error."""
+    on_deficit: Callable[[int, int, int], object] | None = None
+    """Called with declared, received and the new size of requests (plain dialect)."""
+
+    @property
+    def needs_extended(self) -> str | None:
+        """What was asked for that a plain gateway cannot give."""
+        if self.name is not None:
+            return "a durable id"
+        if self.start not in (None, "earliest"):
+            return f"start={self.start!r}"
+        return "stop=…" if self.stop is not None else None
+
+
+class Phase(Enum):
+    """How far a subscriber has come."""
+
+    ASKING = auto()
+    """A Subscribe is on its way."""
+    READING = auto()
+    """Welcomed: the dialect's own machine has the say."""
+    RESTING = auto()
+    """The gateway asked to come back later."""
+    OVER = auto()
+
+
+class Reading(Protocol):
+    """What the two dialects have in common once records flow."""
+
+    next: int
+    """How many records have come, or the offset of the next one."""
+
+    def message(self, message: Any, now: float) -> list[Effect]:
+        """A control message came."""
+        ...
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed, or the reader has gone on."""
+        ...
+
+    def deadline(self) -> float:
+        """When to call :meth:`tick` next."""
+        ...
+
+    def goodbye(self) -> list[Effect]:
+        """What to say when nothing more is wanted."""
+        ...
+
+
+Table: TypeAlias = Mapping[Phase, Mapping[type, str]]
+
+
+class SubscriberSide:
+    """Asks, is welcomed, reads, and asks again when the gateway was lost."""
+
+    table: ClassVar[Table] = {
+        Phase.ASKING: {OnSubscribe: "_welcome", OnError: "_refuse", OnNext: "_puzzle", OnComplete: "_puzzle"},
+        Phase.READING: {
+            OnError: "_pass_on",
+            OnNext: "_pass_on",
+            OnComplete: "_pass_on",
+        },
+        Phase.RESTING: {},
+        Phase.OVER: {},
+    }
+
+    def __init__(self, endpoint: str, wishes: Wishes) -> None:
+        self.endpoint = endpoint
+        self.wishes = wishes
+        self.phase = Phase.OVER
+        self.window = Window(wishes.window, wishes.max_window, wishes.window_bytes)
+        self.reading: Any = None
+        """The machine of the dialect, from the first welcome on."""
+        self.epoch = wishes.epoch
+        self.subscriptions = 0
+        """How often a gateway has welcomed this subscriber."""
+        self._dialect = wishes.dialect
+        self._tries = 0
+        self._connected = False
+        self._asked = 0.0
+        self._deadline = 0.0
+        self._contact = 0.0
+        """When the gateway was last heard of."""
+
+    @property
+    def dialect(self) -> str | None:
+        """The dialect that is spoken, once that is known."""
+        return None if self.reading is None else str(self.reading.dialect)
+
+    # ---------------------------------------------------------------- what happens
+    def start(self, now: float) -> list[Effect]:
+        """Begin."""
+        self._contact = now
+        return self._ask(now)
+
+    def connected(self, now: float) -> None:
+        """The control connection is there: from now on silence means something."""
+        self._connected = True
+
+    def turned_away(self) -> list[Effect]:
+        """The gateway has keys, and this subscriber's is not among those that it lets in."""
+        return self._finish(
+            Refused(
+                f"the gateway at {self.endpoint} does not let this key in; add the public key to its list of "
+                "allowed clients"
+            )
+        )
+
+    def joined(self, now: float) -> list[Effect]:
+        """The data connection is there."""
+        if self.phase is Phase.READING and self.reading.dialect == "plain":
+            effects: list[Effect] = self.reading.joined(now)
+            return effects
+        return []
+
+    def control(self, data: bytes, now: float) -> list[Effect]:
+        """A control message came."""
+        try:
+            message = decode(data)
+        except ProtocolViolation as violation:
+            return self._puzzle(violation, now)
+        self._contact = now
+        handler = self.table[self.phase].get(type(message))
+        if handler is None:
+            return []
+        effects: list[Effect] = getattr(self, handler)(message, now)
+        return self._watch(effects, now)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed, or the reader has gone on."""
+        if self.phase is Phase.READING:
+            return self._watch(self.reading.tick(now), now)
+        if self.phase is Phase.OVER or now < self._deadline:
+            return []
+        if now - self._contact > self.wishes.patience:
+            return self._finish(self.unreachable())
+        if self.phase is Phase.ASKING and self._connected:
+            self._tries += 1
+        return self._ask(now)
+
+    def deadline(self) -> float:
+        """When to call :meth:`tick` next."""
+        return float(self.reading.deadline()) if self.phase is Phase.READING else self._deadline
+
+    def lost(self, reason: str, now: float) -> list[Effect]:
+        """The gateway, or a part of what it sent, was lost: ask again, from where we are."""
+        _log.info("%s: %s; subscribing again", self.endpoint, reason)
+        self._contact = now
+        self._tries = 0
+        return self._ask(now)
+
+    def leave(self) -> list[Effect]:
+        """Nothing more is wanted."""
+        effects: list[Effect] = self.reading.goodbye() if self.phase is Phase.READING else []
+        self.phase = Phase.OVER
+        return effects
+
+    # ---------------------------------------------------------------- asking
+    def _ask(self, now: float) -> list[Effect]:
+        if self._dialect == "auto" and self._tries >= _TRIES and self.subscriptions == 0:
+            return self._ask_plainly(now)
+        self.phase = Phase.ASKING
+        self._connected = False
+        self._asked, self._deadline = now, now + _ANSWER
+        if self._dialect == "plain":
+            return [Connect(), Say(Subscribe())]
+        return [Connect(), Say(Subscribe(x=self._extended_wishes()))]
+
+    def _ask_plainly(self, now: float) -> list[Effect]:
+        if self.wishes.needs_extended is not None:
+            return self._finish(self._only_plain())
+        self._dialect = "plain"
+        return self._ask(now)
+
+    def _extended_wishes(self) -> SubscribeTerms:
+        wishes = self.wishes
+        resumed = self.reading is not None
+        start = self.reading.next if resumed else wishes.start
+        return SubscribeTerms(
+            v=VERSION,
+            id=wishes.name if wishes.name is not None else UNSET,
+            from_=start if start is not None else UNSET,
+            to=wishes.stop if wishes.stop is not None else UNSET,
+            epoch=self.epoch if self.epoch is not None and isinstance(start, int) else UNSET,
+            keep=wishes.keep,
+            fmt=wishes.formats,
+            lease=round(wishes.lease * 1000),
+        )
+
+    def _only_plain(self) -> AquiferError:
+        without = self.wishes.needs_extended or "dialect='extended'"
+        return ProtocolViolation(
+            f"the gateway at {self.endpoint} speaks the plain dialect only, which has no offsets; "
+            f"subscribe without {without}"
+        )
+
+    def unreachable(self) -> AquiferError:
+        """What to tell when nobody answers any more."""
+        if self.subscriptions:
+            text = f"the gateway at {self.endpoint} was lost for more than {self.wishes.patience:g} s"
+        else:
+            text = f"no gateway answers at {self.endpoint} after {self.wishes.patience:g} s"
+        return GatewayUnreachable(f"{text}; is it running there, and do both sides use keys or neither?")
+
+    # ---------------------------------------------------------------- the handlers of the table
+    def _welcome(self, message: OnSubscribe, now: float) -> list[Effect]:
+        self.window.measured_round_trip(now - self._asked)
+        answer = terms(message.x)
+        if answer is None or answer.topic is UNSET:
+            if self._dialect == "extended" or self.wishes.needs_extended is not None:
+                return self._finish(self._only_plain())
+            return self._welcome_plain(message, now)
+        return self._welcome_extended(message, answer, now)
+
+    def _welcome_plain(self, message: OnSubscribe, now: float) -> list[Effect]:
+        from penstock.aquifer.protocol.plain_reading import PlainReading
+
+        self._dialect = "plain"
+        self.subscriptions += 1
+        self.phase = Phase.READING
+        if self.reading is None:
+            self.reading = PlainReading(self, now)
+        return [Join(message.port, b"")]
+
+    def _welcome_extended(self, message: OnSubscribe, answer: SessionTerms, now: float) -> list[Effect]:
+        from penstock.aquifer.protocol.extended_reading import ExtendedReading
+
+        try:
+            topic = bytes.fromhex(str(answer.topic))
+        except ValueError:
+            return self._finish(ProtocolViolation(f"x.topic {answer.topic!r} is no hexadecimal number"))
+        if answer.next is UNSET:
+            return self._finish(ProtocolViolation("OnSubscribe.x has no next offset"))
+        self._dialect = "extended"
+        self.subscriptions += 1
+        self.phase = Phase.READING
+        if answer.epoch is not UNSET:
+            self.epoch = answer.epoch
+        if self.reading is None:
+            self.reading = ExtendedReading(self, answer.next)
+        return [Join(message.port, topic), *self.reading.resumed(answer, now)]
+
+    def _refuse(self, message: OnError, now: float) -> list[Effect]:
+        details = terms(message.x)
+        if details is None and self._dialect == "auto":
+            # It may just not have liked the x: once more, without.
+            return self._ask_plainly(now)
+        error = error_from(message)
+        if details is not None and details.code in ("BUSY", "CLOSING", "SESSION"):
+            return self.rest(details, now)
+        return self._finish(error)
+
+    def rest(self, details: ErrorTerms, now: float) -> list[Effect]:
+        """Come back later."""
+        self.phase = Phase.RESTING
+        wait = details.retry if details.retry is not UNSET else 200
+        self._deadline = now + min(max(wait, 1), 60_000) / 1000
+        return []
+
+    def _puzzle(self, message: Any, now: float) -> list[Effect]:
+        if self.phase is not Phase.ASKING:
+            return []
+        if self._dialect == "auto":
+            return self._ask_plainly(now)
+        return self._finish(ProtocolViolation(f"{self.endpoint} answered Subscribe with {message!r}"))
+
+    def _pass_on(self, message: Any, now: float) -> list[Effect]:
+        effects: list[Effect] = self.reading.message(message, now)
+        return effects
+
+    def _finish(self, error: BaseException | None) -> list[Effect]:
+        self.phase = Phase.OVER
+        return [Finish(error)]
+
+    def _watch(self, effects: list[Effect], now: float) -> list[Effect]:
+        if any(isinstance(effect, Finish) for effect in effects):
+            self.phase = Phase.OVER
+        return effects
+
+
+_ERRORS: Final[Mapping[str, type[AquiferError]]] = {
+    kind.code: kind
+    for kind in (
+        ProtocolViolation,
+        OffsetGone,
+        Overtaken,
+        EpochChanged,
+        LeaseEnded,
+        TakenOver,
+        Refused,
+        SourceFailed,
+    )
+}
+
+
+def error_from(message: OnError) -> AquiferError:
+    """The exception for what a gateway said."""
+    details = terms(message.x) or ErrorTerms()
+    kind = _ERRORS.get(details.code if details.code is not UNSET else "", AquiferError)
+    if issubclass(kind, OffsetGone):
+        first = details.first if details.first is not UNSET else None
+        head = details.head if details.head is not UNSET else None
+        return kind(message.message, first=first, head=head)
+    return kind(message.message)

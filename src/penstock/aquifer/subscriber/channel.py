@@ -1,0 +1,159 @@
+"""The sockets of a subscriber: a DEALER for control, a SUB for data, and monitors that tell when they are up.
+
+A DEALER that sends an empty part before each message looks like a REQ to a REP or a ROUTER, but is not stuck
+for ever when an answer is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.gateway.bell import Bell
+from penstock.aquifer.security import CurveClient
+
+__all__ = ["Channel"]
+
+_LINGER: Final = 500
+"""Milliseconds that a goodbye may take."""
+_FRAMES_A_TURN: Final = 64
+_RECORDS_A_TURN: Final = 4096
+
+
+class Channel:
+    """The connections of one subscription; used by one thread, except :meth:`wake`."""
+
+    def __init__(self, endpoint: Endpoint, curve: CurveClient | None) -> None:
+        self._endpoint = endpoint
+        self._curve = curve
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._bell = Bell()
+        self._control: zmq.Socket[bytes] | None = None
+        self._control_monitor: zmq.Socket[bytes] | None = None
+        self._data: zmq.Socket[bytes] | None = None
+        self._data_monitor: zmq.Socket[bytes] | None = None
+
+    # ---------------------------------------------------------------- connections
+    def connect(self, *, keep_data: bool) -> None:
+        """A new control connection; the old one, and unless kept the data connection, are closed."""
+        self._close(self._control, self._control_monitor)
+        if not keep_data:
+            self._close(self._data, self._data_monitor)
+            self._data = self._data_monitor = None
+        self._control = self._context.socket(zmq.DEALER)
+        self._control_monitor = self._watch(self._control)
+        self._open(self._control, self._endpoint)
+
+    def join(self, port: int, topic: bytes) -> None:
+        """The data connection, to a port of the same host."""
+        self._close(self._data, self._data_monitor)
+        self._data = self._context.socket(zmq.SUB)
+        # Credit bounds what can come; a bound here would make the gateway drop records.
+        self._data.setsockopt(zmq.RCVHWM, 0)
+        self._data.setsockopt(zmq.SUBSCRIBE, topic)
+        self._data_monitor = self._watch(self._data)
+        self._open(self._data, Endpoint(self._endpoint.host, port))
+
+    def close(self) -> None:
+        """Close everything; what was said last still gets a moment to leave."""
+        self._close(self._control, self._control_monitor, _LINGER)
+        self._close(self._data, self._data_monitor)
+        self._control = self._data = None
+        self._context.term()
+        self._bell.close()
+
+    def _open(self, socket: zmq.Socket[bytes], endpoint: Endpoint) -> None:
+        socket.setsockopt(zmq.SNDHWM, 0)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RECONNECT_IVL, 50)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        if ":" in endpoint.host:
+            socket.setsockopt(zmq.IPV6, 1)
+        if self._curve is not None:
+            self._curve.secure(socket)
+        socket.connect(str(endpoint))
+
+    @staticmethod
+    def _watch(socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
+        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+        monitor: zmq.Socket[bytes] = socket.get_monitor_socket(events)
+        return monitor
+
+    @staticmethod
+    def _close(socket: zmq.Socket[bytes] | None, monitor: zmq.Socket[bytes] | None, linger: int = 0) -> None:
+        if socket is not None:
+            socket.disable_monitor()
+            socket.close(linger)
+
+    # ---------------------------------------------------------------- talking
+    def say(self, message: bytes) -> None:
+        """Send a control message."""
+        if self._control is None:
+            return
+        try:
+            self._control.send_multipart([b"", message], zmq.NOBLOCK)
+        except zmq.Again:
+            # No connection, not even one that is being made: the gateway turned us away. Whoever waits for
+            # an answer will see to it.
+            return
+
+    def wake(self) -> None:
+        """Make :meth:`wait` return; from any thread."""
+        self._bell.ring()
+
+    def wait(self, seconds: float) -> None:
+        """Until something comes in, or somebody calls :meth:`wake`, or the time is over."""
+        poller = zmq.Poller()
+        poller.register(self._bell.fileno(), zmq.POLLIN)
+        for socket in (self._control, self._control_monitor, self._data, self._data_monitor):
+            if socket is not None:
+                poller.register(socket, zmq.POLLIN)
+        poller.poll(max(0, int(seconds * 1000 + 0.999)))
+        self._bell.hush()
+
+    def control_messages(self) -> list[bytes]:
+        """The control messages that have come."""
+        return [parts[-1] for parts in _all(self._control, 256)]
+
+    def frames(self) -> list[list[bytes]]:
+        """The data frames that have come (extended dialect)."""
+        return _all(self._data, _FRAMES_A_TURN)
+
+    def records(self) -> list[bytes]:
+        """The records that have come (plain dialect: one part each)."""
+        socket, records = self._data, []
+        if socket is None:
+            return []
+        receive = socket.recv
+        try:
+            for _ in range(_RECORDS_A_TURN):
+                records.append(receive(zmq.NOBLOCK))
+        except zmq.Again:
+            pass
+        return records
+
+    def control_news(self) -> set[int]:
+        """What became of the control connection since the last time this was asked: events of ØMQ."""
+        return _events(self._control_monitor)
+
+    def data_news(self) -> set[int]:
+        """The same for the data connection."""
+        return _events(self._data_monitor)
+
+
+def _all(socket: zmq.Socket[bytes] | None, most: int) -> list[list[bytes]]:
+    messages: list[list[bytes]] = []
+    if socket is not None:
+        try:
+            for _ in range(most):
+                messages.append(socket.recv_multipart(zmq.NOBLOCK))
+        except zmq.Again:
+            pass
+    return messages
+
+
+def _events(monitor: zmq.Socket[bytes] | None) -> set[int]:
+    return {int(parse_monitor_message(parts)["event"]) for parts in _all(monitor, 16)}

@@ -1,0 +1,343 @@
+"""A subscription to a gateway: a thread that drives the protocol and signals the subscriber.
+
+All signals come from this thread, one after the other (§1.3). ``request`` and ``cancel`` may be called from
+any thread, and from within a signal; they leave a note and ring the bell.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import zmq
+
+from penstock.aquifer.batches import unpack_notes, unpack_values
+from penstock.aquifer.codecs import Codec
+from penstock.aquifer.errors import ProtocolViolation
+from penstock.aquifer.protocol import effects
+from penstock.aquifer.protocol.extended_reading import ExtendedReading
+from penstock.aquifer.protocol.frames import Frame, parse
+from penstock.aquifer.protocol.messages import encode
+from penstock.aquifer.protocol.plain_reading import PlainReading
+from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
+from penstock.aquifer.records import Record
+from penstock.aquifer.subscriber.channel import Channel
+from penstock.aquifer.subscriber.metrics import Metrics
+from penstock.spec import UNBOUNDED, RuleViolation, Subscriber
+from penstock.streams.dropped import drop_error
+
+__all__ = ["AquiferSubscription"]
+
+_log = logging.getLogger("penstock.aquifer")
+
+_LONGEST_WAIT = 0.5
+
+
+class AquiferSubscription:
+    """What a subscriber of an :class:`~penstock.aquifer.AquiferPublisher` gets."""
+
+    def __init__(
+        self,
+        subscriber: Subscriber[Any],
+        side: SubscriberSide,
+        channel: Channel,
+        codec: Codec,
+        *,
+        records: bool,
+        acknowledge: str,
+    ) -> None:
+        self._subscriber: Subscriber[Any] | None = subscriber
+        self._side = side
+        self._channel = channel
+        self._records = records
+        self._automatic = acknowledge == "auto"
+        self._codec = codec
+        self._arrow = codec.name == "arrow"
+        self._decode: Callable[[bytes], Any] | None = None if codec.name == "bytes" else codec.decode
+        self._waiting: deque[_Chunk] = deque()
+        """Elements that have come and were not asked for yet: never more than the window."""
+        self._mutex = threading.Lock()
+        self._demand = 0
+        self._illegal: RuleViolation | None = None
+        self._cancelled = False
+        self._delivered = 0
+        self._acknowledge: int | None = None
+        self._finished: effects.Finish | None = None
+        self._thread = threading.Thread(target=self._run, name="penstock-aquifer", daemon=True)
+
+    def start(self) -> None:
+        """Signal on_subscribe, then begin."""
+        assert self._subscriber is not None
+        self._subscriber.on_subscribe(self)
+        self._thread.start()
+
+    # ---------------------------------------------------------------- the Subscription
+    def request(self, n: int, /) -> None:
+        """Ask for ``n`` more elements (§3.8)."""
+        with self._mutex:
+            if self._cancelled:
+                return
+            if isinstance(n, bool) or not isinstance(n, int) or n <= 0:
+                if self._illegal is None:
+                    self._illegal = RuleViolation(
+                        "3.9", f"request({n!r}) was called", "Request a whole number of at least 1"
+                    )
+            else:
+                self._demand = min(self._demand + n, UNBOUNDED)
+        self._wake()
+
+    def cancel(self) -> None:
+        """No more signals, soon (§3.12)."""
+        self._cancelled = True
+        self._wake()
+
+    def acknowledge(self, offset: int) -> None:
+        """Every record before ``offset`` has been dealt with: the gateway may forget it.
+
+        Only with ``acknowledge="manual"``; otherwise what was delivered is acknowledged by itself.
+        """
+        if self._automatic:
+            raise RuntimeError("this subscription acknowledges by itself, unless acknowledge='manual'")
+        self._acknowledge = max(offset, self._acknowledge or 0)
+        self._wake()
+
+    def metrics(self) -> Metrics:
+        """What has been seen so far."""
+        side, reading = self._side, self._side.reading
+        extended = reading if isinstance(reading, ExtendedReading) else None
+        plain = reading if isinstance(reading, PlainReading) else None
+        return Metrics(
+            dialect=side.dialect,
+            records=self._delivered,
+            next=reading.next if reading is not None else 0,
+            lag=max(extended.head - extended.next, 0) if extended is not None else 0,
+            window=side.window.size,
+            rate=side.window.rate,
+            subscriptions=side.subscriptions,
+            gaps=extended.gaps if extended is not None else 0,
+            deficits=plain.deficits if plain is not None else 0,
+            missing=plain.missing if plain is not None else 0,
+            request_size=plain.rate.size if plain is not None else 0,
+        )
+
+    def _wake(self) -> None:
+        if threading.current_thread() is not self._thread:
+            self._channel.wake()
+
+    # ---------------------------------------------------------------- the thread
+    def _run(self) -> None:
+        side, channel = self._side, self._channel
+        try:
+            self._do(side.start(time.monotonic()))
+            while not self._over():
+                self._deliver()
+                self._note_acknowledgement()
+                now = time.monotonic()
+                self._do(side.tick(now))
+                if self._over():
+                    break
+                idle = 0.0 if self._deliverable() else min(side.deadline() - now, _LONGEST_WAIT)
+                channel.wait(idle)
+                self._hear(time.monotonic())
+            self._end()
+        except Exception as error:
+            self._signal_error(error)
+        finally:
+            self._subscriber = None  # §3.13
+            channel.close()
+
+    def _over(self) -> bool:
+        """Whether there is nothing left to do but to end."""
+        if self._cancelled or self._illegal is not None:
+            return True
+        if self._finished is not None and self._finished.error is not None:
+            # An error does not wait for demand, but what came before it goes first, as far as asked for.
+            return not self._deliverable()
+        reading = self._side.reading
+        return reading is not None and reading.ended and not self._waiting
+
+    def _hear(self, now: float) -> None:
+        side, channel = self._side, self._channel
+        news = channel.control_news()
+        if zmq.EVENT_HANDSHAKE_FAILED_AUTH in news:
+            self._do(side.turned_away())
+        elif zmq.EVENT_HANDSHAKE_SUCCEEDED in news:
+            side.connected(now)
+        if zmq.EVENT_HANDSHAKE_SUCCEEDED in channel.data_news():
+            self._do(side.joined(now))
+        for message in channel.control_messages():
+            self._do(side.control(message, now))
+        reading = side.reading
+        if side.phase is not Phase.READING:
+            return
+        if isinstance(reading, ExtendedReading):
+            for parts in channel.frames():
+                self._do(reading.frame(parse(parts), now))
+                if side.phase is not Phase.READING:
+                    break
+        elif records := channel.records():
+            self._waiting.append(_Chunk(self._decoded(records, reading.next), 0, 0))
+            self._do(reading.records(len(records), now))
+
+    def _do(self, wanted: list[effects.Effect]) -> None:
+        for effect in wanted:
+            if isinstance(effect, effects.Take):
+                self._take(effect.frame)
+            elif isinstance(effect, effects.Say):
+                self._channel.say(encode(effect.message))
+            elif isinstance(effect, effects.Connect):
+                self._channel.connect(keep_data=effect.keep_data)
+            elif isinstance(effect, effects.Join):
+                self._channel.join(effect.port, effect.topic)
+            else:
+                self._finished = effect
+
+    # ---------------------------------------------------------------- from frames to elements
+    def _take(self, frame: Frame) -> None:
+        nbytes = len(frame.payload) + len(frame.notes)
+        if self._arrow:
+            elements = [self._codec.decode(frame.payload)]
+        else:
+            try:
+                values = unpack_values(frame.payload)
+            except msgspec.DecodeError as error:
+                text = f"the frame at offset {frame.first} holds no records: {error}"
+                raise ProtocolViolation(text) from error
+            if len(values) != frame.count:
+                raise ProtocolViolation(
+                    f"the frame at offset {frame.first} holds {len(values)} records, not {frame.count}"
+                )
+            elements = self._decoded(values, frame.first)
+            if self._records:
+                elements = _as_records(elements, frame)
+        self._waiting.append(_Chunk(elements, frame.first + frame.count, nbytes))
+
+    def _decoded(self, values: list[bytes], first: int) -> list[Any]:
+        if self._decode is None:
+            return values
+        try:
+            return list(map(self._decode, values))
+        except Exception as error:
+            raise ValueError(
+                f"a record from offset {first} on cannot be decoded as {self._codec.name}: {error}; "
+                "does the gateway use another codec?"
+            ) from error
+
+    # ---------------------------------------------------------------- signals
+    def _deliverable(self) -> bool:
+        return bool(self._waiting) and self._demand > 0 and not self._cancelled
+
+    def _deliver(self) -> None:
+        """Hand on what was asked for."""
+        while self._deliverable():
+            chunk = self._waiting[0]
+            with self._mutex:
+                demand = self._demand
+            count = chunk.deliver(self, demand)
+            if demand < UNBOUNDED:
+                with self._mutex:
+                    self._demand -= count
+            self._delivered += count
+            if chunk.done:
+                self._waiting.popleft()
+                self._handed(chunk)
+            if self._illegal is not None:
+                return
+            self._do(self._side.tick(time.monotonic()))
+
+    def _handed(self, chunk: _Chunk) -> None:
+        reading = self._side.reading
+        if isinstance(reading, ExtendedReading):
+            reading.hand_on(chunk.end, chunk.nbytes)
+            if self._automatic:
+                reading.acknowledged = chunk.end
+        else:
+            reading.hand_on(reading.handed + len(chunk.elements), 0)
+
+    def _note_acknowledgement(self) -> None:
+        reading = self._side.reading
+        if self._acknowledge is not None and reading is not None:
+            # Not beyond what has come: the gateway would take that for a mistake.
+            reading.acknowledged = max(reading.acknowledged, min(self._acknowledge, reading.next))
+
+    def _end(self) -> None:
+        """Say goodbye, then signal the end."""
+        self._note_acknowledgement()
+        self._do(self._side.leave())
+        if self._illegal is not None and not self._cancelled:
+            self._signal_error(self._illegal)
+        elif self._finished is not None and self._finished.error is not None:
+            self._signal_error(self._finished.error)
+        elif not self._cancelled:
+            self._signal(lambda subscriber: subscriber.on_complete())
+
+    def _signal_error(self, error: BaseException) -> None:
+        if self._cancelled:
+            drop_error(error, f"a subscription to {self._side.endpoint} that was cancelled")
+            return
+        self._signal(lambda subscriber: subscriber.on_error(error))
+
+    def _signal(self, signal: Callable[[Subscriber[Any]], None]) -> None:
+        self._cancelled = True
+        assert self._subscriber is not None
+        try:
+            signal(self._subscriber)
+        except Exception as error:
+            drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
+
+
+class _Chunk:
+    """Elements that came together, and how far they were handed on."""
+
+    __slots__ = ("_position", "elements", "end", "nbytes")
+
+    def __init__(self, elements: list[Any], end: int, nbytes: int) -> None:
+        self.elements = elements
+        self.end = end
+        self.nbytes = nbytes
+        self._position = 0
+
+    @property
+    def done(self) -> bool:
+        return self._position == len(self.elements)
+
+    def deliver(self, subscription: AquiferSubscription, most: int) -> int:
+        """Signal at most so many elements; fewer if the subscription is cancelled meanwhile."""
+        subscriber = subscription._subscriber
+        assert subscriber is not None
+        on_next = subscriber.on_next
+        start = self._position
+        whole = not start and most >= len(self.elements)
+        part = self.elements if whole else self.elements[start : start + most]
+        count = 0
+        try:
+            for element in part:
+                if subscription._cancelled:
+                    break
+                count += 1
+                on_next(element)
+        except Exception as error:
+            subscription._cancelled = True
+            drop_error(error, f"a subscriber of {subscription._side.endpoint}")  # §2.13
+        self._position = start + count
+        return count
+
+
+def _as_records(elements: list[Any], frame: Frame) -> list[Record]:
+    notes = unpack_notes(frame.notes) if frame.notes else None
+    if notes is None:
+        return [Record(value, None, None, frame.first + index) for index, value in enumerate(elements)]
+    count = len(elements)
+    keys = notes.keys or [None] * count
+    timestamps = notes.timestamps or [notes.timestamp] * count
+    return [
+        Record(value, key, timestamp, offset)
+        for value, key, timestamp, offset in zip(
+            elements, keys, timestamps, range(frame.first, frame.first + count), strict=True
+        )
+    ]
