@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import random
 import sys
 import threading
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.aquifer.journal import Journal
+from penstock.aquifer.journal import Journal, MemoryJournal, window
 from tests.aquifer.journal.conftest import Open
 from tests.aquifer.journal.making import NO_FLOOR, authors, batches_from
 
@@ -117,3 +118,37 @@ def test_a_reader_never_sees_the_list_of_batches_being_cut(open_any: Open) -> No
 
     if reader.problem is not None:
         raise reader.problem
+
+
+def test_a_batch_found_nowhere_because_it_is_deleted_this_moment_is_no_damage(open_sqlite: Open) -> None:
+    journal = open_sqlite(max_records=10, cache_bytes=1)
+    batches = batches_from(0, [5, 5])
+    journal.append(batches)
+
+    def delete_it(_: str) -> None:
+        assert journal.make_room(5, 0, NO_FLOOR)
+        journal.flush()
+
+    # Called when the reader is about to look into the file.
+    journal._reader._connection.set_trace_callback(delete_it)
+
+    assert journal.find(3) is None
+    assert journal.find(5) == batches[1]
+
+
+def test_a_list_that_is_cut_while_somebody_looks_into_it_is_still_whole_for_him(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches = batches_from(0, [2] * 4000)
+    journal = MemoryJournal()
+    journal.append(batches)
+
+    def cut_after_looking(firsts: list[int], offset: int) -> int:
+        index = bisect.bisect_right(firsts, offset)
+        assert journal.make_room(journal.max_records - 1500, 0, NO_FLOOR)
+        return index
+
+    monkeypatch.setattr(window, "bisect_right", cut_after_looking)
+
+    assert journal.find(7901) == batches[3950]
+    assert journal.first == 6500

@@ -85,6 +85,13 @@ def test_nothing_that_was_appended_is_lost_when_the_process_is_killed(path: Path
         journal.close()
 
 
+def test_every_append_is_synced(open_sqlite: OpenSqlite) -> None:
+    """Only a loss of power would show it, so this looks at the setting."""
+    (level,) = open_sqlite()._connection.execute("pragma synchronous").fetchone()
+
+    assert level == 2, "2 is FULL"
+
+
 class TestTornLog:
     """The write-ahead log of appends that are only in it, with its end cut off or overwritten."""
 

@@ -61,6 +61,7 @@ class Intake:
         self._arrived.append(element)
         self.received += 1
         if self.writer_idle:
+            self.writer_idle = False  # Once is enough.
             self._wake()
 
     def on_error(self, error: BaseException, /) -> None:

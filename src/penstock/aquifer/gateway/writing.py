@@ -50,6 +50,7 @@ class Writer:
         self._take_cursors = take_cursors
         self._intake = Intake(self._wake)
         self._stopping = False
+        self._house_kept = 0.0
         self._written = 0
         """How many elements are in the journal."""
         self._allowed = 0
@@ -105,7 +106,8 @@ class Writer:
             if not intake.waiting and not self._stopping and intake.done == done:
                 self._log.moved.wait(_IDLE)
             intake.writer_idle = False
-        self._keep_house()
+        if time.monotonic() >= self._house_kept + _IDLE:
+            self._keep_house()
         return True
 
     def _write(self, elements: list[object]) -> bool:
@@ -128,7 +130,6 @@ class Writer:
 
     def _append(self, packed: list[Batch]) -> bool:
         """Append in pieces that fit; False if the gateway is stopped while there is no room."""
-        journal = self._log.journal
         while packed:
             fits = len(packed)
             while fits and not self._make_room(packed[:fits]):
@@ -141,7 +142,6 @@ class Writer:
                 return False
             packed = packed[fits:]
             self._published()
-        journal.retire(self._log.floor, time.time())
         return True
 
     def _make_room(self, packed: list[Batch]) -> bool:
@@ -182,13 +182,12 @@ class Writer:
 
     def _keep_house(self) -> None:
         journal = self._log.journal
-        cursors = self._take_cursors()
-        for name, cursor in cursors.items():
+        self._house_kept = time.monotonic()
+        for name, cursor in self._take_cursors().items():
             journal.save_cursor(name, cursor)
         try:
-            if cursors:
-                journal.flush()
             journal.retire(self._log.floor, time.time())
+            journal.flush()
         except JournalFull as full:
             self.stalled = str(full)
 

@@ -61,7 +61,7 @@ class AquiferPublisher(Publisher[Any]):
         records: bool = False,
         acknowledge: str = "auto",
         dialect: str = "auto",
-        window: int = 4096,
+        window: int = 65_536,
         max_window: int = 262_144,
         window_bytes: int = 8 * 1024 * 1024,
         timeout: float = 1.0,
