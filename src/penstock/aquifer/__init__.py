@@ -35,6 +35,7 @@ from penstock.aquifer.errors import (
     Refused,
     SourceFailed,
     TakenOver,
+    Unreadable,
 )
 from penstock.aquifer.gateway import Gateway
 from penstock.aquifer.journal import Journal, MemoryJournal, SqliteJournal
@@ -73,6 +74,7 @@ __all__ = [
     "SourceFailed",
     "SqliteJournal",
     "TakenOver",
+    "Unreadable",
     "generate_keys",
     "load_keys",
     "save_keys",

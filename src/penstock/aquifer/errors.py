@@ -20,6 +20,7 @@ __all__ = [
     "Refused",
     "SourceFailed",
     "TakenOver",
+    "Unreadable",
 ]
 
 
@@ -81,6 +82,12 @@ class Refused(AquiferError):
     """The gateway does not let this subscriber in: too many of them, too many requests, or not allowed."""
 
     code = "AUTH"
+
+
+class Unreadable(AquiferError):
+    """The gateway cannot read this place of its journal."""
+
+    code = "JOURNAL"
 
 
 class SourceFailed(AquiferError):

@@ -15,6 +15,7 @@ from typing import Final
 import zmq
 
 from penstock.aquifer.batches import MSGPACK, Batch, in_format, joined, part, values_of
+from penstock.aquifer.errors import JournalError
 from penstock.aquifer.gateway.bell import Bell
 from penstock.aquifer.gateway.listening import Listener
 from penstock.aquifer.gateway.log import Log
@@ -165,10 +166,17 @@ class Server:
         busy = False
         for session in list(self.desk.sessions.values()):
             self._reply(session.tick(time.monotonic()))
-            if isinstance(session, ExtendedSession):
-                busy |= self._serve_extended(session)
-            else:
-                busy |= self._serve_plain(session)
+            try:
+                if isinstance(session, ExtendedSession):
+                    busy |= self._serve_extended(session)
+                else:
+                    busy |= self._serve_plain(session)
+            except JournalError as error:
+                # One place of the journal cannot be read. Whoever is elsewhere does not notice.
+                _log.error("%s", error)
+                if isinstance(session, ExtendedSession):
+                    self._send_error(session, refusal(str(error), "JOURNAL"))
+                self.desk.give_up(session)
         return busy
 
     def _serve_extended(self, session: ExtendedSession) -> bool:

@@ -299,6 +299,11 @@ class Desk:
                 self.changed[session.name] = None
         self._doors.close(session, event)
 
+    def give_up(self, session: Session) -> None:
+        """The gateway cannot serve this session any more; a durable subscriber may try again."""
+        session.state = State.CLOSED
+        self._close(session, Event.CANCEL)
+
     def _note(self, session: Session) -> None:
         if session.name is not None and session.keep:
             self.changed[session.name] = self._saved(session)

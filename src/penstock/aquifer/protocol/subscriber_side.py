@@ -29,6 +29,7 @@ from penstock.aquifer.errors import (
     Refused,
     SourceFailed,
     TakenOver,
+    Unreadable,
 )
 from penstock.aquifer.protocol.credit import Window
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say
@@ -369,6 +370,7 @@ _ERRORS: Final[Mapping[str, type[AquiferError]]] = {
         TakenOver,
         Refused,
         SourceFailed,
+        Unreadable,
     )
 }
 
