@@ -45,6 +45,9 @@ class Gateway:
     ``publisher`` is a Publisher, or a function that makes one when it is told how many records the journal
     has already: a source that can be read again, a file or a table, then goes on where it stopped.
 
+    With ``batched`` each element is a list of records, as ``buffer`` makes them: a source that has many at a
+    time then costs one signal for all of them. ``codec`` says what a record looks like as bytes.
+
     ``control`` is the endpoint that subscribers connect to, ``data`` that of the extended subscribers'
     records (by default any free port of the same interface). Only loopback is bound without ``curve``,
     unless ``allow_remote`` says that the network can be trusted. With ``curve`` and ``curve_control`` there
@@ -59,8 +62,9 @@ class Gateway:
         data: str | None = None,
         journal: Journal | None = None,
         codec: str | Codec = "bytes",
+        batched: bool = False,
         limits: Limits | None = None,
-        prefetch: int = 8192,
+        prefetch: int = 65_536,
         keep_plain: bool = True,
         curve: CurveServer | None = None,
         curve_control: str | None = None,
@@ -86,6 +90,9 @@ class Gateway:
             raise ValueError("Gateway() needs an endpoint: control=… or curve_control=…")
         self._publisher = publisher
         self._codec = codec_named(codec)
+        if batched and self._codec.name == "arrow":
+            raise ValueError("Gateway(batched=True, codec='arrow'): an Arrow batch is a batch already")
+        self._batched = batched
         self._limits = limits or Limits()
         self._prefetch = prefetch
         self._keep_plain = keep_plain
@@ -120,7 +127,7 @@ class Gateway:
         self._server = Server(self._log, self._limits, self._listeners, self._make_desk)
         self._writer = Writer(
             self._log,
-            Packer(self._codec, self._limits),
+            Packer(self._codec, self._limits, batched=self._batched),
             prefetch=self._prefetch,
             published=self._on_published,
             take_cursors=self._take_cursors,

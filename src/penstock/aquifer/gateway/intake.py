@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from penstock.spec import Subscription
+from penstock.spec import Subscription, check_subscription, none_element, none_error
 from penstock.streams.dropped import drop_error
 
 __all__ = ["Intake"]
@@ -24,8 +24,6 @@ class Intake:
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self.received = 0
-        """How many elements have come."""
         self.requested = 0
         self.done = False
         """Whether the source has ended; ``error`` says how."""
@@ -34,6 +32,7 @@ class Intake:
         """Whether the writer waits for elements, and has to be woken."""
         self._wake = wake
         self._arrived: deque[Any] = deque()
+        self._taken = 0
         self._allowed = 0
         """How many elements may be asked for, since the beginning."""
         self._changed = threading.Condition()
@@ -44,8 +43,7 @@ class Intake:
     # ---------------------------------------------------------------- the Subscriber
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Remember whom to ask; the asking starts with the writer's first permission."""
-        if subscription is None:
-            raise TypeError("on_subscribe(None): a Subscription is needed (§2.13)")
+        check_subscription(subscription)
         with self._changed:
             refused = self._subscription is not None or self._cancelled
             if not refused:
@@ -57,9 +55,8 @@ class Intake:
     def on_next(self, element: Any, /) -> None:
         """Put the element where the writer takes it."""
         if element is None:
-            raise TypeError("on_next(None): None is no element (§2.13)")
+            raise none_element("on_next")
         self._arrived.append(element)
-        self.received += 1
         if self.writer_idle:
             self.writer_idle = False  # Once is enough.
             self._wake()
@@ -67,7 +64,7 @@ class Intake:
     def on_error(self, error: BaseException, /) -> None:
         """No more elements, because the source failed."""
         if error is None:
-            raise TypeError("on_error(None): an exception is needed (§2.13)")
+            raise none_error()
         if self._cancelled:
             drop_error(error, "the source of a gateway that was closed")
             return
@@ -87,9 +84,15 @@ class Intake:
 
     def take(self, most: int) -> list[Any]:
         """The oldest elements that have arrived."""
-        arrived = self._arrived
-        take = arrived.popleft
-        return [take() for _ in range(min(len(arrived), most))]
+        take = self._arrived.popleft
+        elements = [take() for _ in range(min(len(self._arrived), most))]
+        self._taken += len(elements)
+        return elements
+
+    @property
+    def received(self) -> int:
+        """How many elements have come."""
+        return self._taken + len(self._arrived)
 
     @property
     def waiting(self) -> int:

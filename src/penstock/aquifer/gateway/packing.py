@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from penstock.aquifer import batches
@@ -29,17 +30,23 @@ class Unpackable(Exception):
 class Packer:
     """Turns elements into batches of a good size for the wire."""
 
-    def __init__(self, codec: Codec, limits: Limits) -> None:
+    def __init__(self, codec: Codec, limits: Limits, *, batched: bool = False) -> None:
         self._codec = codec
+        self._batched = batched
         self._limits = limits
         self._arrow = codec.name == "arrow"
         self._raw = codec.name == "bytes"
         self.records_per_element = 1.0
         self.bytes_per_element = 1024.0
-        """Averages of what came lately; the first guess is a careful one."""
+        """Averages of what came lately."""
+        self.first_request = 1 if batched or self._arrow else 64
+        """How many elements to ask for while nothing is known about their size; then 0."""
 
     def pack(self, elements: Sequence[Any], first: int) -> list[Batch]:
         """The batches for these elements, the first record of which gets the offset ``first``."""
+        arrived = len(elements)
+        if self._batched:
+            elements = _flattened(elements)
         packed: list[Batch] = []
         size = self._elements_per_batch()
         for start in range(0, len(elements), size):
@@ -55,13 +62,13 @@ class Packer:
                 packed, done = self._one_by_one(chunk, first, packed)
                 raise Unpackable(packed, start + done, error) from error
         if packed:
-            self._learn(len(elements), packed)
+            self._learn(arrived, packed)
         return packed
 
     def _elements_per_batch(self) -> int:
         if self._arrow:
             return 1
-        fit = int(self._limits.max_frame / self.bytes_per_element)
+        fit = int(self._limits.max_frame * self.records_per_element / self.bytes_per_element)
         return max(1, min(fit, self._limits.max_frame_records))
 
     def _batches(self, chunk: Sequence[Any], first: int) -> Iterator[Batch]:
@@ -111,8 +118,18 @@ class Packer:
         return packed, done
 
     def _learn(self, elements: int, packed: list[Batch]) -> None:
+        self.first_request = 0
         records = sum(batch.count for batch in packed) / elements
         nbytes = max(sum(batch.nbytes for batch in packed) / elements, 1.0)
         self.records_per_element = max((self.records_per_element + records) / 2, 1.0)
         # Growth is believed at once, for the sake of the bounds; shrinking slowly.
         self.bytes_per_element = max(nbytes, (self.bytes_per_element * 3 + nbytes) / 4)
+
+
+def _flattened(elements: Sequence[Any]) -> list[Any]:
+    """The records in lists of records."""
+    for element in elements:
+        if not isinstance(element, list | tuple):
+            text = f"batched=True takes lists of records, not {type(element).__name__}: see buffer()"
+            raise Unpackable([], 0, TypeError(text))
+    return list(chain.from_iterable(elements))

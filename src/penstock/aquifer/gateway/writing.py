@@ -18,6 +18,7 @@ from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.gateway.log import Log
 from penstock.aquifer.gateway.packing import Packer, Unpackable
 from penstock.aquifer.journal.interface import SavedCursor
+from penstock.spec import UNBOUNDED
 
 __all__ = ["Writer"]
 
@@ -203,12 +204,14 @@ class Writer:
         room = min(
             (journal.max_records - held.records) / self._packer.records_per_element,
             (journal.max_bytes - held.nbytes) / self._packer.bytes_per_element,
-            self._prefetch,
+            self._prefetch / self._packer.records_per_element,
+            self._packer.first_request or UNBOUNDED,
         )
         if held.records < journal.max_records and held.nbytes < journal.max_bytes:
             room = max(room, 1)
         allowed = self._written + int(room)
         outstanding = self._allowed - self._intake.received
-        if allowed - self._allowed >= self._prefetch // 4 or (allowed > self._allowed and outstanding <= 0):
+        portion = self._prefetch / self._packer.records_per_element / 4
+        if allowed - self._allowed >= portion or (allowed > self._allowed and outstanding <= 0):
             self._allowed = allowed
             self._intake.allow(allowed)

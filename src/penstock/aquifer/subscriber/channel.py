@@ -87,6 +87,9 @@ class Channel:
         if socket is not None:
             socket.disable_monitor()
             socket.close(linger)
+        if monitor is not None:
+            # Left open, it would hold up the end of the context for ever.
+            monitor.close(0)
 
     # ---------------------------------------------------------------- talking
     def say(self, message: bytes) -> None:

@@ -12,6 +12,7 @@ from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide, Wishes
 from penstock.aquifer.security import CurveClient
 from penstock.aquifer.subscriber.channel import Channel
+from penstock.aquifer.subscriber.elements import Unpacker
 from penstock.aquifer.subscriber.metrics import Deficit, Metrics
 from penstock.aquifer.subscriber.subscription import AquiferSubscription
 from penstock.spec import Publisher, Subscriber, check_subscriber
@@ -39,8 +40,9 @@ class AquiferPublisher(Publisher[Any]):
     they get an :class:`~penstock.aquifer.Overtaken` error, or a call of ``on_gap`` and what is still there.
 
     Elements are the values, decoded by ``codec``; with ``records=True`` they are
-    :class:`~penstock.aquifer.Record` with offset, time and key. What was delivered counts as dealt with,
-    unless ``acknowledge="manual"``, when :meth:`AquiferSubscription.acknowledge` says so.
+    :class:`~penstock.aquifer.Record` with offset, time and key; with ``batches=True`` they are lists of what
+    came together, one for each data frame, for whoever works on many at a time. What was delivered counts as
+    dealt with, unless ``acknowledge="manual"``, when :meth:`AquiferSubscription.acknowledge` says so.
 
     A lost connection or a restarted gateway is found again for up to ``patience`` seconds, and reading goes
     on at the same offset. A gateway that knows only the plain dialect has no offsets: what is lost on the way
@@ -59,6 +61,7 @@ class AquiferPublisher(Publisher[Any]):
         lease: float = 60.0,
         codec: str | Codec = "bytes",
         records: bool = False,
+        batches: bool = False,
         acknowledge: str = "auto",
         dialect: str = "auto",
         window: int = 65_536,
@@ -108,6 +111,7 @@ class AquiferPublisher(Publisher[Any]):
             on_deficit=None if on_deficit is None else lambda *figures: on_deficit(Deficit(*figures)),
         )
         self._records = records
+        self._batches = batches
         self._acknowledge = acknowledge
         self._curve = curve
         self._subscriptions: weakref.WeakSet[AquiferSubscription] = weakref.WeakSet()
@@ -119,8 +123,7 @@ class AquiferPublisher(Publisher[Any]):
             subscriber,
             SubscriberSide(str(self._endpoint), self._wishes),
             Channel(self._endpoint, self._curve),
-            self._codec,
-            records=self._records,
+            Unpacker(self._codec, records=self._records, batches=self._batches),
             acknowledge=self._acknowledge,
         )
         self._subscriptions.add(subscription)

@@ -11,22 +11,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import msgspec
 import zmq
 
-from penstock.aquifer.batches import unpack_notes, unpack_values
-from penstock.aquifer.codecs import Codec
-from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol import effects
 from penstock.aquifer.protocol.extended_reading import ExtendedReading
 from penstock.aquifer.protocol.frames import Frame, parse
 from penstock.aquifer.protocol.messages import encode
 from penstock.aquifer.protocol.plain_reading import PlainReading
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
-from penstock.aquifer.records import Record
 from penstock.aquifer.subscriber.channel import Channel
+from penstock.aquifer.subscriber.elements import Chunk, Unpacker
 from penstock.aquifer.subscriber.metrics import Metrics
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber
 from penstock.streams.dropped import drop_error
@@ -46,20 +43,16 @@ class AquiferSubscription:
         subscriber: Subscriber[Any],
         side: SubscriberSide,
         channel: Channel,
-        codec: Codec,
+        unpacker: Unpacker,
         *,
-        records: bool,
         acknowledge: str,
     ) -> None:
         self._subscriber: Subscriber[Any] | None = subscriber
         self._side = side
         self._channel = channel
-        self._records = records
         self._automatic = acknowledge == "auto"
-        self._codec = codec
-        self._arrow = codec.name == "arrow"
-        self._decode: Callable[[bytes], Any] | None = None if codec.name == "bytes" else codec.decode
-        self._waiting: deque[_Chunk] = deque()
+        self._unpacker = unpacker
+        self._waiting: deque[Chunk] = deque()
         """Elements that have come and were not asked for yet: never more than the window."""
         self._mutex = threading.Lock()
         self._demand = 0
@@ -181,7 +174,8 @@ class AquiferSubscription:
                 if side.phase is not Phase.READING:
                     break
         elif records := channel.records():
-            self._waiting.append(_Chunk(self._decoded(records, reading.next), 0, 0))
+            unpack = partial(self._unpacker.of_values, records, reading.next)
+            self._waiting.append(Chunk(unpack, len(records), 0, 0))
             self._do(reading.records(len(records), now))
 
     def _do(self, wanted: list[effects.Effect]) -> None:
@@ -197,36 +191,10 @@ class AquiferSubscription:
             else:
                 self._finished = effect
 
-    # ---------------------------------------------------------------- from frames to elements
     def _take(self, frame: Frame) -> None:
         nbytes = len(frame.payload) + len(frame.notes)
-        if self._arrow:
-            elements = [self._codec.decode(frame.payload)]
-        else:
-            try:
-                values = unpack_values(frame.payload)
-            except msgspec.DecodeError as error:
-                text = f"the frame at offset {frame.first} holds no records: {error}"
-                raise ProtocolViolation(text) from error
-            if len(values) != frame.count:
-                raise ProtocolViolation(
-                    f"the frame at offset {frame.first} holds {len(values)} records, not {frame.count}"
-                )
-            elements = self._decoded(values, frame.first)
-            if self._records:
-                elements = _as_records(elements, frame)
-        self._waiting.append(_Chunk(elements, frame.first + frame.count, nbytes))
-
-    def _decoded(self, values: list[bytes], first: int) -> list[Any]:
-        if self._decode is None:
-            return values
-        try:
-            return list(map(self._decode, values))
-        except Exception as error:
-            raise ValueError(
-                f"a record from offset {first} on cannot be decoded as {self._codec.name}: {error}; "
-                "does the gateway use another codec?"
-            ) from error
+        unpack = partial(self._unpacker.of_frame, frame)
+        self._waiting.append(Chunk(unpack, frame.count, frame.first + frame.count, nbytes))
 
     # ---------------------------------------------------------------- signals
     def _deliverable(self) -> bool:
@@ -238,7 +206,8 @@ class AquiferSubscription:
             chunk = self._waiting[0]
             with self._mutex:
                 demand = self._demand
-            count = chunk.deliver(self, demand)
+            count = self._signal_elements(chunk.take(demand))
+            chunk.handed(count)
             if demand < UNBOUNDED:
                 with self._mutex:
                     self._demand -= count
@@ -250,14 +219,30 @@ class AquiferSubscription:
                 return
             self._do(self._side.tick(time.monotonic()))
 
-    def _handed(self, chunk: _Chunk) -> None:
+    def _signal_elements(self, elements: list[Any]) -> int:
+        """Signal them, and return how many were: fewer if the subscription is cancelled meanwhile."""
+        assert self._subscriber is not None
+        on_next = self._subscriber.on_next
+        count = 0
+        try:
+            for element in elements:
+                if self._cancelled:
+                    break
+                count += 1
+                on_next(element)
+        except Exception as error:
+            self._cancelled = True
+            drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
+        return count
+
+    def _handed(self, chunk: Chunk) -> None:
         reading = self._side.reading
         if isinstance(reading, ExtendedReading):
             reading.hand_on(chunk.end, chunk.nbytes)
             if self._automatic:
                 reading.acknowledged = chunk.end
         else:
-            reading.hand_on(reading.handed + len(chunk.elements), 0)
+            reading.hand_on(reading.handed + chunk.records, 0)
 
     def _note_acknowledgement(self) -> None:
         reading = self._side.reading
@@ -289,55 +274,3 @@ class AquiferSubscription:
             signal(self._subscriber)
         except Exception as error:
             drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
-
-
-class _Chunk:
-    """Elements that came together, and how far they were handed on."""
-
-    __slots__ = ("_position", "elements", "end", "nbytes")
-
-    def __init__(self, elements: list[Any], end: int, nbytes: int) -> None:
-        self.elements = elements
-        self.end = end
-        self.nbytes = nbytes
-        self._position = 0
-
-    @property
-    def done(self) -> bool:
-        return self._position == len(self.elements)
-
-    def deliver(self, subscription: AquiferSubscription, most: int) -> int:
-        """Signal at most so many elements; fewer if the subscription is cancelled meanwhile."""
-        subscriber = subscription._subscriber
-        assert subscriber is not None
-        on_next = subscriber.on_next
-        start = self._position
-        whole = not start and most >= len(self.elements)
-        part = self.elements if whole else self.elements[start : start + most]
-        count = 0
-        try:
-            for element in part:
-                if subscription._cancelled:
-                    break
-                count += 1
-                on_next(element)
-        except Exception as error:
-            subscription._cancelled = True
-            drop_error(error, f"a subscriber of {subscription._side.endpoint}")  # §2.13
-        self._position = start + count
-        return count
-
-
-def _as_records(elements: list[Any], frame: Frame) -> list[Record]:
-    notes = unpack_notes(frame.notes) if frame.notes else None
-    if notes is None:
-        return [Record(value, None, None, frame.first + index) for index, value in enumerate(elements)]
-    count = len(elements)
-    keys = notes.keys or [None] * count
-    timestamps = notes.timestamps or [notes.timestamp] * count
-    return [
-        Record(value, key, timestamp, offset)
-        for value, key, timestamp, offset in zip(
-            elements, keys, timestamps, range(frame.first, frame.first + count), strict=True
-        )
-    ]

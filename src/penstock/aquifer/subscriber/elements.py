@@ -1,0 +1,125 @@
+"""From what came over the wire to the elements that a subscriber gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.aquifer.batches import unpack_notes, unpack_values
+from penstock.aquifer.codecs import Codec
+from penstock.aquifer.errors import ProtocolViolation
+from penstock.aquifer.protocol.frames import Frame
+from penstock.aquifer.records import Record
+
+__all__ = ["Chunk", "Unpacker"]
+
+
+class Unpacker:
+    """Makes elements of frames and records."""
+
+    def __init__(self, codec: Codec, *, records: bool, batches: bool) -> None:
+        self._codec = codec
+        self._records = records
+        self._batches = batches
+        self._arrow = codec.name == "arrow"
+        self._decode: Callable[[bytes], Any] | None = None if codec.name == "bytes" else codec.decode
+
+    def of_frame(self, frame: Frame) -> list[Any]:
+        """The elements in a frame; a ValueError or a ProtocolViolation if there are none."""
+        if self._arrow:
+            return self._batch(frame)
+        try:
+            values = unpack_values(frame.payload)
+        except msgspec.DecodeError as error:
+            text = f"the frame at offset {frame.first} holds no records: {error}"
+            raise ProtocolViolation(text) from error
+        if len(values) != frame.count:
+            text = f"the frame at offset {frame.first} holds {len(values)} records, not {frame.count}"
+            raise ProtocolViolation(text)
+        elements = self.of_values(values, frame.first)
+        if self._records:
+            elements = _as_records(elements, frame)
+        return [elements] if self._batches else elements
+
+    def of_values(self, values: list[bytes], first: int) -> list[Any]:
+        """The elements in single records, which start at offset ``first``."""
+        if self._decode is None:
+            return values
+        try:
+            return list(map(self._decode, values))
+        except Exception as error:
+            raise ValueError(
+                f"a record from offset {first} on cannot be decoded as {self._codec.name}: {error}; "
+                "does the gateway use another codec?"
+            ) from error
+
+    def _batch(self, frame: Frame) -> list[Any]:
+        try:
+            batch = self._codec.decode(frame.payload)
+        except ImportError:
+            raise
+        except Exception as error:
+            raise ProtocolViolation(
+                f"the frame at offset {frame.first} is no Arrow stream: {error}"
+            ) from error
+        if batch.num_rows != frame.count:
+            text = f"the frame at offset {frame.first} holds {batch.num_rows} rows, not {frame.count}"
+            raise ProtocolViolation(text)
+        return [batch]
+
+
+class Chunk:
+    """Elements that came together, and how far they were handed on.
+
+    They are unpacked when their turn comes, not when they arrive: what waits stays small, and what is handed
+    on is still in the processor's cache.
+    """
+
+    __slots__ = ("_elements", "_position", "_unpack", "end", "nbytes", "records")
+
+    def __init__(self, unpack: Callable[[], list[Any]], records: int, end: int, nbytes: int) -> None:
+        self._unpack = unpack
+        self._elements: list[Any] | None = None
+        self._position = 0
+        self.records = records
+        """How many records it has: not always the number of its elements."""
+        self.end = end
+        """The offset after its last record."""
+        self.nbytes = nbytes
+
+    def take(self, most: int) -> list[Any]:
+        """At most so many of the elements that were not handed on; :meth:`handed` then says how many were."""
+        if self._elements is None:
+            self._elements = self._unpack()
+        if not self._position and most >= len(self._elements):
+            return self._elements
+        return self._elements[self._position : self._position + most]
+
+    def handed(self, count: int) -> None:
+        """So many more were handed on."""
+        self._position += count
+
+    @property
+    def done(self) -> bool:
+        """Whether everything was handed on."""
+        return self._elements is not None and self._position == len(self._elements)
+
+
+def _as_records(elements: list[Any], frame: Frame) -> list[Record]:
+    count = len(elements)
+    offsets = range(frame.first, frame.first + count)
+    if not frame.notes:
+        return [Record(value, None, None, offset) for value, offset in zip(elements, offsets, strict=True)]
+    try:
+        notes = unpack_notes(frame.notes)
+        keys = notes.keys or [None] * count
+        timestamps = notes.timestamps or [notes.timestamp] * count
+        return [
+            Record(value, key, timestamp, offset)
+            for value, key, timestamp, offset in zip(elements, keys, timestamps, offsets, strict=True)
+        ]
+    except (msgspec.DecodeError, ValueError) as error:
+        text = f"the notes of the frame at offset {frame.first} do not fit: {error}"
+        raise ProtocolViolation(text) from error
