@@ -1,4 +1,4 @@
-"""``AquiferPublisher`` keeps the rules, over real sockets: our own kit on the far end of a gateway."""
+"""Both ends of a gateway keep the rules, over real sockets: what reads its source, and what reads its log."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from penstock.aquifer import AquiferPublisher
+from penstock.aquifer import AquiferPublisher, Gateway
 from penstock.streams import on_dropped
-from penstock.tck import PublisherVerification
+from penstock.tck import PublisherVerification, SubscriberBlackboxVerification
 from tests.conformance.gateways import Gateways
 
 gateways = Gateways()
@@ -20,7 +20,9 @@ def closing() -> Iterator[None]:
     """What is told to nobody any more need not be logged here; and no gateway is left."""
     with on_dropped(error=lambda error, where: None, element=lambda element, where: None):
         yield
-    gateways.close()
+        for gateway in opened:
+            gateway.close()
+        gateways.close()
 
 
 class Verification(PublisherVerification):
@@ -53,3 +55,27 @@ class TestPlain(Verification):
     """The six messages of the document."""
 
     settings: ClassVar[dict[str, Any]] = {"dialect": "plain"}
+
+
+class Catch:
+    """A Publisher that keeps its Subscriber instead of serving it: from then on the kit serves it."""
+
+    subscriber: Any = None
+
+    def subscribe(self, subscriber: Any) -> None:
+        self.subscriber = subscriber
+
+
+class TestGatewayAsASubscriber(SubscriberBlackboxVerification):
+    """What a gateway subscribes to its source with."""
+
+    profile = "threads"
+
+    def create_subscriber(self) -> Any:
+        source = Catch()
+        gateway = Gateway(source, "tcp://127.0.0.1:0", codec="json").start()
+        opened.append(gateway)
+        return source.subscriber
+
+
+opened: list[Gateway] = []
