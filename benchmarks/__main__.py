@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from benchmarks import machine, report
 from benchmarks.claims import examine
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     for number in range(1, processes + 1):
         print(f"pass {number} of {processes}", file=sys.stderr, flush=True)
         for name in names:
-            answers[name].add(_measured(name, seconds))
+            answers[name].add(**_measured(name, seconds, number - 1))
     for answer in answers.values():
         print(report.answer_text(answer))
     findings = examine(answers)
@@ -50,16 +51,16 @@ def _unanswered(name: str) -> Answer:
         return Answer(question)
 
 
-def _measured(name: str, seconds: float) -> dict[str, list[float]]:
-    command = [sys.executable, "-m", "benchmarks.worker", name, str(seconds)]
+def _measured(name: str, seconds: float, before: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.worker", name, str(seconds), str(before)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    rounds: dict[str, list[float]] = json.loads(done.stdout)
-    return rounds
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="ten seconds instead of ninety; writes no file")
+    parser.add_argument("--quick", action="store_true", help="one minute instead of five; writes no file")
     parser.add_argument(
         "--only",
         action="append",

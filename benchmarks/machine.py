@@ -10,7 +10,7 @@ from pathlib import Path
 
 __all__ = ["PEERS", "describe"]
 
-PEERS = ("reactivex", "aiostream", "streamz", "janus")
+PEERS = ("reactivex", "aiostream", "streamz", "janus", "pyzmq", "msgspec")
 
 
 def describe() -> dict[str, str]:

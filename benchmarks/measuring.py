@@ -3,6 +3,9 @@
 A figure from a shared machine says little by itself; two figures taken moments apart say how the two compare.
 So a ratio is taken within each round, and the median over the rounds is what counts. The ratio of the best
 rounds stands beside it: where the two differ much, the machine was busy.
+
+An alternative that starts processes takes its own time, because starting them and warming them up does not
+count: it returns a :class:`Timed`, which may also tell what memory they needed, and the like.
 """
 
 from __future__ import annotations
@@ -15,9 +18,7 @@ from itertools import count
 from statistics import median
 from time import perf_counter, perf_counter_ns, process_time_ns
 
-__all__ = ["Alternative", "Answer", "Clock", "Question", "WrongResult", "measure"]
-
-FEWEST_ROUNDS = 3
+__all__ = ["Alternative", "Answer", "Clock", "Question", "Timed", "WrongResult", "measure"]
 
 
 class Clock(Enum):
@@ -27,6 +28,8 @@ class Clock(Enum):
     """For work on one thread: what others do on the machine does not count."""
     ELAPSED = "elapsed time"
     """For work on several threads, which also wait for each other."""
+    BETWEEN_PROCESSES = "elapsed time between processes"
+    """For work in several processes, which the alternatives time by themselves."""
 
     def now(self) -> int:
         """Nanoseconds since some moment."""
@@ -38,14 +41,26 @@ class WrongResult(AssertionError):
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """What an alternative returns that takes its own time."""
+
+    result: int
+    nanoseconds: int
+    facts: Mapping[str, float] = field(default_factory=dict)
+    """What else was seen, by the heading of its column."""
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
     """One way to do the work."""
 
     name: str
-    run: Callable[[int], int]
+    run: Callable[[int], int | Timed]
     """Works through this many elements and returns what shows that it did."""
     share: float = 1.0
     """The part of the elements that it gets; less than one for those that would take all the time."""
+    base: str | None = None
+    """The alternative that the table compares this one to, if not the question's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +77,12 @@ class Question:
     alternatives: tuple[Alternative, ...]
     unit: str = "element"
     clock: Clock = Clock.PROCESSOR
+    fewest_rounds: int = 3
+    """How many rounds each process measures, even if they take longer than they should."""
+
+    def base_of(self, alternative: Alternative) -> str:
+        """What the table compares this alternative to."""
+        return alternative.base or self.base
 
 
 @dataclass(slots=True)
@@ -70,11 +91,16 @@ class Answer:
 
     question: Question
     rounds: dict[str, list[float]] = field(default_factory=dict)
+    facts: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    """What else was seen of an alternative, by heading: one figure for each round."""
 
-    def add(self, rounds: Mapping[str, list[float]]) -> None:
+    def add(self, rounds: Mapping[str, list[float]], facts: Mapping[str, Mapping[str, list[float]]]) -> None:
         """Add the rounds of another process."""
         for name, figures in rounds.items():
             self.rounds.setdefault(name, []).extend(figures)
+        for name, headings in facts.items():
+            for heading, figures in headings.items():
+                self.facts.setdefault(name, {}).setdefault(heading, []).extend(figures)
 
     @property
     def count(self) -> int:
@@ -98,28 +124,38 @@ class Answer:
         return self.best(of) / self.best(to)
 
 
-def measure(question: Question, seconds: float) -> Answer:
-    """Run rounds until the time is used up, and a few in any case."""
-    for alternative in question.alternatives:
-        _time(question, alternative, question.elements // 10)  # whatever is compiled or cached at first use
+def measure(question: Question, seconds: float, first_turn: int = 0) -> Answer:
+    """Run rounds until the time is used up, and a few in any case.
+
+    ``first_turn`` says with which alternative the first round begins: where a process has time for one round
+    only, the next process has to go on with the rotation.
+    """
+    if question.clock is not Clock.BETWEEN_PROCESSES:
+        for alternative in question.alternatives:
+            _time(question, alternative, question.elements // 10)  # whatever is compiled or cached at first
     answer = Answer(question)
     stop = perf_counter() + seconds
     for turn in count():
-        if turn >= FEWEST_ROUNDS and perf_counter() > stop:
+        if turn >= question.fewest_rounds and perf_counter() > stop:
             return answer
         gc.collect()
-        first = turn % len(question.alternatives)
+        first = (first_turn + turn) % len(question.alternatives)
         for alternative in question.alternatives[first:] + question.alternatives[:first]:
-            answer.add({alternative.name: [_time(question, alternative, question.elements)]})
+            taken, facts = _time(question, alternative, question.elements)
+            seen = {alternative.name: {heading: [fact] for heading, fact in facts.items()}}
+            answer.add({alternative.name: [taken]}, seen)
     raise AssertionError("count() never ends")
 
 
-def _time(question: Question, alternative: Alternative, elements: int) -> float:
+def _time(question: Question, alternative: Alternative, elements: int) -> tuple[float, Mapping[str, float]]:
     number = max(1, int(elements * alternative.share))
     start = question.clock.now()
-    result = alternative.run(number)
+    returned = alternative.run(number)
     taken = question.clock.now() - start
+    timed = returned if isinstance(returned, Timed) else Timed(returned, taken)
     expected = question.expected(number)
-    if result != expected:
-        raise WrongResult(f"{alternative.name} gave {result} for {number} elements instead of {expected}")
-    return taken / number
+    if timed.result != expected:
+        raise WrongResult(
+            f"{alternative.name} gave {timed.result} for {number} elements instead of {expected}"
+        )
+    return timed.nanoseconds / number, timed.facts

@@ -19,6 +19,9 @@ NAMES = (
     "inner_streams",
     "inner_monos",
     "hot_push",
+    "aquifer_throughput",
+    "aquifer_fan_out",
+    "aquifer_round_trip",
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import median
 
 from benchmarks.claims import Direction, Finding
 from benchmarks.measuring import Answer
@@ -16,15 +17,18 @@ Written by `make bench`; do not edit.
 
 The alternatives of a table ran one after the other in each round, in rotating order, in several processes,
 and each had to return the right result. *best* and *median* are nanoseconds per {units}: of processor
-time where one thread works, of elapsed time where several do. *ratio* compares with the first line within
-each round and is the median over the rounds; *of best* compares the best round of each. Trust the ratios, not
-the absolute figures: they are those of one machine, which had other work to do as well."""
+time where one thread works, of elapsed time where several threads or processes do. *ratio* compares within
+each round with the first line, or if there are several groups with the first line of the group, and is the
+median over the rounds; *of best* compares the best round of each. Where processes ran, *thousand per s* says
+the same as *median*, and *MiB* is the peak of the memory of the sender, which is the gateway if there is one,
+and of the largest receiver, with the interpreter. Trust the ratios, not the absolute figures: they are those
+of one machine, which had other work to do as well."""
 
 
 def answer_text(answer: Answer) -> str:
     """One question as a table for the terminal."""
     title = f"{answer.question.name}: {answer.question.title}"
-    head = ("", f"ns per {answer.question.unit}", "median", "ratio", "of best")
+    head = ("", f"ns per {answer.question.unit}", "median", "ratio", "of best", *_headings(answer))
     how = f"{answer.question.clock.value}, {answer.count} rounds"
     return f"{title} ({how})\n{_aligned([head, *_rows(answer)])}\n"
 
@@ -48,23 +52,33 @@ def page(facts: Mapping[str, str], answers: Sequence[Answer], findings: Sequence
         parts.append(f"## {answer.question.title[0].upper()}{answer.question.title[1:]}")
         command = f"`make bench ARGS='--only {answer.question.name}'`"
         parts.append(f"{command}: {answer.question.clock.value}, {answer.count} rounds.")
-        head = ("", f"best, ns per {answer.question.unit}", "median", "ratio", "of best")
+        first = f"best, ns per {answer.question.unit}"
+        head = ("", first, "median", "ratio", "of best", *_headings(answer))
         parts.append(_markdown(head, _rows(answer)))
     return "\n\n".join(parts) + "\n"
 
 
 def _rows(answer: Answer) -> list[Row]:
-    base = answer.question.base
-    return [
-        (
-            name,
-            f"{answer.best(name):,.0f}",
-            f"{answer.median(name):,.0f}",
-            f"{answer.ratio(name, base):.2f}",
-            f"{answer.ratio_of_best(name, base):.2f}",
+    rows = []
+    for alternative in answer.question.alternatives:
+        name, base = alternative.name, answer.question.base_of(alternative)
+        facts = answer.facts.get(name, {})
+        rows.append(
+            (
+                name,
+                f"{answer.best(name):,.0f}",
+                f"{answer.median(name):,.0f}",
+                f"{answer.ratio(name, base):.2f}",
+                f"{answer.ratio_of_best(name, base):.2f}",
+                *(f"{median(facts[key]):,.0f}" if key in facts else "" for key in _headings(answer)),
+            )
         )
-        for name in (alternative.name for alternative in answer.question.alternatives)
-    ]
+    return rows
+
+
+def _headings(answer: Answer) -> Row:
+    """What was seen of at least one alternative."""
+    return tuple(dict.fromkeys(heading for facts in answer.facts.values() for heading in facts))
 
 
 def _figures(finding: Finding) -> Row:

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.worker QUESTION SECONDS``: one process that measures; the figures as JSON."""
+"""``python -m benchmarks.worker QUESTION SECONDS NUMBER``: one process that measures; the figures as JSON."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from benchmarks.questions import ask
 __all__ = ["main"]
 
 
-def main(name: str, seconds: float) -> None:
-    """For each alternative, a figure for each round."""
+def main(name: str, seconds: float, number: int) -> None:
+    """For each alternative, a figure for each round; ``number`` says how many processes were before."""
     with ask(name) as question:
-        json.dump(measure(question, seconds).rounds, sys.stdout)
+        answer = measure(question, seconds, number * question.fewest_rounds)
+        json.dump({"rounds": answer.rounds, "facts": answer.facts}, sys.stdout)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Event
+from time import monotonic_ns
 from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscription
@@ -11,6 +12,7 @@ from penstock.streams import Flux
 
 __all__ = [
     "WINDOW",
+    "Counting",
     "Unbounded",
     "Windowed",
     "add_one",
@@ -110,3 +112,35 @@ class Windowed(Unbounded):
         if not self.left:
             self.left = self.window
             self.subscription.request(self.window)
+
+
+class Counting:
+    """A Subscriber that counts what comes, and knows when it ended."""
+
+    __slots__ = ("count", "ended", "ended_at", "error", "subscription")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.error: BaseException | None = None
+        self.ended = Event()
+        self.ended_at = 0
+        """On the machine's monotonic clock, in nanoseconds."""
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        """No backpressure."""
+        self.subscription = subscription
+        subscription.request(UNBOUNDED)
+
+    def on_next(self, element: Any, /) -> None:
+        """One more."""
+        self.count += 1
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Kept."""
+        self.error = error
+        self.on_complete()
+
+    def on_complete(self) -> None:
+        """The end."""
+        self.ended_at = monotonic_ns()
+        self.ended.set()

@@ -48,6 +48,26 @@ SHOWN = {
         "rule 1.1: Pushy sent TakesTwo element number 3, but only 2 had been requested",
         "rule 1.7: Pushy sent on_next to TakesTwo after it had ended the stream",
     ],
+    "09_gateway_many_readers.py": [
+        "fast: 2000 records, all in order: True",
+        "slow: 2000 records, all in order: True",
+        "never more than 217 ahead of the slow one: True",
+    ],
+    "10_durable_reader_resumes.py": [
+        "first visit: up to (299, 'line 299')",
+        "second visit, to a new gateway: up to (999, 'line 999')",
+        "every line once, in order: True",
+    ],
+    "11_curve_keys.py": [
+        "alice: ['one', 'two', 'three']",
+        "mallory: refused, the key is not on the list",
+        "without a key: nobody answers",
+    ],
+    "12_arrow_batches.py": [
+        "5000 rows in 5 batches, ['day', 'reading']",
+        "rows from offset 1250 up to 3500: [750, 1000, 500]",
+        "the last rows one by one: [{'day': 4, 'reading': 4998}, {'day': 4, 'reading': 4999}]",
+    ],
 }
 """For each example the lines that matter, in their order."""
 

@@ -111,16 +111,15 @@ class Gateway:
     # ---------------------------------------------------------------- life
     def start(self) -> Self:
         """Listen, subscribe to the source, and serve; ``with`` and ``async with`` do this."""
-        if self._context is not None:
-            raise RuntimeError("this gateway was started before: make a new one")
+        if self._context is not None or self._closed:
+            raise RuntimeError("this gateway was started or closed before: make a new one")
         self._context = zmq.Context()
         try:
             if self._curve is not None:
                 self._authenticator = Authenticator(self._context, self._curve)
                 self._authenticator.start()
             for control, data, keys in self._endpoints:
-                longest = 16 * self._limits.max_message
-                self._listeners.append(Listener(self._context, control, data, keys, longest))
+                self._listeners.append(Listener(self._context, control, data, keys, self._limits))
         except BaseException:
             self._abandon()
             raise
@@ -135,19 +134,25 @@ class Gateway:
         self._started = time.monotonic()
         self._server.start()
         self._writer.start()
-        publisher = self._publisher
-        if not isinstance(publisher, Publisher):
-            publisher = publisher(self._journal.head)
-        publisher.subscribe(self._writer.intake)
+        try:
+            publisher = self._publisher
+            if not isinstance(publisher, Publisher):
+                publisher = publisher(self._journal.head)
+            publisher.subscribe(self._writer.intake)
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def close(self) -> None:
         """Cancel the source, store what has arrived, tell the subscribers, close everything. Idempotent."""
         with self._mutex:
-            if self._closed or self._context is None:
-                self._closed = True
+            if self._closed:
                 return
             self._closed = True
+        if self._context is None:
+            self._journal.close()
+            return
         self._writer.stop()
         self._server.stop()
         if self._authenticator is not None:
@@ -169,6 +174,7 @@ class Gateway:
             self._authenticator.stop()
         if self._context is not None:
             self._context.destroy(0)
+        self._journal.close()
         self._closed = True
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 from penstock.spec import Subscription, check_subscription, none_element, none_error
@@ -84,9 +85,9 @@ class Intake:
 
     def take(self, most: int) -> list[Any]:
         """The oldest elements that have arrived."""
-        take = self._arrived.popleft
-        elements = [take() for _ in range(min(len(self._arrived), most))]
-        self._taken += len(elements)
+        count = min(len(self._arrived), most)
+        elements = list(map(deque.popleft, repeat(self._arrived, count)))
+        self._taken += count
         return elements
 
     @property

@@ -7,14 +7,20 @@ from typing import Final
 import zmq
 
 from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.limits import Limits
 from penstock.aquifer.security import CurveServer
 
 __all__ = ["Listener"]
 
 _LINGER: Final = 1000
 """Milliseconds that a closed socket may take to send what it was given."""
-_HEARTBEAT: Final = 1000
-"""Milliseconds between ØMQ's own signs of life; three without an answer, and the connection is gone."""
+_ANSWERS: Final = 1000
+"""How many answers may wait for a peer that does not read them; more are dropped, and it will ask again."""
+_LONGEST_TOPIC: Final = 4096
+"""Bytes that a peer may send to a data port, where it has nothing to say but which topic it wants."""
+_GONE: Final = 3
+"""Seconds of silence after which the system asks whether a peer's machine is still there; and how often it
+asks, once a second, before the connection is given up."""
 
 
 class Listener:
@@ -26,19 +32,24 @@ class Listener:
         control: Endpoint,
         data: Endpoint,
         curve: CurveServer | None,
-        longest_message: int,
+        limits: Limits,
     ) -> None:
         self._context = context
         self._curve = curve
         self._data_host = data.host
+        self._limits = limits
         self.control = context.socket(zmq.ROUTER)
         # A peer that asked and went away must not stop the gateway, and a returning one gets its place.
         self.control.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self.control.setsockopt(zmq.MAXMSGSIZE, longest_message)
+        self.control.setsockopt(zmq.MAXMSGSIZE, 16 * limits.max_message)
         self.data = context.socket(zmq.XPUB)
+        # Nobody gets a topic unless the server says so: who asks for all of them would get everybody's
+        # records, and if he does not read them, they would wait here without end.
+        self.data.setsockopt(zmq.XPUB_MANUAL, 1)
+        self.data.setsockopt(zmq.MAXMSGSIZE, _LONGEST_TOPIC)
         try:
-            self.control_endpoint = self._bind(self.control, control)
-            self.data_port = self._bind(self.data, data).port
+            self.control_endpoint = self._bind(self.control, control, _ANSWERS)
+            self.data_port = self._bind(self.data, data, 2 * limits.frames_in_flight + 64).port
         except BaseException:
             self.close()
             raise
@@ -46,8 +57,9 @@ class Listener:
     def open_port(self) -> tuple[zmq.Socket[bytes], int]:
         """A data socket on a port of its own."""
         socket = self._context.socket(zmq.XPUB)
+        socket.setsockopt(zmq.MAXMSGSIZE, _LONGEST_TOPIC)
         try:
-            return socket, self._bind(socket, Endpoint(self._data_host, 0)).port
+            return socket, self._bind(socket, Endpoint(self._data_host, 0), 2 * self._limits.plain_batch).port
         except BaseException:
             socket.close(0)
             raise
@@ -57,12 +69,18 @@ class Listener:
         self.control.close(_LINGER)
         self.data.close(_LINGER)
 
-    def _bind(self, socket: zmq.Socket[bytes], endpoint: Endpoint) -> Endpoint:
-        # Credit bounds what is on its way. ØMQ's own bound would drop records without a word.
-        socket.setsockopt(zmq.SNDHWM, 0)
+    def _bind(self, socket: zmq.Socket[bytes], endpoint: Endpoint, most_waiting: int) -> Endpoint:
+        # Credit bounds what is on its way, and ØMQ's own bound drops messages without a word. So it lies
+        # where only those get who do not keep to the protocol: they say that they have read, and have not.
+        socket.setsockopt(zmq.SNDHWM, most_waiting)
         socket.setsockopt(zmq.LINGER, _LINGER)
-        socket.setsockopt(zmq.HEARTBEAT_IVL, _HEARTBEAT)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 3 * _HEARTBEAT)
+        # Not ØMQ's own heartbeats: with them, a peer that sends faster than we read and then goes away makes
+        # libzmq abort the process (zeromq/libzmq#4364, #3937). Who hangs is found out by the lease.
+        socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, _GONE)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 1)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, _GONE)
+        socket.setsockopt(zmq.TCP_MAXRT, 2 * _GONE * 1000)
         if ":" in endpoint.host:
             socket.setsockopt(zmq.IPV6, 1)
         if self._curve is not None:

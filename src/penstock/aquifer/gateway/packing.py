@@ -88,7 +88,14 @@ class Packer:
             values, notes = self._with_notes(chunk, now)
         else:
             values, notes = [self._codec.encode(element) for element in chunk], Notes(now)
-        yield Batch(first, len(values), batches.pack_values(values), batches.pack_notes(notes), MSGPACK)
+        payload = batches.pack_values(values)
+        if len(payload) > 2 * self._limits.max_frame and len(chunk) > 1:
+            # Records have become larger than those before them.
+            middle = len(chunk) // 2
+            yield from self._batches(chunk[:middle], first)
+            yield from self._batches(chunk[middle:], first + middle)
+        else:
+            yield Batch(first, len(values), payload, batches.pack_notes(notes), MSGPACK)
 
     def _with_notes(self, chunk: Sequence[Any], now: int) -> tuple[list[bytes], Notes]:
         records = [element if type(element) is Record else Record(element) for element in chunk]

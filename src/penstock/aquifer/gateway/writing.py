@@ -89,6 +89,7 @@ class Writer:
         except Exception as error:
             _log.exception("the gateway cannot write its journal any more")
             self._end(f"the journal of the gateway failed: {error}")
+            self._intake.cancel()
 
     def _step(self) -> bool:
         """Write a group, or wait for something to do; False when there is nothing left to do."""
@@ -148,7 +149,8 @@ class Writer:
     def _make_room(self, packed: list[Batch]) -> bool:
         records = sum(batch.count for batch in packed)
         nbytes = sum(batch.nbytes for batch in packed)
-        return self._log.journal.make_room(records, nbytes, self._log.floor)
+        with self._log.moved:  # Or somebody might come just now who needs what is about to be forgotten.
+            return self._log.journal.make_room(records, nbytes, self._log.floor)
 
     def _wait_for_room(self, batch: Batch) -> bool:
         self._published()
@@ -187,13 +189,15 @@ class Writer:
         for name, cursor in self._take_cursors().items():
             journal.save_cursor(name, cursor)
         try:
-            journal.retire(self._log.floor, time.time())
+            with self._log.moved:
+                journal.retire(self._log.floor, time.time())
             journal.flush()
         except JournalFull as full:
             self.stalled = str(full)
 
     def _end(self, failure: str | None) -> None:
-        self._log.finish(failure)
+        # The text of an error may hold what UTF-8 has no place for: a part of the name of a file, say.
+        self._log.finish(failure and failure.encode(errors="backslashreplace").decode())
         self._published()
 
     # ---------------------------------------------------------------- demand

@@ -13,10 +13,11 @@ from typing import Any, Final, Protocol
 
 from msgspec import UNSET
 
-from penstock.aquifer.batches import ARROW, MSGPACK
+from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.admission import format_for, problem_with, start_for
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import TOPIC_BYTES
 from penstock.aquifer.protocol.messages import (
@@ -27,6 +28,7 @@ from penstock.aquifer.protocol.messages import (
     Error,
     Next,
     OnComplete,
+    OnError,
     OnSubscribe,
     SessionTerms,
     Subscribe,
@@ -79,6 +81,8 @@ class Desk:
         """Durable subscribers that are away, and for which records are kept until their lease ends."""
         self.changed: dict[str, SavedCursor | None] = {}
         """Cursors that are to be written to the journal; whoever does so takes them out."""
+        self._noted: dict[str, float] = {}
+        """When the cursors of those who are here were last put into ``changed``."""
         self._log = log
         self._limits = limits
         self._doors = doors
@@ -93,6 +97,14 @@ class Desk:
     def receive(self, parts: Sequence[bytes], now: float) -> list[Reply]:
         """Deal with a message from the control socket: routing id, perhaps more, a delimiter, the body."""
         envelope, body = _unwrap(parts)
+        extended = isinstance(self.sessions.get(envelope[0]), ExtendedSession)
+        replies = self._deal(envelope, body, now)
+        if extended or b'"x"' in body:
+            return replies
+        # It knows nothing but the document, as far as we know: it gets nothing but the document.
+        return [Reply(back, _without_x(message)) for back, message in replies]
+
+    def _deal(self, envelope: tuple[bytes, ...], body: bytes, now: float) -> list[Reply]:
         peer = envelope[0]
         if len(body) > self._limits.max_message:
             text = f"a control message of {len(body)} bytes; the limit is {self._limits.max_message}"
@@ -128,7 +140,7 @@ class Desk:
     ) -> list[Reply]:
         before = session.acknowledged
         replies = session.handle(event, now, message=message, envelope=envelope)
-        if any(isinstance(reply.message, type(_REFUSAL)) for reply in replies):
+        if any(isinstance(reply.message, OnError) for reply in replies):
             self.counters["out of order"] += 1
         if session.state is State.CLOSED:
             self._close(session, event)
@@ -182,71 +194,63 @@ class Desk:
             return self._refuse(envelope, "too many subscribers", self._full(), "BUSY", retry=1000)
         session = PlainSession(envelope[0], self._log, self._log.first, self._limits, now)
         session.keep = self._keep_plain
+        try:
+            port = self._doors.open(session)
+        except Exception as error:
+            # No more ports, or no more files: that is no reason to fail those who are here already.
+            text = f"no port could be opened for this subscriber: {error}; try later"
+            return self._refuse(envelope, "no port", text, "BUSY", retry=1000)
         self.sessions[session.peer] = session
-        return [Reply(envelope, OnSubscribe(UNBOUNDED, self._doors.open(session)))]
+        return [Reply(envelope, OnSubscribe(UNBOUNDED, port))]
 
     def _subscribe_extended(
         self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], now: float
     ) -> list[Reply]:
-        name = wishes.id if wishes.id is not UNSET else None
-        for other in [other for other in self.sessions.values() if name and other.name == name]:
-            other.handle(Event.TAKEN_OVER, now)
-            self._close(other, Event.TAKEN_OVER)
-        if len(self.sessions) >= self._limits.max_subscribers:
-            return self._refuse(envelope, "too many subscribers", self._full(), "BUSY", retry=1000)
-        problem = self._problem(wishes)
+        problem = problem_with(wishes, self._log)
         if problem is not None:
             text, code = problem
             where = {"first": self._log.first, "head": self._log.head, "epoch": self._log.epoch}
             return self._refuse(envelope, f"refused: {code}", text, code, **where)
+        name = wishes.id if wishes.id is not UNSET else None
+        before = self._sessions_before(wishes)
+        if any(_is_older(wishes, other.wishes) for other in before):
+            text = "a later request of this subscriber was here before this one"
+            return self._refuse(envelope, "overtaken Subscribe", text, "SESSION")
+        for other in before:
+            event = Event.CANCEL if _same_subscriber(wishes, other.wishes) else Event.TAKEN_OVER
+            other.handle(event, now)
+            self._close(other, event)
+        if len(self.sessions) >= self._limits.max_subscribers:
+            return self._refuse(envelope, "too many subscribers", self._full(), "BUSY", retry=1000)
         saved = self.absent.pop(name, None) if name else None
         session = ExtendedSession(
             envelope[0],
             self._log,
-            self._start(wishes, saved),
+            start_for(wishes, saved, self._log),
             self._limits,
             now,
             wishes=wishes,
             topic=secrets.token_bytes(TOPIC_BYTES),
-            format=_first_known(wishes.fmt if wishes.fmt is not UNSET else ()),
+            format=format_for(wishes) or MSGPACK,
         )
+        # It may have read further than it has acknowledged: what was kept for it is kept on.
+        needed = [other.acknowledged for other in before if _same_subscriber(wishes, other.wishes)]
         if saved is not None:
-            session.acknowledged = min(session.acknowledged, max(saved.acknowledged, self._log.first))
+            needed.append(saved.acknowledged)
+        session.acknowledged = max(min([session.acknowledged, *needed]), self._log.first)
         self.sessions[session.peer] = session
         self.by_topic[session.topic] = session
         self._note(session)
         return [self._welcome(session, envelope, self._doors.open(session))]
 
-    def _problem(self, wishes: SubscribeTerms) -> tuple[str, str] | None:
-        log = self._log
-        if wishes.v != VERSION:
-            return f"version {wishes.v} of the dialect; this gateway speaks {VERSION}", "BAD"
-        if wishes.epoch is not UNSET and wishes.epoch != log.epoch:
-            return f"epoch {wishes.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
-        if isinstance(wishes.from_, str) and wishes.from_ not in ("earliest", "latest"):
-            return f"from {wishes.from_!r}: give an offset, 'earliest' or 'latest'", "BAD"
-        if isinstance(wishes.from_, int) and not log.first <= wishes.from_ <= log.head:
-            return (
-                f"offset {wishes.from_} is not available: there are {log.first} to {log.head - 1}",
-                "OFFSET",
-            )
-        if wishes.to is not UNSET and wishes.to < 0:
-            return f"to {wishes.to}: offsets are never negative", "BAD"
-        if wishes.lease is not UNSET and wishes.lease <= 0:
-            return f"a lease of {wishes.lease} ms: give at least 1", "BAD"
-        if wishes.fmt is not UNSET and _first_known(wishes.fmt) not in (MSGPACK, ARROW):
-            return f"none of the formats {wishes.fmt} is known here: there are {MSGPACK} and {ARROW}", "BAD"
-        return None
-
-    def _start(self, wishes: SubscribeTerms, saved: SavedCursor | None) -> int:
-        log = self._log
-        if wishes.from_ == "latest":
-            return log.head
-        if isinstance(wishes.from_, int):
-            return wishes.from_
-        if wishes.from_ is UNSET and saved is not None:
-            return min(max(saved.acknowledged, log.first), log.head)
-        return log.first
+    def _sessions_before(self, wishes: SubscribeTerms) -> list[ExtendedSession]:
+        """The sessions in whose place a new one comes: of the same id, or of the same subscriber."""
+        return [
+            other
+            for other in self.by_topic.values()
+            if (wishes.id is not UNSET and wishes.id == other.wishes.id)
+            or _same_subscriber(wishes, other.wishes)
+        ]
 
     def _welcome(self, session: ExtendedSession, envelope: tuple[bytes, ...], port: int) -> Reply:
         answer = SessionTerms(
@@ -261,7 +265,7 @@ class Desk:
             maxframe=self._limits.max_frame,
             lease=round(session.lease * 1000),
         )
-        size = UNBOUNDED if session.to is None else max(session.to - session.cursor, 0)
+        size = UNBOUNDED if session.to is None else min(max(session.to - session.cursor, 0), UNBOUNDED)
         return Reply(envelope, OnSubscribe(size, port, x=answer))
 
     def _full(self) -> str:
@@ -292,6 +296,7 @@ class Desk:
         if len(self._over) > _REMEMBERED:
             self._over.popitem(last=False)
         if session.name is not None:
+            self._noted.pop(session.name, None)
             if event is not Event.EXPIRED and session.keep:
                 # A name lasts: its owner may come back, for as long as its lease.
                 self.changed[session.name] = self.absent[session.name] = self._saved(session)
@@ -306,7 +311,9 @@ class Desk:
 
     def _note(self, session: Session) -> None:
         if session.name is not None and session.keep:
-            self.changed[session.name] = self._saved(session)
+            saved = self._saved(session)
+            self.changed[session.name] = saved
+            self._noted[session.name] = saved.seen
 
     def _saved(self, session: Session) -> SavedCursor:
         return SavedCursor(session.acknowledged, round(session.lease * 1000), self._clock())
@@ -316,19 +323,30 @@ class Desk:
         """End the leases that have run out, and answer the requests that have waited long enough."""
         replies = []
         for session in list(self.sessions.values()):
-            if session.expired(now):
+            if session.state is State.CLOSED:
+                # It ended by itself while it answered: a plain subscriber that was overtaken.
+                self._close(session, Event.NEXT)
+            elif session.expired(now):
                 session.handle(Event.EXPIRED, now)
                 self.counters["leases ended"] += 1
                 self._close(session, Event.EXPIRED)
             else:
                 replies += session.tick(now)
         wall = self._clock()
+        self._note_the_idle(wall)
         for name, saved in list(self.absent.items()):
             if wall - saved.seen > saved.lease_ms / 1000:
                 del self.absent[name]
                 self.changed[name] = None
                 self.counters["leases ended"] += 1
         return replies
+
+    def _note_the_idle(self, wall: float) -> None:
+        # Who is here but has nothing to acknowledge is alive all the same. If the gateway were restarted, its
+        # lease would be counted from what was written last.
+        for session in self.by_topic.values():
+            if session.name is not None and wall - self._noted.get(session.name, 0.0) >= session.lease / 4:
+                self._note(session)
 
     def floor(self) -> int:
         """The lowest offset that has to be kept for somebody."""
@@ -341,7 +359,14 @@ class Desk:
         return self._log.head if self.sessions else self._log.first
 
 
-_REFUSAL = refusal("", "")
+def _same_subscriber(wishes: SubscribeTerms, others: SubscribeTerms) -> bool:
+    return wishes.me is not UNSET and wishes.me == others.me
+
+
+def _is_older(wishes: SubscribeTerms, others: SubscribeTerms) -> bool:
+    if not _same_subscriber(wishes, others) or wishes.nth is UNSET or others.nth is UNSET:
+        return False
+    return wishes.nth < others.nth
 
 
 def _unwrap(parts: Sequence[bytes]) -> tuple[tuple[bytes, ...], bytes]:
@@ -354,8 +379,7 @@ def _unwrap(parts: Sequence[bytes]) -> tuple[tuple[bytes, ...], bytes]:
     return tuple(parts[:-1]) or (parts[0],), body
 
 
-def _first_known(formats: Iterable[str]) -> str:
-    formats = list(formats)
-    if not formats:
-        return MSGPACK
-    return next((format for format in formats if format in (MSGPACK, ARROW)), formats[0])
+def _without_x(message: Control) -> Control:
+    if isinstance(message, OnError):
+        return OnError(message.message, message.recoverable)
+    return OnComplete(message.complete) if isinstance(message, OnComplete) else message

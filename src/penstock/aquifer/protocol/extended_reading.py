@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
+from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import UNSET
 
-from penstock.aquifer.errors import Overtaken, ProtocolViolation
+from penstock.aquifer.errors import Overtaken, ProtocolViolation, SourceFailed
 from penstock.aquifer.protocol.effects import Effect, Finish, Say, Take
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.protocol.messages import (
@@ -15,19 +15,15 @@ from penstock.aquifer.protocol.messages import (
     Next,
     OnError,
     SessionTerms,
-    Subscribe,
-    SubscribeTerms,
     decode,
     terms,
 )
-from penstock.aquifer.protocol.subscriber_side import error_from
+from penstock.aquifer.protocol.remote_errors import error_from
 
 if TYPE_CHECKING:
     from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 
 __all__ = ["ExtendedReading"]
-
-_log = logging.getLogger("penstock.aquifer")
 
 _REPEAT: Final = 0.5
 """Seconds after which a grant is repeated if nothing came of it: the first may have been lost."""
@@ -66,6 +62,12 @@ class ExtendedReading:
         """The acknowledgement that was last sent."""
         self._spoke = self._heard = 0.0
         self._must_answer = False
+        self._owed: deque[int] = deque()
+        """The offsets whose acknowledgement the gateway waits for."""
+        self._ack_every: int | None = None
+        """How many records to acknowledge at the latest: the log has room for a few times as many."""
+        self._jumps: deque[tuple[int, int]] = deque()
+        """Gaps that were told, but lie after what was handed on: first missing and next available offset."""
 
     def resumed(self, answer: SessionTerms, now: float) -> list[Effect]:
         """A gateway has welcomed us, for the first time or again: grant it a window."""
@@ -75,6 +77,8 @@ class ExtendedReading:
             return [Finish(ProtocolViolation(text))]
         if answer.head is not UNSET:
             self.head = answer.head
+        if answer.ackevery is not UNSET:
+            self._ack_every = max(answer.ackevery, 1)
         # Bytes are counted by session, and what still waits here belongs to the one before.
         self._stale_bytes += self._arrived_bytes - self._handed_bytes
         self._handed_bytes = self._arrived_bytes = self._limit_bytes = 0
@@ -86,15 +90,23 @@ class ExtendedReading:
     def frame(self, frame: Frame, now: float) -> list[Effect]:
         """A frame came."""
         self._heard = now
+        self._side.flowing()
+        effects = self._read(frame, now)
+        if any(isinstance(effect, Finish) for effect in effects):
+            # What has come is still handed on and acknowledged, but nothing is asked for any more: who was
+            # told that another has its id now must not take it back.
+            self.ended = True
+        return effects
+
+    def _read(self, frame: Frame, now: float) -> list[Effect]:
         if self.ended:
             return []
         if frame.flags & Flag.ERR:
             return self._failed(frame, now)
         if frame.flags & Flag.GAP:
-            return self._overtaken(frame, now)
+            return self.skip_to(frame.first, now)
         if frame.first > self.next:
-            self.gaps += 1
-            return self._side.lost(f"records {self.next} to {frame.first - 1} did not arrive", now)
+            return self._missed(frame, now)
         if frame.flags & Flag.END:
             self.ended = True
             return []
@@ -108,7 +120,10 @@ class ExtendedReading:
         self.head = max(self.head, self.next)
         self._arrived_bytes += len(frame.payload) + len(frame.notes)
         self._side.window.arrived(frame.count, now)
-        self._must_answer |= bool(frame.flags & Flag.ACK)
+        if frame.flags & Flag.ACK:
+            # Now, for what has arrived; and once more, when it has been dealt with.
+            self._must_answer = True
+            self._owed.append(self.next)
         return [Take(frame)]
 
     def _failed(self, frame: Frame, now: float) -> list[Effect]:
@@ -118,24 +133,40 @@ class ExtendedReading:
             return [Finish(violation)]
         if not isinstance(message, OnError):
             return [Finish(ProtocolViolation(f"an error frame with {type(message).__name__} in it"))]
+        details = terms(message.x)
+        if details is not None and details.code == SourceFailed.code and frame.first > self.next:
+            return self._missed(frame, now)  # What came before the failure comes first.
         return self.message(message, now)
 
-    def _overtaken(self, frame: Frame, now: float) -> list[Effect]:
-        missing, self.next = self.next, frame.first
+    def _missed(self, frame: Frame, now: float) -> list[Effect]:
+        self.gaps += 1
+        return self._side.lost(f"records {self.next} to {frame.first - 1} did not arrive", now)
+
+    def skip_to(self, first: int, now: float) -> list[Effect]:
+        """The records before ``first`` that have not come are gone from the log: go on there, or fail."""
+        if first <= self.next:
+            return []
+        missing, self.next = self.next, first
         if self._side.wishes.on_gap is None:
             text = (
-                f"records {missing} to {frame.first - 1} are gone, because this subscriber was too slow and "
+                f"records {missing} to {first - 1} are gone, because this subscriber was too slow and "
                 "asked not to be kept; subscribe with keep=True, or go on from the oldest with on_gap"
             )
-            return [Finish(Overtaken(text, first=frame.first, head=self.head))]
-        self._side.wishes.on_gap(missing, frame.first)
-        self.handed = max(self.handed, missing)
+            return [Finish(Overtaken(text, first=first, head=self.head))]
+        self._side.wishes.on_gap(missing, first)
+        self._jumps.append((missing, first))
+        self._jump()
         return []
+
+    def _jump(self) -> None:
+        # What will never come must not count against the window, or a gap wider than that would close it.
+        while self._jumps and self.handed >= self._jumps[0][0]:
+            self.handed = max(self.handed, self._jumps.popleft()[1])
 
     # ---------------------------------------------------------------- messages and time
     def message(self, message: Any, now: float) -> list[Effect]:
-        """The gateway says something outside the stream: only errors matter."""
-        if not isinstance(message, OnError):
+        """The gateway says something outside the stream: only errors matter, and none after the end."""
+        if self.ended or not isinstance(message, OnError):
             return []
         details = terms(message.x)
         code = details.code if details is not None else None
@@ -148,36 +179,46 @@ class ExtendedReading:
     def hand_on(self, offset: int, nbytes: int) -> None:
         """Records before ``offset`` were handed on, so many bytes of them since the last time."""
         self.handed = offset
+        self._jump()
         stale = min(nbytes, self._stale_bytes)
         self._stale_bytes -= stale
         self._handed_bytes += nbytes - stale
 
     def tick(self, now: float) -> list[Effect]:
         """Grant more if enough was handed on; repeat a grant that nothing came of; notice silence."""
-        if self.ended:
-            return []
-        if now - self._heard > _SILENCE:
+        if not self.ended and now - self._heard > _SILENCE:
             return self._side.lost(f"nothing was heard for {_SILENCE:g} s", now)
+        due = self._must_answer or self._acknowledgement_is_due(now) or now - self._spoke >= self._patience()
+        if due or (not self.ended and self._has_room()):
+            return self._grant(now)
+        return []
+
+    def _has_room(self) -> bool:
         window = self._side.window
-        due = (
-            self._must_answer
-            or self.handed + window.size - self._limit >= max(1, window.size // 4)
-            or self._byte_limit() - self._limit_bytes >= max(1, window.nbytes // 4)
-            or (self.acknowledged > self._told and now - self._spoke >= _LINGER)
-            or now - self._spoke >= self._patience()
+        return self.handed + window.size - self._limit >= max(
+            1, window.size // 4
+        ) or self._byte_limit() - self._limit_bytes >= max(1, window.nbytes // 4)
+
+    def _acknowledgement_is_due(self, now: float) -> bool:
+        if self.acknowledged <= self._told:
+            return False
+        return (
+            (bool(self._owed) and self._owed[0] <= self.acknowledged)
+            or (self._ack_every is not None and self.acknowledged - self._told >= self._ack_every)
+            or now - self._spoke >= _LINGER
         )
-        return self._grant(now) if due else []
 
     def deadline(self) -> float:
         """When :meth:`tick` may have something to do, if nothing happens before."""
-        if self.ended:
-            return float("inf")
         linger = self._spoke + _LINGER if self.acknowledged > self._told else float("inf")
-        return min(linger, self._spoke + self._patience(), self._heard + _SILENCE)
+        silence = float("inf") if self.ended else self._heard + _SILENCE
+        return min(linger, self._spoke + self._patience(), silence)
 
     def _patience(self) -> float:
-        # Something was granted and did not come: it may be there soon, or a message was lost.
-        return min(_REPEAT, self._side.wishes.lease / 3)
+        # Something was granted and did not come: it may be there soon, or a message was lost. After the end
+        # nothing more can come, but until all of it was handed on the lease has to be kept up.
+        lease = self._side.wishes.lease / 3
+        return lease if self.ended else min(_REPEAT, lease)
 
     def _byte_limit(self) -> int:
         return self._handed_bytes + self._side.window.nbytes - self._stale_bytes
@@ -187,6 +228,8 @@ class ExtendedReading:
         self._limit = max(self._limit, self.handed + window.size)
         self._limit_bytes = max(self._limit_bytes, self._byte_limit())
         self._told = self.acknowledged
+        while self._owed and self._owed[0] <= self.acknowledged:
+            self._owed.popleft()
         self._spoke = now
         self._must_answer = False
         grant = Grant(limit=self._limit, limitb=self._limit_bytes, ack=self.acknowledged, got=self.next)
@@ -195,7 +238,4 @@ class ExtendedReading:
     def goodbye(self) -> list[Effect]:
         """Acknowledge what was dealt with, and leave; a durable subscriber keeps its place."""
         grant = Grant(limit=self._limit, ack=self.acknowledged, got=self.next)
-        return [
-            Say(Next(1, x=grant)),
-            Say(Subscribe(cancel=True, x=SubscribeTerms(v=1, keep=self._side.wishes.name is not None))),
-        ]
+        return [Say(Next(1, x=grant)), *self._side.goodbye()]

@@ -15,6 +15,7 @@ from msgspec import UNSET
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import (
     CompleteTerms,
+    Control,
     Grant,
     Next,
     NextTerms,
@@ -74,7 +75,8 @@ class ExtendedSession(Session):
         self.keep = wishes.keep if wishes.keep is not UNSET else True
         self.name = wishes.id if wishes.id is not UNSET else None
         if wishes.lease is not UNSET:
-            self.lease = min(max(wishes.lease / 1000, 0.1), limits.max_lease)
+            # Bounded before it is divided: a peer may write more digits than a float can hold.
+            self.lease = max(min(wishes.lease, limits.max_lease * 1000) / 1000, 0.1)
         self.limit = start
         """Records before this offset may be sent."""
         self.limit_bytes: int | None = None
@@ -90,6 +92,8 @@ class ExtendedSession(Session):
         self._received_bytes = 0
         self._waiting: tuple[tuple[bytes, ...], int, float] | None = None
         """A request without ``limit`` that has no answer yet: envelope, count, time by which to answer."""
+        self._declared = start
+        """Records before this offset have been declared in answer to such a request."""
         self._flag_bytes = min(log.ack_every_bytes, limits.bytes_in_flight // 4)
         self._flagged_records = start
         self._flagged_bytes = 0
@@ -119,20 +123,21 @@ class ExtendedSession(Session):
         super().sent(count, nbytes)
         self._in_flight.append((self.cursor, self.sent_bytes))
 
-    def wants_acknowledgement(self) -> bool:
-        """Whether the next frame should ask for a sign of how far the subscriber has come.
+    def wants_acknowledgement(self, count: int = 0, nbytes: int = 0) -> bool:
+        """Whether the next frame, of so many records and bytes, should ask how far the subscriber has come.
 
-        It has to come before the log or the way is full, or both ends would wait for one another.
+        It has to come before the log or the way is full, or both ends would wait for one another: so the
+        frame itself counts, which may be all that the log has room for.
         """
-        frames = len(self._in_flight) - self._flagged_frames
+        records, size = self.cursor + count, self.sent_bytes + nbytes
+        frames = len(self._in_flight) + 1
         if (
-            self.cursor - self._flagged_records < self.log.ack_every_records
-            and self.sent_bytes - self._flagged_bytes < self._flag_bytes
-            and frames < self.limits.frames_in_flight // 4
+            records - self._flagged_records < self.log.ack_every_records
+            and size - self._flagged_bytes < self._flag_bytes
+            and frames - self._flagged_frames < self.limits.frames_in_flight // 4
         ):
             return False
-        self._flagged_records, self._flagged_bytes = self.cursor, self.sent_bytes
-        self._flagged_frames = len(self._in_flight)
+        self._flagged_records, self._flagged_bytes, self._flagged_frames = records, size, frames
         return True
 
     @property
@@ -140,8 +145,8 @@ class ExtendedSession(Session):
         """Whether everything was sent, and the end can be told."""
         if self.state is not State.STREAMING:
             return False
-        end = self.log.end if self.to is None else self.to
-        return end is not None and self.cursor >= end
+        # A range may reach beyond the end of the stream, and then ends with it.
+        return any(end is not None and self.cursor >= end for end in (self.to, self.log.end))
 
     @property
     def failed(self) -> bool:
@@ -157,15 +162,26 @@ class ExtendedSession(Session):
         if self._waiting is None:
             return []
         envelope, wanted, deadline = self._waiting
-        count = min(wanted, self.stop - self.cursor) if self.state is State.STREAMING else 0
+        # After what was declared before; and what is gone from the log cannot be declared any more.
+        first = max(self.cursor, self._declared, self.log.first)
+        count = min(wanted, self.stop - first) if self.state is State.STREAMING else 0
         if count <= 0 and now < deadline and self.state is not State.ENDED:
             return []
         self._waiting = None
         if self.state is State.ENDED:
-            return [Reply(envelope, OnComplete(x=CompleteTerms(end=self.cursor)))]
-        count = max(count, 0)
-        self.limit = self.cursor + count
-        return [Reply(envelope, OnNext(count, x=NextTerms(first=self.cursor, head=self.log.head)))]
+            return [Reply(envelope, self._last_words())]
+        if count > 0:
+            self._declared = first + count
+            self.limit = max(self.limit, self._declared)
+        return [self._declaration(envelope, first, max(count, 0))]
+
+    def _last_words(self) -> Control:
+        if self.failed:
+            return refusal(self.log.failure or "", "SOURCE")
+        return OnComplete(x=CompleteTerms(end=self.cursor))
+
+    def _declaration(self, envelope: tuple[bytes, ...], first: int, count: int) -> Reply:
+        return Reply(envelope, OnNext(count, x=NextTerms(first=first, head=self.log.head)))
 
     # ---------------------------------------------------------------- the handlers of the table
     def _grant(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
@@ -175,12 +191,14 @@ class ExtendedSession(Session):
             return [Reply(envelope, refusal(problem, "BAD"))]
         new = self._note_progress(grant)
         if grant.limit is UNSET:
+            # One waits at a time; the one before gets its answer now, or it never would.
+            before = [] if self._waiting is None else [self._declaration(self._waiting[0], self.cursor, 0)]
             self._waiting = (envelope, demand(message.count), now + self.limits.long_poll)
-            return self.tick(now)
+            return before + self.tick(now)
         limit = demand(grant.limit)
         if limit > self.limit:
             self.limit, new = limit, True
-        if grant.limitb is not UNSET and grant.limitb > (self.limit_bytes or 0):
+        if grant.limitb is not UNSET and (self.limit_bytes is None or grant.limitb > self.limit_bytes):
             self.limit_bytes, new = demand(grant.limitb), True
         self.repeats += not new
         return []

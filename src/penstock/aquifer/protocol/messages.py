@@ -20,6 +20,7 @@ from penstock.aquifer.errors import ProtocolViolation
 from penstock.spec import UNBOUNDED
 
 __all__ = [
+    "VERSION",
     "Complete",
     "CompleteTerms",
     "Control",
@@ -38,6 +39,7 @@ __all__ = [
     "decode",
     "demand",
     "encode",
+    "terms",
 ]
 
 VERSION: Final = 1
@@ -71,6 +73,11 @@ class SubscribeTerms(_Terms):
     """How many milliseconds of silence this subscriber may be kept for."""
     probe: bool | UnsetType = UNSET
     """Only the state of the gateway is wanted, no session."""
+    me: str | UnsetType = UNSET
+    """Tells this subscriber from others for as long as it lives: when it has to ask again on a new
+    connection, the session of the old one is over."""
+    nth: int | UnsetType = UNSET
+    """How often ``me`` has asked before: a request that was overtaken on the way changes nothing."""
 
 
 class SessionTerms(_Terms):

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from penstock.aquifer.protocol.credit import RequestRate
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Say
 from penstock.aquifer.protocol.messages import Next, OnComplete, OnError, OnNext, Subscribe
-from penstock.aquifer.protocol.subscriber_side import error_from
+from penstock.aquifer.protocol.remote_errors import error_from
 
 if TYPE_CHECKING:
     from penstock.aquifer.protocol.subscriber_side import SubscriberSide
@@ -60,6 +60,8 @@ class PlainReading:
         """Records that were declared, did not come, and are no longer waited for."""
         self._deadline = now + _JOIN
         self._joined = False
+        self._crowded = False
+        """Whether asking waits for the reader."""
         self._pause = _SHORTEST
         self._completing = False
         self._lost_answers = 0
@@ -73,8 +75,15 @@ class PlainReading:
     def _awaited(self) -> int:
         return self.declared - self._forgiven - self.next
 
+    def resumed(self, now: float) -> None:
+        """Welcomed once more: the data connection is a new one."""
+        self._joined = False
+        self._asked = None
+        self._deadline = now + _JOIN
+
     def joined(self, now: float) -> list[Effect]:
         """The data connection is there: ask, after a moment."""
+        self._side.flowing()
         if not self._joined:
             self._joined = True
             self._deadline = now + _SETTLE
@@ -141,7 +150,7 @@ class PlainReading:
             return self._ask_again(now) if now - self._asked > _ANSWER else []
         if self._awaited > 0:
             return self._fell_short(now) if now >= self._deadline else []
-        if now < self._deadline:
+        if now < self._deadline and not (self._crowded and self._room >= self._enough):
             return []
         if not self._joined:
             return self._side.lost("the data connection did not come about", now)
@@ -153,16 +162,26 @@ class PlainReading:
             return float("inf")
         return self._asked + _ANSWER if self._asked is not None else self._deadline
 
+    @property
+    def _room(self) -> int:
+        return self._side.window.size - (self.next - self.handed)
+
+    @property
+    def _enough(self) -> int:
+        # A request for what little the reader has taken so far would cost a round trip of its own.
+        return min(self.rate.size, max(1, self._side.window.size // 2))
+
     def _ask(self, now: float) -> list[Effect]:
-        room = self._side.window.size - (self.next - self.handed)
-        if room <= 0:
-            self._deadline = now + _LONGEST  # Or as soon as something was handed on.
-            return []
         if not self._joined or self._completing:
             return []
+        if self._room < self._enough and (not self._crowded or self._room <= 0):
+            self._crowded = True
+            self._deadline = now + _LONGEST  # Or as soon as enough was handed on.
+            return []
+        self._crowded = False
         self._asked = now
         self._deadline = now
-        return [Say(Next(min(self.rate.size, room)))]
+        return [Say(Next(min(self.rate.size, self._room)))]
 
     def _ask_again(self, now: float) -> list[Effect]:
         # The answer was lost, or the gateway. A new connection, because the old one waits for that answer.
@@ -171,7 +190,9 @@ class PlainReading:
             return [Finish(self._side.unreachable())]
         _log.warning("%s did not answer Next in %g s: asking again", self._side.endpoint, _ANSWER)
         self._asked = now
-        return [Connect(keep_data=True), Say(Next(self.rate.size))]
+        # Its records may have come all the same: they were declared then, in words that we did not hear.
+        self.declared = max(self.declared, self.next)
+        return [Connect(keep_data=True), Say(Next(max(1, min(self.rate.size, self._room))))]
 
     def _fell_short(self, now: float) -> list[Effect]:
         declared, received = self._batch, self._batch - self._awaited

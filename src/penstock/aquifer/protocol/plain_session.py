@@ -102,7 +102,7 @@ class PlainSession(Session):
                 )
                 return [*replies, Reply(envelope, OnError(text))]
             there = self.log.head - self._declared if joined else 0
-            if not there and joined and self.log.end is not None:
+            if joined and self._at_the_end():
                 self.state = State.ENDED
                 for waiting, _, _ in self._waiting:
                     replies += self._tell_end(None, waiting, now)
@@ -115,6 +115,12 @@ class PlainSession(Session):
             self._declared += count
             replies.append(Reply(envelope, OnNext(count)))
         return replies
+
+    def _at_the_end(self) -> bool:
+        # Compared with the end itself: the log may have grown, and ended, since its head was looked at. And
+        # what was declared is sent before the end is told, or it never would be.
+        end = self.log.end
+        return end is not None and self._declared >= end and self.cursor >= self._declared
 
     def _rewind(self, _: Any, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
         # What was declared since the last acknowledgement will be declared, and sent, again.

@@ -10,29 +10,18 @@ is there but does not answer, is asked again in the words of the document alone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from msgspec import UNSET
 
-from penstock.aquifer.batches import MSGPACK
-from penstock.aquifer.errors import (
-    AquiferError,
-    EpochChanged,
-    GatewayUnreachable,
-    LeaseEnded,
-    OffsetGone,
-    Overtaken,
-    ProtocolViolation,
-    Refused,
-    SourceFailed,
-    TakenOver,
-    Unreadable,
-)
+from penstock.aquifer.errors import AquiferError, GatewayUnreachable, OffsetGone, ProtocolViolation, Refused
 from penstock.aquifer.protocol.credit import Window
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say
+from penstock.aquifer.protocol.extended_reading import ExtendedReading
+from penstock.aquifer.protocol.frames import TOPIC_BYTES
 from penstock.aquifer.protocol.messages import (
     VERSION,
     ErrorTerms,
@@ -46,6 +35,9 @@ from penstock.aquifer.protocol.messages import (
     decode,
     terms,
 )
+from penstock.aquifer.protocol.plain_reading import PlainReading
+from penstock.aquifer.protocol.remote_errors import error_from
+from penstock.aquifer.protocol.wishes import Wishes
 
 __all__ = ["Phase", "Reading", "SubscriberSide", "Wishes", "error_from"]
 
@@ -55,42 +47,6 @@ _ANSWER: Final = 1.0
 """Seconds to wait for an answer before asking again, on a new connection."""
 _TRIES: Final = 3
 """How often to ask in the extended dialect before a silent gateway is taken for a plain one."""
-
-
-@dataclass
-class Wishes:
-    """What a subscriber wants of a gateway."""
-
-    name: str | None = None
-    start: int | str | None = None
-    stop: int | None = None
-    epoch: str | None = None
-    keep: bool = True
-    formats: list[str] = field(default_factory=lambda: [MSGPACK])
-    lease: float = 60.0
-    dialect: str = "auto"
-    """``"auto"``, ``"extended"`` or ``"plain"``."""
-    window: int = 65_536
-    max_window: int = 262_144
-    window_bytes: int = 8 * 1024 * 1024
-    timeout: float = 1.0
-    """Seconds without a record after which declared ones are given up (plain dialect)."""
-    patience: float = 30.0
-    """Seconds without a gateway after which the subscriber gives up."""
-    on_gap: Callable[[int, int], object] | None = None
-    """Called with the first missing and the next available offset when a best-effort subscriber was
-    overtaken; without it that is an error."""
-    on_deficit: Callable[[int, int, int], object] | None = None
-    """Called with declared, received and the new size of requests (plain dialect)."""
-
-    @property
-    def needs_extended(self) -> str | None:
-        """What was asked for that a plain gateway cannot give."""
-        if self.name is not None:
-            return "a durable id"
-        if self.start not in (None, "earliest"):
-            return f"start={self.start!r}"
-        return "stop=…" if self.stop is not None else None
 
 
 class Phase(Enum):
@@ -156,12 +112,19 @@ class SubscriberSide:
         self.subscriptions = 0
         """How often a gateway has welcomed this subscriber."""
         self._dialect = wishes.dialect
+        self._me = secrets.token_hex(8)
+        """Tells the gateway, when we ask again, which session was ours."""
+        self._asks = 0
         self._tries = 0
         self._connected = False
         self._asked = 0.0
         self._deadline = 0.0
         self._contact = 0.0
         """When the gateway was last heard of."""
+        self._welcomed: float | None = None
+        """When the last welcome came, as long as nothing has come over the data connection since."""
+        self._fruitless = 0.0
+        """Seconds that were spent in sessions, one after the other, in which nothing came."""
 
     @property
     def dialect(self) -> str | None:
@@ -176,6 +139,8 @@ class SubscriberSide:
 
     def connected(self, now: float) -> None:
         """The control connection is there: from now on silence means something."""
+        if self.phase is Phase.ASKING and not self._connected:
+            self._asked, self._deadline = now, now + _ANSWER
         self._connected = True
 
     def turned_away(self) -> list[Effect]:
@@ -193,6 +158,11 @@ class SubscriberSide:
             effects: list[Effect] = self.reading.joined(now)
             return effects
         return []
+
+    def flowing(self) -> None:
+        """Something came over the data connection."""
+        self._welcomed = None
+        self._fruitless = 0.0
 
     def control(self, data: bytes, now: float) -> list[Effect]:
         """A control message came."""
@@ -215,8 +185,12 @@ class SubscriberSide:
             return []
         if now - self._contact > self.wishes.patience:
             return self._finish(self.unreachable())
-        if self.phase is Phase.ASKING and self._connected:
-            self._tries += 1
+        if self.phase is Phase.ASKING and not self._connected:
+            # The request leaves as soon as there is a connection. To start over would not make it come about
+            # sooner, and never on a line where a handshake takes longer than this.
+            self._deadline = now + _ANSWER
+            return []
+        self._tries += self.phase is Phase.ASKING
         return self._ask(now)
 
     def deadline(self) -> float:
@@ -225,6 +199,11 @@ class SubscriberSide:
 
     def lost(self, reason: str, now: float) -> list[Effect]:
         """The gateway, or a part of what it sent, was lost: ask again, from where we are."""
+        if self._welcomed is not None:
+            self._fruitless += now - self._welcomed
+            self._welcomed = None
+        if self._fruitless > self.wishes.patience:
+            return self._finish(self._no_data())
         _log.info("%s: %s; subscribing again", self.endpoint, reason)
         self._contact = now
         self._tries = 0
@@ -232,9 +211,21 @@ class SubscriberSide:
 
     def leave(self) -> list[Effect]:
         """Nothing more is wanted."""
-        effects: list[Effect] = self.reading.goodbye() if self.phase is Phase.READING else []
+        effects: list[Effect] = []
+        if self.phase is Phase.READING:
+            effects = self.reading.goodbye()
+        elif self.phase is Phase.ASKING:
+            # The request may have opened a session already, for which the source would be held up.
+            effects = self.goodbye()
         self.phase = Phase.OVER
         return effects
+
+    def goodbye(self) -> list[Effect]:
+        """Leave; a durable subscriber keeps its place."""
+        if self._dialect == "plain":
+            return [Say(Subscribe(cancel=True))]
+        keep = self.wishes.name is not None
+        return [Say(Subscribe(cancel=True, x=SubscribeTerms(v=VERSION, keep=keep)))]
 
     # ---------------------------------------------------------------- asking
     def _ask(self, now: float) -> list[Effect]:
@@ -243,6 +234,7 @@ class SubscriberSide:
         self.phase = Phase.ASKING
         self._connected = False
         self._asked, self._deadline = now, now + _ANSWER
+        self._asks += 1
         if self._dialect == "plain":
             return [Connect(), Say(Subscribe())]
         return [Connect(), Say(Subscribe(x=self._extended_wishes()))]
@@ -265,7 +257,9 @@ class SubscriberSide:
             epoch=self.epoch if self.epoch is not None and isinstance(start, int) else UNSET,
             keep=wishes.keep,
             fmt=wishes.formats,
-            lease=round(wishes.lease * 1000),
+            lease=max(round(wishes.lease * 1000), 1),
+            me=self._me,
+            nth=self._asks,
         )
 
     def _only_plain(self) -> AquiferError:
@@ -283,6 +277,12 @@ class SubscriberSide:
             text = f"no gateway answers at {self.endpoint} after {self.wishes.patience:g} s"
         return GatewayUnreachable(f"{text}; is it running there, and do both sides use keys or neither?")
 
+    def _no_data(self) -> AquiferError:
+        return GatewayUnreachable(
+            f"the gateway at {self.endpoint} answers, but for more than {self.wishes.patience:g} s nothing "
+            "came over its data connection; can its data port be reached from here?"
+        )
+
     # ---------------------------------------------------------------- the handlers of the table
     def _welcome(self, message: OnSubscribe, now: float) -> list[Effect]:
         self.window.measured_round_trip(now - self._asked)
@@ -294,27 +294,31 @@ class SubscriberSide:
         return self._welcome_extended(message, answer, now)
 
     def _welcome_plain(self, message: OnSubscribe, now: float) -> list[Effect]:
-        from penstock.aquifer.protocol.plain_reading import PlainReading
-
         self._dialect = "plain"
-        self.subscriptions += 1
-        self.phase = Phase.READING
+        self._enter(now)
         if self.reading is None:
             self.reading = PlainReading(self, now)
+        else:
+            self.reading.resumed(now)
         return [Join(message.port, b"")]
 
-    def _welcome_extended(self, message: OnSubscribe, answer: SessionTerms, now: float) -> list[Effect]:
-        from penstock.aquifer.protocol.extended_reading import ExtendedReading
+    def _enter(self, now: float) -> None:
+        self.subscriptions += 1
+        self.phase = Phase.READING
+        self._welcomed = now
 
+    def _welcome_extended(self, message: OnSubscribe, answer: SessionTerms, now: float) -> list[Effect]:
         try:
             topic = bytes.fromhex(str(answer.topic))
         except ValueError:
-            return self._finish(ProtocolViolation(f"x.topic {answer.topic!r} is no hexadecimal number"))
+            topic = b""
+        if len(topic) != TOPIC_BYTES:
+            text = f"x.topic {answer.topic!r} is no hexadecimal number of {2 * TOPIC_BYTES} digits"
+            return self._finish(ProtocolViolation(text))
         if answer.next is UNSET:
             return self._finish(ProtocolViolation("OnSubscribe.x has no next offset"))
         self._dialect = "extended"
-        self.subscriptions += 1
-        self.phase = Phase.READING
+        self._enter(now)
         if answer.epoch is not UNSET:
             self.epoch = answer.epoch
         if self.reading is None:
@@ -326,10 +330,18 @@ class SubscriberSide:
         if details is None and self._dialect == "auto":
             # It may just not have liked the x: once more, without.
             return self._ask_plainly(now)
-        error = error_from(message)
         if details is not None and details.code in ("BUSY", "CLOSING", "SESSION"):
             return self.rest(details, now)
-        return self._finish(error)
+        if details is not None and self._was_overtaken(details):
+            # While we were away: what was agreed on for gaps holds for this one.
+            effects: list[Effect] = self.reading.skip_to(details.first, now)
+            return effects or self._ask(now)
+        return self._finish(error_from(message))
+
+    def _was_overtaken(self, details: ErrorTerms) -> bool:
+        if self.wishes.keep or details.code != OffsetGone.code or details.first is UNSET:
+            return False
+        return isinstance(self.reading, ExtendedReading) and details.first > self.reading.next
 
     def rest(self, details: ErrorTerms, now: float) -> list[Effect]:
         """Come back later."""
@@ -357,30 +369,3 @@ class SubscriberSide:
         if any(isinstance(effect, Finish) for effect in effects):
             self.phase = Phase.OVER
         return effects
-
-
-_ERRORS: Final[Mapping[str, type[AquiferError]]] = {
-    kind.code: kind
-    for kind in (
-        ProtocolViolation,
-        OffsetGone,
-        Overtaken,
-        EpochChanged,
-        LeaseEnded,
-        TakenOver,
-        Refused,
-        SourceFailed,
-        Unreadable,
-    )
-}
-
-
-def error_from(message: OnError) -> AquiferError:
-    """The exception for what a gateway said."""
-    details = terms(message.x) or ErrorTerms()
-    kind = _ERRORS.get(details.code if details.code is not UNSET else "", AquiferError)
-    if issubclass(kind, OffsetGone):
-        first = details.first if details.first is not UNSET else None
-        head = details.head if details.head is not UNSET else None
-        return kind(message.message, first=first, head=head)
-    return kind(message.message)

@@ -102,6 +102,11 @@ class Chunk:
         self._position += count
 
     @property
+    def reached(self) -> int:
+        """The offset after the last record that was handed on; a batch is handed on as a whole."""
+        return self.end if self.done else self.end - self.records + self._position
+
+    @property
     def done(self) -> bool:
         """Whether everything was handed on."""
         return self._elements is not None and self._position == len(self._elements)

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from operator import length_hint
 from typing import Any
 
 import zmq
@@ -33,6 +34,10 @@ __all__ = ["AquiferSubscription"]
 _log = logging.getLogger("penstock.aquifer")
 
 _LONGEST_WAIT = 0.5
+_LONGEST_PORTION = 0.1
+"""Seconds that a portion of elements may take the subscriber, if it is more than one."""
+_TAKES_ITS_TIME = 1.0
+"""Seconds after which it is the subscriber who was silent."""
 
 
 class AquiferSubscription:
@@ -61,6 +66,10 @@ class AquiferSubscription:
         self._delivered = 0
         self._acknowledge: int | None = None
         self._finished: effects.Finish | None = None
+        self._listened = 0.0
+        """When we last looked for what has come."""
+        self._portion = 16
+        """How many elements are handed on before the gateway's turn."""
         self._thread = threading.Thread(target=self._run, name="penstock-aquifer", daemon=True)
 
     def start(self) -> None:
@@ -131,14 +140,15 @@ class AquiferSubscription:
                 self._deliver()
                 self._note_acknowledgement()
                 now = time.monotonic()
-                self._do(side.tick(now))
+                self._tick(now)
                 if self._over():
                     break
-                idle = 0.0 if self._deliverable() else min(side.deadline() - now, _LONGEST_WAIT)
-                channel.wait(idle)
-                self._hear(time.monotonic())
+                due = float("inf") if self._finished is not None else side.deadline()
+                channel.wait(0.0 if self._deliverable() else min(due - now, _LONGEST_WAIT))
+                self._listen(time.monotonic())
             self._end()
         except Exception as error:
+            self._do(side.leave())
             self._signal_error(error)
         finally:
             self._subscriber = None  # §3.13
@@ -149,10 +159,26 @@ class AquiferSubscription:
         if self._cancelled or self._illegal is not None:
             return True
         if self._finished is not None and self._finished.error is not None:
-            # An error does not wait for demand, but what came before it goes first, as far as asked for.
-            return not self._deliverable()
+            # What came before an error goes first: who failed has often said the most important thing last.
+            return not self._waiting
         reading = self._side.reading
         return reading is not None and reading.ended and not self._waiting
+
+    def _tick(self, now: float) -> None:
+        if now - self._listened > _TAKES_ITS_TIME:
+            # It was the subscriber who took so long; what came meanwhile shows that the gateway is there.
+            self._listen(now)
+        self._do(self._side.tick(now))
+
+    def _listen(self, now: float) -> None:
+        self._listened = now
+        if self._finished is not None:
+            return
+        try:
+            self._hear(now)
+        except Exception as error:
+            # What came before it goes first.
+            self._finished = effects.Finish(error)
 
     def _hear(self, now: float) -> None:
         side, channel = self._side, self._channel
@@ -206,41 +232,46 @@ class AquiferSubscription:
             chunk = self._waiting[0]
             with self._mutex:
                 demand = self._demand
-            count = self._signal_elements(chunk.take(demand))
+            began = time.monotonic()
+            count = self._signal_elements(chunk.take(min(demand, self._portion)))
             chunk.handed(count)
             if demand < UNBOUNDED:
                 with self._mutex:
                     self._demand -= count
             self._delivered += count
+            reading = self._side.reading
+            if self._automatic and isinstance(reading, ExtendedReading):
+                reading.acknowledged = chunk.reached
             if chunk.done:
                 self._waiting.popleft()
                 self._handed(chunk)
             if self._illegal is not None:
                 return
-            self._do(self._side.tick(time.monotonic()))
+            now = time.monotonic()
+            # Smaller portions for a slow subscriber: the gateway has to hear from us before the lease ends.
+            slow = now - began > _LONGEST_PORTION
+            self._portion = max(self._portion // 4, 1) if slow else min(self._portion * 2, UNBOUNDED)
+            self._tick(now)
 
     def _signal_elements(self, elements: list[Any]) -> int:
         """Signal them, and return how many were: fewer if the subscription is cancelled meanwhile."""
         assert self._subscriber is not None
         on_next = self._subscriber.on_next
-        count = 0
+        left = iter(elements)
         try:
-            for element in elements:
+            for element in left:
+                on_next(element)
                 if self._cancelled:
                     break
-                count += 1
-                on_next(element)
         except Exception as error:
             self._cancelled = True
             drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
-        return count
+        return len(elements) - length_hint(left)
 
     def _handed(self, chunk: Chunk) -> None:
         reading = self._side.reading
         if isinstance(reading, ExtendedReading):
             reading.hand_on(chunk.end, chunk.nbytes)
-            if self._automatic:
-                reading.acknowledged = chunk.end
         else:
             reading.hand_on(reading.handed + chunk.records, 0)
 

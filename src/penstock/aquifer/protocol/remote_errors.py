@@ -1,0 +1,48 @@
+"""What a gateway said with ``OnError``, as the exception that a subscriber gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import UNSET
+
+from penstock.aquifer.errors import (
+    AquiferError,
+    EpochChanged,
+    LeaseEnded,
+    OffsetGone,
+    Overtaken,
+    ProtocolViolation,
+    Refused,
+    SourceFailed,
+    TakenOver,
+)
+from penstock.aquifer.protocol.messages import ErrorTerms, OnError, terms
+
+__all__ = ["error_from"]
+
+_ERRORS: Final[Mapping[str, type[AquiferError]]] = {
+    kind.code: kind
+    for kind in (
+        ProtocolViolation,
+        OffsetGone,
+        Overtaken,
+        EpochChanged,
+        LeaseEnded,
+        TakenOver,
+        Refused,
+        SourceFailed,
+    )
+}
+
+
+def error_from(message: OnError) -> AquiferError:
+    """The exception for what a gateway said."""
+    details = terms(message.x) or ErrorTerms()
+    kind = _ERRORS.get(details.code if details.code is not UNSET else "", AquiferError)
+    if issubclass(kind, OffsetGone):
+        first = details.first if details.first is not UNSET else None
+        head = details.head if details.head is not UNSET else None
+        return kind(message.message, first=first, head=head)
+    return kind(message.message)

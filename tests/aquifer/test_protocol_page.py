@@ -1,0 +1,222 @@
+"""The pages of the gateway tell the truth: names, numbers, samples are the code's, and the programs run."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from penstock.aquifer import AquiferError, Limits
+from penstock.aquifer.batches import unpack_notes, unpack_values
+from penstock.aquifer.protocol import extended_reading, messages, plain_reading, subscriber_side
+from penstock.aquifer.protocol.frames import HEADER, Flag, parse
+from tests.examples.running import run
+from tests.examples.test_snippets import ROOT, SNIPPET
+
+PROTOCOL = (ROOT / "docs" / "aquifer-protocol.md").read_text("utf-8")
+GUIDE = (ROOT / "docs" / "aquifer.md").read_text("utf-8")
+SNIPPETS = SNIPPET.findall(PROTOCOL) + SNIPPET.findall(GUIDE)
+SAMPLES = [
+    line for block in re.findall(r"```json\n(.*?)```", PROTOCOL, re.DOTALL) for line in block.splitlines()
+]
+DOCUMENT = [
+    b'{"jsonClass":"Subscribe","cancel":false}',
+    b'{"jsonClass":"OnSubscribe","size":9223372036854775807,"port":5557}',
+    b'{"jsonClass":"Next","count":1000}',
+    b'{"jsonClass":"OnNext","count":1000}',
+    b'{"jsonClass":"OnError","message":"stuffed"}',
+    b'{"jsonClass":"OnComplete","complete":true}',
+]
+SECTIONS = {
+    "Subscribe.x": messages.SubscribeTerms,
+    "OnSubscribe.x": messages.SessionTerms,
+    "Next.x": messages.Grant,
+    "OnNext.x": messages.NextTerms,
+    "OnError.x": messages.ErrorTerms,
+    "OnComplete.x": messages.CompleteTerms,
+}
+
+
+def section(title: str) -> str:
+    """What stands below a heading, up to the next."""
+    found = re.search(rf"^#+ {re.escape(title)}\n(.*?)(?=^#+ )", PROTOCOL, re.DOTALL | re.MULTILINE)
+    assert found is not None, title
+    return found[1]
+
+
+def first_column(text: str) -> list[str]:
+    """The names in the first cells of a table."""
+    return re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+
+
+def kinds_of(error: type[AquiferError]) -> Iterator[type[AquiferError]]:
+    yield error
+    for kind in error.__subclasses__():
+        yield from kinds_of(kind)
+
+
+def codes() -> set[str]:
+    """Every error code in the code: those of the exceptions, and the words in capitals of what is sent."""
+    found = {kind.code for kind in kinds_of(AquiferError) if kind.code}
+    for part in ("protocol", "gateway"):
+        for path in (ROOT / "src" / "penstock" / "aquifer" / part).glob("*.py"):
+            for statement in ast.parse(path.read_text("utf-8")).body:
+                if not ast.unparse(statement).startswith("__all__"):
+                    found |= set(words_in_capitals(statement))
+    return found
+
+
+def words_in_capitals(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Constant) and re.fullmatch(r"[A-Z]{3,}", str(node.value)):
+            yield str(node.value)
+
+
+# ---------------------------------------------------------------- the page of the protocol
+@pytest.mark.parametrize("title", SECTIONS)
+def test_a_table_has_the_fields_of_its_x_and_no_others(title: str) -> None:
+    expected = [field.encode_name for field in msgspec.structs.fields(SECTIONS[title])]
+
+    assert first_column(section(title)) == expected
+
+
+def test_every_kind_of_x_is_on_the_page() -> None:
+    assert set(SECTIONS.values()) == set(messages._Terms.__subclasses__())
+
+
+@pytest.mark.parametrize("title", SECTIONS)
+def test_every_field_is_shown_in_a_sample(title: str) -> None:
+    shown: set[str] = set()
+    for sample in SAMPLES:
+        message: Any = msgspec.json.decode(sample)
+        if message["jsonClass"] == title.removesuffix(".x"):
+            shown |= set(message.get("x", {}))
+
+    assert shown == {field.encode_name for field in msgspec.structs.fields(SECTIONS[title])}
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_sample_is_read_and_written_as_it_stands(sample: str) -> None:
+    assert messages.encode(messages.decode(sample.encode())) == sample.encode()
+
+
+def test_the_samples_of_the_document_are_there() -> None:
+    assert [line.encode() for line in SAMPLES[: len(DOCUMENT)]] == DOCUMENT
+
+
+def test_every_error_code_is_on_the_page_and_no_other() -> None:
+    assert set(first_column(section("Error codes"))) == codes()
+
+
+def test_an_error_of_the_table_is_the_one_that_python_has() -> None:
+    named = dict(re.findall(r"^\| `([A-Z]+)` \|.*\| `(\w+)` \|$", section("Error codes"), re.MULTILINE))
+
+    assert named == {kind.code: kind.__name__ for kind in kinds_of(AquiferError) if kind.code in named}
+    assert {kind.code for kind in kinds_of(AquiferError) if kind.code} - set(named) <= {"LEASE"}
+    for code, name in named.items():
+        answer = messages.OnError("", x=messages.ErrorTerms(code=code))
+        assert type(subscriber_side.error_from(answer)).__name__ == name
+
+
+def test_every_flag_is_on_the_page_with_its_bit() -> None:
+    rows = re.findall(r"^\| `([A-Z]+)` \| (\d+) \|", section("Frames"), re.MULTILINE)
+
+    assert {name: int(bit) for name, bit in rows} == {flag.name: flag.value for flag in Flag}
+
+
+def test_every_limit_is_on_the_page_with_its_default() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\d.]+) \|", section("Limits"), re.MULTILINE)
+
+    assert {name: float(value) for name, value in rows} == {
+        limit.name: limit.default for limit in fields(Limits)
+    }
+
+
+def test_the_header_is_laid_out_as_the_page_says() -> None:
+    rows = re.findall(r"^\| (\d+) \| (\d+) \| unsigned \|", section("Frames"), re.MULTILINE)
+
+    assert f"`{HEADER.format}`" in PROTOCOL
+    ends = [int(offset) + int(size) for offset, size in rows]
+    assert [int(offset) for offset, _ in rows] == [0, *ends[:-1]]
+    assert ends[-1] == HEADER.size
+
+
+def test_the_frame_of_the_page_is_one() -> None:
+    parts = re.findall(r"^(?:topic|header|payload|notes) +((?:[0-9a-f]{2} ?)+)$", PROTOCOL, re.MULTILINE)
+    frame = parse([bytes.fromhex(part) for part in parts])
+
+    assert (frame.flags, frame.first, frame.count) == (0, 0, 2)
+    assert unpack_values(frame.payload) == [b"0", b"1"]
+    assert unpack_notes(frame.notes).keys == [b"k", b"k"]
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("no answer to `Subscribe`", subscriber_side._ANSWER),
+        ("no frame at all", extended_reading._SILENCE),
+        ("no `Next` was sent", extended_reading._REPEAT),
+        ("an acknowledgement that waits", extended_reading._LINGER),
+    ],
+)
+def test_a_time_of_the_page_is_that_of_the_code(words: str, seconds: float) -> None:
+    found = re.search(rf"^\| {re.escape(words)}[^|]*\| ([\d.]+)", PROTOCOL, re.MULTILINE)
+
+    assert found is not None
+    assert float(found[1]) == seconds
+
+
+def test_the_times_of_the_plain_dialect_are_those_of_the_code() -> None:
+    rows = section("Deficits")
+
+    assert f"and {plain_reading._SETTLE * 1000:g} ms more" in rows
+    assert f"after {plain_reading._JOIN:g} s without it" in rows
+    assert f"no answer to `Next` for {plain_reading._ANSWER:g} s" in rows
+    assert f"up to {plain_reading._LONGEST * 1000:g} ms" in rows
+
+
+# ---------------------------------------------------------------- both pages
+def options(*command: str) -> set[str]:
+    """What a command says that it understands."""
+    call = [sys.executable, "-m", "penstock.cli", *command, "--help"]
+    shown = subprocess.run(call, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"--[\w-]+", shown))
+
+
+@pytest.mark.parametrize(("script", "output"), SNIPPETS)
+def test_an_example_of_a_page_prints_what_it_says(script: str, output: str, tmp_path: Path) -> None:
+    path = tmp_path / "app.py"
+    path.write_text(script, "utf-8")
+
+    assert run(path) == output
+
+
+def test_the_guide_names_every_error_that_a_reader_can_get() -> None:
+    raised = {kind.__name__ for kind in kinds_of(AquiferError)}
+
+    assert raised - set(re.findall(r"`(\w+)`", GUIDE)) == set()
+
+
+@pytest.mark.parametrize("command", [["gateway"], ["tail"], ["gateway", "status"]])
+def test_a_command_of_the_guide_has_the_options_that_are_used(command: list[str]) -> None:
+    shown = options(*command)
+    lines = [
+        line for block in re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()
+    ]
+    called = re.compile(rf"penstock {' '.join(command)} (?!status )")
+    used = {option for line in lines if called.search(line) for option in re.findall(r"--[\w-]+", line)}
+
+    assert used
+    assert used - shown == set()
+
+
+def test_the_guide_names_every_option_of_the_gateway() -> None:
+    assert options("gateway") - {"--help"} - set(re.findall(r"--[\w-]+", GUIDE)) == set()
