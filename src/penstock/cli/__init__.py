@@ -23,11 +23,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock import __version__
-from penstock.cli import demo_command, rules_command, tck_command
+from penstock.cli import demo_command, gateway_command, rules_command, tail_command, tck_command
 from penstock.cli.commands import Commands
 
 REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     demo_command.add_parser,
+    gateway_command.add_parser,
+    tail_command.add_parser,
     rules_command.add_parser,
     tck_command.add_parser,
 ]
@@ -36,6 +38,10 @@ REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
 _EXAMPLES = """\
 examples:
   penstock demo                    see demand hold a source back, live
+  seq 1000 | penstock gateway --source stdin
+                                   serve lines to any number of subscribers
+  penstock tail tcp://127.0.0.1:5556
+                                   read them, here or elsewhere
   penstock rules                   all rules of the specification, one line each
   penstock rules 3.9 --lang ko     one rule in full, in Korean
   penstock tck yours:range         does your publisher keep the rules?

@@ -205,9 +205,13 @@ class Gateway:
             pass
 
     def drained(self) -> bool:
-        """Whether the source has ended and nobody who has to be kept is waiting for records."""
-        end = self._log.end
-        return end is not None and self._log.floor >= end
+        """Whether the source has ended, somebody has had all of it, and nobody who is kept waits for more."""
+        end, desk = self._log.end, self._server.desk
+        if end is None:
+            return False
+        kept = [session.acknowledged for session in list(desk.sessions.values()) if session.keep]
+        kept += [saved.acknowledged for saved in list(desk.absent.values())]
+        return min(kept, default=end) >= end and max([*kept, desk.departed["to"]]) >= end
 
     # ---------------------------------------------------------------- what there is to know
     @property
@@ -247,6 +251,7 @@ class Gateway:
             "source": {"requested": intake.requested, "received": intake.received},
             "subscribers": [session.describe() for session in list(desk.sessions.values())],
             "absent": {name: saved._asdict() for name, saved in list(desk.absent.items())},
+            "departed": dict(desk.departed),
             "counters": dict(desk.counters),
         }
 

@@ -75,6 +75,8 @@ class Intake:
 
     def on_complete(self) -> None:
         """No more elements."""
+        if self._cancelled:
+            return  # Not the end of the stream: whoever reads it may go on after a restart.
         self.done = True
         self._wake()
 

@@ -79,6 +79,8 @@ class Desk:
         """What came in that should not have, by kind."""
         self.absent: dict[str, SavedCursor] = dict(cursors or {})
         """Durable subscribers that are away, and for which records are kept until their lease ends."""
+        self.departed = {"subscribers": 0, "records": 0, "bytes": 0, "to": 0}
+        """Who has left: how many, with how much, and how far the furthest of them had come."""
         self.changed: dict[str, SavedCursor | None] = {}
         """Cursors that are to be written to the journal; whoever does so takes them out."""
         self._noted: dict[str, float] = {}
@@ -288,6 +290,7 @@ class Desk:
     def _close(self, session: Session, event: Event) -> None:
         self.sessions.pop(session.peer, None)
         self._budgets.pop(session.peer, None)
+        self._count(session)
         wishes = None
         if isinstance(session, ExtendedSession):
             self.by_topic.pop(session.topic, None)
@@ -303,6 +306,14 @@ class Desk:
             else:
                 self.changed[session.name] = None
         self._doors.close(session, event)
+
+    def _count(self, session: Session) -> None:
+        departed = self.departed
+        departed["subscribers"] += 1
+        departed["records"] += session.sent_records
+        departed["bytes"] += session.sent_bytes
+        if session.sent_records:
+            departed["to"] = max(departed["to"], session.acknowledged)
 
     def give_up(self, session: Session) -> None:
         """The gateway cannot serve this session any more; a durable subscriber may try again."""

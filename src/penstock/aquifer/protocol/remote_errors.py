@@ -17,6 +17,7 @@ from penstock.aquifer.errors import (
     Refused,
     SourceFailed,
     TakenOver,
+    Unreadable,
 )
 from penstock.aquifer.protocol.messages import ErrorTerms, OnError, terms
 
@@ -33,6 +34,7 @@ _ERRORS: Final[Mapping[str, type[AquiferError]]] = {
         TakenOver,
         Refused,
         SourceFailed,
+        Unreadable,
     )
 }
 

@@ -23,7 +23,7 @@ class Wishes:
     lease: float = 60.0
     dialect: str = "auto"
     """``"auto"``, ``"extended"`` or ``"plain"``."""
-    window: int = 4096
+    window: int = 65_536
     max_window: int = 262_144
     window_bytes: int = 8 * 1024 * 1024
     timeout: float = 1.0

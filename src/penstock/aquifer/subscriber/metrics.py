@@ -23,6 +23,10 @@ class Metrics:
 
     dialect: str | None
     """``"extended"``, ``"plain"``, or None before a gateway has answered."""
+    connected: bool
+    """Whether a gateway is there at the moment."""
+    epoch: str | None
+    """The log that the offsets belong to (extended dialect)."""
     records: int
     """How many were handed on."""
     next: int

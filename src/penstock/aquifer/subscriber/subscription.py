@@ -63,6 +63,9 @@ class AquiferSubscription:
         self._demand = 0
         self._illegal: RuleViolation | None = None
         self._cancelled = False
+        """No more signals: it was cancelled, or has ended."""
+        self._left = False
+        """It was cancelled."""
         self._delivered = 0
         self._acknowledge: int | None = None
         self._finished: effects.Finish | None = None
@@ -95,7 +98,7 @@ class AquiferSubscription:
 
     def cancel(self) -> None:
         """No more signals, soon (§3.12)."""
-        self._cancelled = True
+        self._left = self._cancelled = True
         self._wake()
 
     def acknowledge(self, offset: int) -> None:
@@ -108,6 +111,11 @@ class AquiferSubscription:
         self._acknowledge = max(offset, self._acknowledge or 0)
         self._wake()
 
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the connection is closed, after an end or a cancel; False if the time is over first."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
     def metrics(self) -> Metrics:
         """What has been seen so far."""
         side, reading = self._side, self._side.reading
@@ -115,6 +123,8 @@ class AquiferSubscription:
         plain = reading if isinstance(reading, PlainReading) else None
         return Metrics(
             dialect=side.dialect,
+            connected=side.phase is Phase.READING,
+            epoch=side.epoch,
             records=self._delivered,
             next=reading.next if reading is not None else 0,
             lag=max(extended.head - extended.next, 0) if extended is not None else 0,
@@ -282,15 +292,28 @@ class AquiferSubscription:
             reading.acknowledged = max(reading.acknowledged, min(self._acknowledge, reading.next))
 
     def _end(self) -> None:
-        """Say goodbye, then signal the end."""
+        """Say goodbye, then signal the end; the other way round if the end is yet to be acknowledged."""
+        error = self._illegal or (self._finished.error if self._finished is not None else None)
+        completed = error is None and not self._cancelled
+        if completed and not self._automatic:
+            self._signal(lambda subscriber: subscriber.on_complete())
+            self._await_acknowledgements()
         self._note_acknowledgement()
         self._do(self._side.leave())
-        if self._illegal is not None and not self._cancelled:
-            self._signal_error(self._illegal)
-        elif self._finished is not None and self._finished.error is not None:
-            self._signal_error(self._finished.error)
-        elif not self._cancelled:
+        if error is not None:
+            self._signal_error(error)
+        elif completed and self._automatic:
             self._signal(lambda subscriber: subscriber.on_complete())
+
+    def _await_acknowledgements(self) -> None:
+        """Stay until what was delivered is acknowledged, or for as long as the gateway would wait for us."""
+        deadline = time.monotonic() + self._side.wishes.lease
+        reading = self._side.reading
+        while not self._left and reading.acknowledged < reading.next:
+            if time.monotonic() > deadline:
+                return
+            self._channel.wait(_LONGEST_WAIT)
+            self._note_acknowledgement()
 
     def _signal_error(self, error: BaseException) -> None:
         if self._cancelled:

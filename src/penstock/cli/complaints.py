@@ -1,0 +1,72 @@
+"""What a command says when it cannot do what it was told: one line that names the remedy, and an exit code.
+
+A command that runs a gateway or talks to one raises a :class:`Complaint`, and :func:`complaining` prints it::
+
+    def run(arguments: argparse.Namespace) -> int:
+        return complaining("gateway", lambda: _run(arguments))
+
+Code 2 means that the command line has to change, code 1 that something else has: a port is taken, a server is
+not there.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from types import TracebackType
+
+__all__ = ["Complaint", "LogOnScreen", "complaining"]
+
+_EXTRA = "{} is missing, which gateways and their subscribers need: pip install 'penstock[aquifer]'"
+
+
+class Complaint(Exception):
+    """Ends a command; the text is for its user."""
+
+    def __init__(self, text: str, code: int = 2) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def complaining(command: str, run: Callable[[], int]) -> int:
+    """Run a command; of what can go wrong for a user make one line, without a traceback."""
+    try:
+        return run()
+    except Complaint as complaint:
+        text, code = str(complaint), complaint.code
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("zmq", "msgspec"):
+            raise
+        text, code = _EXTRA.format(error.name), 1
+    print(f"penstock {command}: {text}", file=sys.stderr)
+    return code
+
+
+class LogOnScreen(logging.Handler):
+    """While it is open, what the gateway's modules log is shown to the user, in one line each."""
+
+    def __init__(self, show: Callable[[str], object], level: int = logging.WARNING) -> None:
+        super().__init__(level)
+        self._show = show
+        self._logger = logging.getLogger("penstock.aquifer")
+        self._before = self._logger.level
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show the message alone: where in the code it comes from is of no use to a user."""
+        text = record.getMessage()
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            text = f"{text}: {record.exc_info[1]}"
+        self._show(text)
+
+    def __enter__(self) -> LogOnScreen:
+        self._before = self._logger.level
+        self._logger.setLevel(self.level)
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._before)

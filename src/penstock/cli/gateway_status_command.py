@@ -1,0 +1,107 @@
+"""``penstock gateway status``: how a running gateway is, from anywhere that can reach it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.cli.commands import Commands
+from penstock.cli.complaints import Complaint, complaining
+from penstock.cli.connecting import add_connection, curve_client
+from penstock.cli.gateway_figures import Figures, Meter
+from penstock.cli.gateway_view import block
+from penstock.cli.quantities import duration
+
+__all__ = ["add_parser", "run"]
+
+BETWEEN = 1.0
+"""Seconds between two questions: rates are differences."""
+TIMEOUT = 2.0
+
+_EXAMPLES = """\
+examples:
+  penstock gateway status tcp://127.0.0.1:5556            once: the log, the subscribers, the rates
+  penstock gateway status tcp://127.0.0.1:5556 --watch    again every second, until Ctrl-C
+  penstock gateway status tcp://127.0.0.1:5556 --json     for a program
+  penstock gateway status tcp://HOST:5560 --curve me.key --server-key gateway.pub
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add ``status`` to the commands of ``penstock gateway``."""
+    parser = commands.add_parser(
+        "status",
+        help="how a running gateway is: its log, its subscribers, their rates",
+        description="Ask a running gateway, twice with a second between, and show what it says.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_connection(parser)
+    parser.add_argument("--watch", action="store_true", help="ask again every second")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, or with --watch many")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask and show; 1 if no gateway answers."""
+    try:
+        return complaining("gateway status", lambda: _run(arguments))
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from penstock.aquifer import AquiferError
+
+    live = arguments.watch and sys.stdout.isatty() and not arguments.json
+    height = 0
+    try:
+        for status, figures in _answers(arguments):
+            if arguments.json:
+                print(json.dumps({**status, "rates": _rates(figures)}), flush=True)
+            else:
+                lines = list(_lines(arguments.endpoint, figures))
+                up = f"\x1b[{height}A\x1b[J" if live and height else ""
+                height = len(lines)
+                print(up + "\n".join(lines), flush=True)
+            if not arguments.watch:
+                break
+    except (AquiferError, ValueError) as error:
+        raise Complaint(str(error), 1 if isinstance(error, AquiferError) else 2) from None
+    return 0
+
+
+def _answers(arguments: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Figures]]:
+    from penstock.aquifer.subscriber.probing import probe
+
+    curve, meter = curve_client(arguments), Meter()
+    status = probe(arguments.endpoint, TIMEOUT, curve)
+    while True:
+        meter.look(status)
+        meter.figures(status, status["uptime"])
+        time.sleep(BETWEEN)
+        status = probe(arguments.endpoint, TIMEOUT, curve)
+        meter.look(status)
+        # The gateway's own clock: how long the questions took is none of its doing.
+        yield status, meter.figures(status, status["uptime"])
+
+
+def _rates(figures: Figures) -> dict[str, Any]:
+    return {
+        "source": round(figures.source_rate, 1),
+        "subscribers": [round(reader.rate, 1) for reader in figures.readers],
+    }
+
+
+def _lines(endpoint: str, figures: Figures) -> Iterator[str]:
+    kept = "kept in a file" if figures.durable else "in memory"
+    up = duration(figures.uptime)
+    yield f"{endpoint}: up for {up}, epoch {figures.epoch}, {kept}, codec {figures.codec}"
+    yield from block(figures)
+    if figures.counters:
+        odd = ", ".join(f"{name} {count:,}" for name, count in sorted(figures.counters.items()))
+        yield f"  counters    {odd}"

@@ -1,0 +1,136 @@
+"""Whatever is wrong with a command line for gateways is told in one line, with the remedy."""
+
+import socket
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from penstock.aquifer import SqliteJournal
+from penstock.cli import main
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """Run a command in this process; its exit code, and what it says on standard error."""
+    code = main(arguments)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return code, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "which source? Give --source stdin"),
+        (("--source", "kafka"), "write stdin, file:PATH or tcp://HOST:PORT"),
+        (("--source", "udp://127.0.0.1:1"), "udp:// is not there yet"),
+        (("--source", "http://example/lines"), "http:// is not there yet"),
+        (("--source", "tcp://127.0.0.1"), "the port is missing"),
+        (("--source", "tcp://*:80"), "name the host and the port of one server"),
+        (("--source", "file:no/such/file"), "cannot read no/such/file: No such file or directory"),
+        (("--source", "file:."), "is a directory; name a file in it"),
+        (("--source", "file:/dev/null"), "is no regular file; read it with --source stdin < /dev/null"),
+        (("--source", "stdin", "--control", "ipc://x"), "has to start with tcp://"),
+        (("--source", "stdin", "--control", "tcp://0.0.0.0:0"), "--insecure"),
+        (("--source", "stdin", "--data", "tcp://0.0.0.0:0"), "--insecure"),
+        (("--source", "stdin", "--control", "none"), "needs an endpoint"),
+        (("--source", "stdin", "--max-age", "1h"), "--journal PATH.db"),
+        (("--source", "stdin", "--allow", "clients"), "without --curve"),
+        (("--source", "stdin", "--curve", "x"), "--curve and --curve-control go together"),
+        (("--source", "stdin", "--curve", "x", "--curve-control", "tcp://*:0"), "--curve needs --allow"),
+        (
+            ("--source", "stdin", "--curve", "x", "--allow", ".", "--curve-control", "tcp://*:0"),
+            "there is no key file x",
+        ),
+        (("status", "127.0.0.1:5556"), "has to start with tcp://"),
+        (("status", "tcp://127.0.0.1:5556", "--curve", "me"), "--curve and --server-key go together"),
+    ],
+)
+def test_a_wrong_command_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str
+) -> None:
+    code, said = complaint(capsys, "gateway", *arguments)
+
+    assert code == 2
+    assert said.startswith("penstock gateway")
+    assert says in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--max-bytes", "lots"), "write 500000, 512K, 64M or 2G"),
+        (("--max-age", "soon"), "write 90s, 15m, 1h or 7d"),
+        (("--max-records", "0"), "no whole number of at least 1"),
+        (("--codec", "xml"), "invalid choice: 'xml'"),
+    ],
+)
+def test_a_wrong_value(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str) -> None:
+    code, said = complaint(capsys, "gateway", "--source", "stdin", *arguments)
+
+    assert code == 2
+    assert says in said
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    source = tmp_path / "lines.txt"
+    source.write_text("one\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        control = f"tcp://127.0.0.1:{taken.getsockname()[1]}"
+        code, said = complaint(capsys, "gateway", "--source", f"file:{source}", "--control", control)
+
+    assert code == 1
+    assert said.startswith(f"penstock gateway: cannot listen at {control}: Address already in use")
+    assert "choose another port" in said
+
+
+def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        source = f"tcp://127.0.0.1:{gone.getsockname()[1]}"
+    code, said = complaint(capsys, "gateway", "--source", source)
+
+    assert code == 1
+    assert "Connection refused; is a server listening there?" in said
+
+
+def test_a_journal_that_somebody_else_has(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "lines.db"
+    journal = SqliteJournal(path)
+    try:
+        code, said = complaint(capsys, "gateway", "--source", "stdin", "--journal", str(path))
+    finally:
+        journal.close()
+
+    assert code == 1
+    assert "already open" in said
+
+
+def test_a_file_that_is_no_journal(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("this is not a journal, but a text of a hundred and more characters" * 3)
+    code, said = complaint(capsys, "gateway", "--source", "stdin", "--journal", str(path))
+
+    assert code == 1
+    assert "is no journal" in said
+
+
+def test_a_journal_of_a_later_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "lines.db"
+    SqliteJournal(path).close()
+    with sqlite3.connect(path) as database:
+        database.execute("pragma user_version = 99")
+    database.close()
+    code, said = complaint(capsys, "gateway", "--source", "stdin", "--journal", str(path))
+
+    assert code == 1
+    assert "Update Penstock" in said
+
+
+@pytest.mark.parametrize("command", [("gateway",), ("gateway", "status"), ("tail",)])
+def test_help_has_examples(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    assert main([*command, "--help"]) == 0
+
+    shown = capsys.readouterr().out
+    assert "examples:\n" in shown
+    assert f"penstock {' '.join(command)} " in shown.partition("examples:")[2]
