@@ -35,6 +35,8 @@ class Limits:
     """The longest lease that can be asked for, in seconds."""
     heartbeat: float = 1.0
     """How many seconds an extended subscriber is left without a sign of life."""
+    staged_bytes: int = 256 * 1024 * 1024
+    """How much may be staged by those who write to the gateway, before they publish it."""
     requests_in_waiting: int = 16
     """How many requests of a plain subscriber may wait for their answer at a time."""
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from penstock.aquifer.gateway.writing import Writer
 from penstock.aquifer.journal import Journal, MemoryJournal
 from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.deliveries import Delivery
 from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.security import Authenticator, CurveServer, check_bind
 from penstock.spec import Publisher
@@ -48,6 +50,9 @@ class Gateway:
     With ``batched`` each element is a list of records, as ``buffer`` makes them: a source that has many at a
     time then costs one signal for all of them. ``codec`` says what a record looks like as bytes.
 
+    With ``writable`` others may write to it, in batches that are published exactly once: a Spark query, for
+    instance. Then ``publisher`` may be None.
+
     ``control`` is the endpoint that subscribers connect to, ``data`` that of the extended subscribers'
     records (by default any free port of the same interface). Only loopback is bound without ``curve``,
     unless ``allow_remote`` says that the network can be trusted. With ``curve`` and ``curve_control`` there
@@ -56,7 +61,7 @@ class Gateway:
 
     def __init__(
         self,
-        publisher: Publisher[Any] | Callable[[int], Publisher[Any]],
+        publisher: Publisher[Any] | Callable[[int], Publisher[Any]] | None,
         control: str | None = "tcp://127.0.0.1:5556",
         *,
         data: str | None = None,
@@ -69,8 +74,11 @@ class Gateway:
         curve: CurveServer | None = None,
         curve_control: str | None = None,
         allow_remote: bool = False,
+        writable: bool = False,
     ) -> None:
-        if not isinstance(publisher, Publisher) and not callable(publisher):
+        if publisher is None and not writable:
+            raise TypeError("Gateway(None) has no source: give it a Publisher, or writable=True")
+        if publisher is not None and not isinstance(publisher, Publisher) and not callable(publisher):
             raise TypeError(f"Gateway() needs a Publisher, or a function that makes one, not {publisher!r}")
         if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1:
             raise ValueError(f"Gateway(prefetch=…) needs a whole number of at least 1, not {prefetch!r}")
@@ -95,6 +103,7 @@ class Gateway:
         self._batched = batched
         self._limits = limits or Limits()
         self._prefetch = prefetch
+        self._writable = writable
         self._keep_plain = keep_plain
         self._curve = curve
         self._journal = journal if journal is not None else MemoryJournal()
@@ -126,7 +135,7 @@ class Gateway:
         self._server = Server(self._log, self._limits, self._listeners, self._make_desk)
         self._writer = Writer(
             self._log,
-            Packer(self._codec, self._limits, batched=self._batched),
+            Packer(self._codec, self._batch_limits(), batched=self._batched),
             prefetch=self._prefetch,
             published=self._on_published,
             take_cursors=self._take_cursors,
@@ -136,9 +145,10 @@ class Gateway:
         self._writer.start()
         try:
             publisher = self._publisher
-            if not isinstance(publisher, Publisher):
+            if publisher is not None and not isinstance(publisher, Publisher):
                 publisher = publisher(self._journal.head)
-            publisher.subscribe(self._writer.intake)
+            if publisher is not None:
+                publisher.subscribe(self._writer.intake)
         except BaseException:
             self.close()
             raise
@@ -193,6 +203,15 @@ class Gateway:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def complete(self, error: BaseException | None = None) -> None:
+        """End the stream of a gateway that others write to; what they publish later is not taken."""
+        if self._publisher is not None:
+            raise RuntimeError("this gateway ends when its source does")
+        if error is None:
+            self._writer.intake.on_complete()
+        else:
+            self._writer.intake.on_error(error)
 
     # ---------------------------------------------------------------- waiting
     def join(self, timeout: float | None = None) -> bool:
@@ -264,8 +283,21 @@ class Gateway:
             cursors=self._journal.cursors,
             keep_plain=self._keep_plain,
             status=self.status,
+            marks=lambda: self._journal.marks,
+            submit=self._submit if self._writable else None,
             clock=time.time,
         )
+
+    def _batch_limits(self) -> Limits:
+        """Batches are forgotten as a whole, so a small log is made of small ones."""
+        return replace(
+            self._limits,
+            max_frame=min(self._limits.max_frame, max(1, self._journal.max_bytes // 8)),
+            max_frame_records=min(self._limits.max_frame_records, max(1, self._journal.max_records // 8)),
+        )
+
+    def _submit(self, delivery: Delivery) -> None:
+        self._writer.submit(delivery)
 
     def _on_published(self) -> None:
         self._server.wake()

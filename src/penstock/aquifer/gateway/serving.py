@@ -99,7 +99,7 @@ class Server:
             self._poller.unregister(socket)
             socket.close()
         who = session.name or session.peer.hex()
-        _log.info("%s subscriber %s: %s", session.dialect, who, event.name.lower())
+        _log.debug("%s subscriber %s: %s", session.dialect, who, event.name.lower())
 
     # ---------------------------------------------------------------- the thread
     def _run(self) -> None:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
+
+from msgspec.structs import replace
 
 from penstock.aquifer.batches import Batch
 from penstock.aquifer.errors import JournalFull
@@ -18,6 +21,7 @@ from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.gateway.log import Log
 from penstock.aquifer.gateway.packing import Packer, Unpackable
 from penstock.aquifer.journal.interface import SavedCursor
+from penstock.aquifer.protocol.deliveries import Delivery
 from penstock.spec import UNBOUNDED
 
 __all__ = ["Writer"]
@@ -50,6 +54,8 @@ class Writer:
         self._published = published
         self._take_cursors = take_cursors
         self._intake = Intake(self._wake)
+        self._deliveries: deque[Delivery] = deque()
+        """Batches of those who write to the gateway."""
         self._stopping = False
         self._house_kept = 0.0
         self._written = 0
@@ -61,6 +67,11 @@ class Writer:
     def intake(self) -> Intake:
         """Where elements come in."""
         return self._intake
+
+    def submit(self, delivery: Delivery) -> None:
+        """Write a batch from outside as soon as there is room; its ``end`` says when that was done."""
+        self._deliveries.append(delivery)
+        self._wake()
 
     def start(self) -> None:
         """Begin to ask and to write."""
@@ -95,6 +106,8 @@ class Writer:
         """Write a group, or wait for something to do; False when there is nothing left to do."""
         intake = self._intake
         done = intake.done  # Read first: what arrived before the end is taken below.
+        if self._deliveries:
+            return self._deliver(self._deliveries.popleft())
         elements = intake.take(_GROUP)
         if elements:
             return self._write(elements)
@@ -105,7 +118,8 @@ class Writer:
         self._allow_more()
         with self._log.moved:
             intake.writer_idle = True
-            if not intake.waiting and not self._stopping and intake.done == done:
+            nothing = not intake.waiting and not self._deliveries and intake.done == done
+            if nothing and not self._stopping:
                 self._log.moved.wait(_IDLE)
             intake.writer_idle = False
         if time.monotonic() >= self._house_kept + _IDLE:
@@ -130,6 +144,23 @@ class Writer:
         self._allow_more()
         return True
 
+    def _deliver(self, delivery: Delivery) -> bool:
+        """All of it at once, with its mark: it is there as a whole, or not at all."""
+        if self._log.end is not None:
+            delivery.failure = "the stream of this gateway has ended"
+            return True
+        batches, first = [], self._log.head
+        for batch in delivery.batches:
+            batches.append(replace(batch, first=first))
+            first = batches[-1].end
+        if batches and not self._wait_for_room(batches):
+            return False
+        if not self._store(batches, delivery.marks):
+            return False
+        delivery.end = self._log.head
+        self._published()
+        return True
+
     def _append(self, packed: list[Batch]) -> bool:
         """Append in pieces that fit; False if the gateway is stopped while there is no room."""
         while packed:
@@ -137,7 +168,7 @@ class Writer:
             while fits and not self._make_room(packed[:fits]):
                 fits = fits // 2
             if not fits:
-                if not self._wait_for_room(packed[0]):
+                if not self._wait_for_room(packed[:1]):
                     return False
                 continue
             if not self._store(packed[:fits]):
@@ -152,23 +183,31 @@ class Writer:
         with self._log.moved:  # Or somebody might come just now who needs what is about to be forgotten.
             return self._log.journal.make_room(records, nbytes, self._log.floor)
 
-    def _wait_for_room(self, batch: Batch) -> bool:
+    def _wait_for_room(self, batches: list[Batch]) -> bool:
         self._published()
         with self._log.moved:
-            while not self._make_room([batch]):
+            while not (self._make_room(batches) or self._empty_for(batches)):
                 if self._stopping:
                     return False
                 self._log.moved.wait(_IDLE)
         return True
 
-    def _store(self, packed: list[Batch]) -> bool:
+    def _empty_for(self, batches: list[Batch]) -> bool:
+        """Whether the log could be emptied for what is larger than all of it."""
+        journal = self._log.journal
+        records, nbytes = sum(batch.count for batch in batches), sum(batch.nbytes for batch in batches)
+        if records <= journal.max_records and nbytes <= journal.max_bytes:
+            return False
+        return journal.make_room(journal.max_records, journal.max_bytes, self._log.floor)
+
+    def _store(self, packed: list[Batch], marks: Mapping[str, str] | None = None) -> bool:
         """Append, and try again for as long as the disk is full: the source waits, nothing is lost."""
         journal = self._log.journal
         for name, cursor in self._take_cursors().items():
             journal.save_cursor(name, cursor)
         while True:
             try:
-                journal.append(packed)
+                journal.append(packed, marks)
             except JournalFull as full:
                 if self.stalled is None:
                     _log.error("%s; the gateway waits, and its source with it", full)

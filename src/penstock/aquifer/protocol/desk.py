@@ -18,6 +18,9 @@ from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.admission import format_for, problem_with, start_for
+from penstock.aquifer.protocol.bookmarks import Bookmarks
+from penstock.aquifer.protocol.deliveries import Deliveries, Delivery, commit_in, put_in
+from penstock.aquifer.protocol.envelopes import for_plain_peers, unwrap
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import TOPIC_BYTES
 from penstock.aquifer.protocol.messages import (
@@ -71,6 +74,8 @@ class Desk:
         cursors: Mapping[str, SavedCursor] | None = None,
         keep_plain: bool = True,
         status: Callable[[], dict[str, Any]] = dict,
+        marks: Callable[[], Mapping[str, str]] = dict,
+        submit: Callable[[Delivery], None] | None = None,
         clock: Callable[[], float],
     ) -> None:
         self.sessions: dict[bytes, Session] = {}
@@ -89,7 +94,9 @@ class Desk:
         self._limits = limits
         self._doors = doors
         self._keep_plain = keep_plain
-        self._status = status
+        self.deliveries = Deliveries(limits, marks, submit, lambda: log.head)
+        """What others write to this gateway, if it lets them."""
+        self._bookmarks = Bookmarks(log, limits, self.absent, self._place_moved, status, clock)
         self._clock = clock
         """Seconds since 1970: leases of durable subscribers outlive the process."""
         self._budgets: dict[bytes, tuple[float, float]] = {}
@@ -98,15 +105,22 @@ class Desk:
     # ---------------------------------------------------------------- messages
     def receive(self, parts: Sequence[bytes], now: float) -> list[Reply]:
         """Deal with a message from the control socket: routing id, perhaps more, a delimiter, the body."""
-        envelope, body = _unwrap(parts)
+        if len(parts) == 2 and not parts[1]:
+            # No question, but how a socket with ZMQ_PROBE_ROUTER introduces itself. An answer without a
+            # question would make a REQ close the connection.
+            self.counters["introductions"] += 1
+            return []
+        envelope, body, attached = unwrap(parts)
         extended = isinstance(self.sessions.get(envelope[0]), ExtendedSession)
-        replies = self._deal(envelope, body, now)
+        replies = self._deal(envelope, body, attached, now)
         if extended or b'"x"' in body:
             return replies
         # It knows nothing but the document, as far as we know: it gets nothing but the document.
-        return [Reply(back, _without_x(message)) for back, message in replies]
+        return [Reply(back, for_plain_peers(message)) for back, message in replies]
 
-    def _deal(self, envelope: tuple[bytes, ...], body: bytes, now: float) -> list[Reply]:
+    def _deal(
+        self, envelope: tuple[bytes, ...], body: bytes, attached: Sequence[bytes], now: float
+    ) -> list[Reply]:
         peer = envelope[0]
         if len(body) > self._limits.max_message:
             text = f"a control message of {len(body)} bytes; the limit is {self._limits.max_message}"
@@ -118,6 +132,10 @@ class Desk:
             message = decode(body)
         except ProtocolViolation as violation:
             return self._refuse(envelope, "malformed", str(violation), "BAD")
+        if (put := put_in(message)) is not None and isinstance(message, Next):
+            return self.deliveries.put(message, put, attached, envelope, now)
+        if (commit := commit_in(message)) is not None and isinstance(message, Complete):
+            return self.deliveries.commit(message, commit, envelope)
         session = self.sessions.get(peer)
         if session is not None:
             session.heard = now
@@ -173,8 +191,10 @@ class Desk:
         if wishes is None or wishes.v is UNSET:
             return self._subscribe_plain(session, envelope, now)
         if wishes.probe is True:
-            status = SessionTerms(v=VERSION, epoch=self._log.epoch, status=self._status())
-            return [Reply(envelope, OnSubscribe(UNBOUNDED, 0, x=status))]
+            if any(other.name == wishes.id for other in self.sessions.values() if other.name):
+                text = f"somebody is reading as {wishes.id!r}, and says for itself how far it has come"
+                return self._refuse(envelope, "refused: TAKEN", text, "TAKEN")
+            return self._bookmarks.ask(wishes, envelope, now)
         if isinstance(session, ExtendedSession) and session.wishes == wishes:
             # The same again: the answer was lost, or the request came twice. Nothing changes.
             self.counters["repeated Subscribe"] += 1
@@ -326,6 +346,9 @@ class Desk:
             self.changed[session.name] = saved
             self._noted[session.name] = saved.seen
 
+    def _place_moved(self, name: str, place: SavedCursor) -> None:
+        self.changed[name] = place
+
     def _saved(self, session: Session) -> SavedCursor:
         return SavedCursor(session.acknowledged, round(session.lease * 1000), self._clock())
 
@@ -343,6 +366,8 @@ class Desk:
                 self._close(session, Event.EXPIRED)
             else:
                 replies += session.tick(now)
+        replies += self._bookmarks.tick(now)
+        replies += self.deliveries.tick()
         wall = self._clock()
         self._note_the_idle(wall)
         for name, saved in list(self.absent.items()):
@@ -378,19 +403,3 @@ def _is_older(wishes: SubscribeTerms, others: SubscribeTerms) -> bool:
     if not _same_subscriber(wishes, others) or wishes.nth is UNSET or others.nth is UNSET:
         return False
     return wishes.nth < others.nth
-
-
-def _unwrap(parts: Sequence[bytes]) -> tuple[tuple[bytes, ...], bytes]:
-    """The envelope to send the answer in, and the body.
-
-    A REQ puts an empty delimiter before the body, and with REQ_CORRELATE a number before that; the answer
-    needs them all. A DEALER may have left them out.
-    """
-    body = parts[-1] if len(parts) > 1 else b""
-    return tuple(parts[:-1]) or (parts[0],), body
-
-
-def _without_x(message: Control) -> Control:
-    if isinstance(message, OnError):
-        return OnError(message.message, message.recoverable)
-    return OnComplete(message.complete) if isinstance(message, OnComplete) else message

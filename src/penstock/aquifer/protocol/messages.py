@@ -16,11 +16,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.spec import UNBOUNDED
 
 __all__ = [
     "VERSION",
+    "Commit",
     "Complete",
     "CompleteTerms",
     "Control",
@@ -33,6 +35,7 @@ __all__ = [
     "OnError",
     "OnNext",
     "OnSubscribe",
+    "Put",
     "SessionTerms",
     "Subscribe",
     "SubscribeTerms",
@@ -73,6 +76,12 @@ class SubscribeTerms(_Terms):
     """How many milliseconds of silence this subscriber may be kept for."""
     probe: bool | UnsetType = UNSET
     """Only the state of the gateway is wanted, no session."""
+    ack: int | UnsetType = UNSET
+    """With ``probe`` and ``id``: records before this offset need not be kept for that subscriber."""
+    beyond: int | UnsetType = UNSET
+    """With ``probe``: answer when the log goes beyond this offset,"""
+    wait: int | UnsetType = UNSET
+    """or after so many milliseconds."""
     me: str | UnsetType = UNSET
     """Tells this subscriber from others for as long as it lives: when it has to ask again on a new
     connection, the session of the old one is over."""
@@ -105,6 +114,30 @@ class SessionTerms(_Terms):
     """The answer to a probe."""
 
 
+class Put(_Terms):
+    """``Next.x.put``: records to be staged; payload and notes come as two more parts of the message."""
+
+    query: str
+    """Who writes: the same after a restart."""
+    batch: int
+    """The number of the batch, which grows."""
+    part: int
+    attempt: int
+    """Which task, and which of its attempts."""
+    seq: int
+    """Which piece of the attempt, from 0 on."""
+    fmt: str = MSGPACK
+
+
+class Commit(_Terms):
+    """``Complete.x.commit``: publish what was staged for a batch, unless that was done before."""
+
+    query: str
+    batch: int
+    parts: list[tuple[int, int, int]]
+    """The attempts that count: part, attempt, number of pieces."""
+
+
 class Grant(_Terms):
     """``Next.x``: how far the gateway may go. All figures are absolute, so that a repeat does no harm."""
 
@@ -116,6 +149,8 @@ class Grant(_Terms):
     """Records before this offset have been dealt with, and need not be kept for this subscriber."""
     got: int | UnsetType = UNSET
     """Records before this offset have arrived; if absent, ``ack`` stands for it."""
+    put: Put | UnsetType = UNSET
+    """Nothing is asked for: these records are to be staged."""
 
 
 class NextTerms(_Terms):
@@ -141,6 +176,8 @@ class CompleteTerms(_Terms):
 
     end: int | UnsetType = UNSET
     cancelled: bool | UnsetType = UNSET
+    commit: Commit | UnsetType = UNSET
+    """In a request: publish what was staged."""
 
 
 # An x of another kind is none of our business, and is kept apart from one with wrong fields, which is.
@@ -203,9 +240,10 @@ class Error(_Message):
 
 
 class Complete(_Message):
-    """Request of the original implementation: no more, please."""
+    """Request of the original implementation: no more, please. With ``x.commit`` it publishes."""
 
     complete: bool = True
+    x: CompleteTerms | _Foreign = UNSET
 
 
 Control: TypeAlias = Subscribe | OnSubscribe | Next | OnNext | OnError | OnComplete | Error | Complete

@@ -65,6 +65,8 @@ class PlainReading:
         self._pause = _SHORTEST
         self._completing = False
         self._lost_answers = 0
+        self._uncertain = False
+        """Whether an answer was lost: nobody knows then how many records are still on their way."""
 
     @property
     def missing(self) -> int:
@@ -95,10 +97,10 @@ class PlainReading:
         # Late ones, which had been given up.
         self._forgiven = min(self._forgiven, max(self.declared - self.next, 0))
         self._side.window.arrived(count, now)
-        if self._completing and self._awaited <= 0:
+        if self._completing and self._awaited <= 0 and not self._uncertain:
             self.ended = True
             return []
-        if self._awaited > 0 or self._asked is not None:
+        if self._awaited > 0 or self._asked is not None or self._completing:
             self._deadline = now + self._side.wishes.timeout
             return []
         if self._batch:
@@ -118,11 +120,9 @@ class PlainReading:
         if isinstance(message, OnNext):
             return self._on_next(max(message.count, 0), now)
         if isinstance(message, OnComplete):
-            if self._awaited <= 0:
-                self.ended = True
-            else:
-                self._completing = True
-                self._deadline = now + self._side.wishes.timeout
+            self._completing = True
+            self._deadline = now + self._side.wishes.timeout
+            self.ended = self._awaited <= 0 and not self._uncertain
             return []
         if isinstance(message, OnError):
             if message.recoverable is not UNSET and message.recoverable:
@@ -150,6 +150,9 @@ class PlainReading:
             return self._ask_again(now) if now - self._asked > _ANSWER else []
         if self._awaited > 0:
             return self._fell_short(now) if now >= self._deadline else []
+        if self._completing:
+            self.ended = now >= self._deadline
+            return []
         if now < self._deadline and not (self._crowded and self._room >= self._enough):
             return []
         if not self._joined:
@@ -192,6 +195,7 @@ class PlainReading:
         self._asked = now
         # Its records may have come all the same: they were declared then, in words that we did not hear.
         self.declared = max(self.declared, self.next)
+        self._uncertain = True
         return [Connect(keep_data=True), Say(Next(max(1, min(self.rate.size, self._room))))]
 
     def _fell_short(self, now: float) -> list[Effect]:

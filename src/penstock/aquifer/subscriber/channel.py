@@ -92,12 +92,12 @@ class Channel:
             monitor.close(0)
 
     # ---------------------------------------------------------------- talking
-    def say(self, message: bytes) -> None:
+    def say(self, message: bytes, *attached: bytes) -> None:
         """Send a control message."""
         if self._control is None:
             return
         try:
-            self._control.send_multipart([b"", message], zmq.NOBLOCK)
+            self._control.send_multipart([b"", message, *attached], zmq.NOBLOCK)
         except zmq.Again:
             # No connection, not even one that is being made: the gateway turned us away. Whoever waits for
             # an answer will see to it.

@@ -1,0 +1,117 @@
+"""Questions to a gateway from somebody who is not reading: how far does the log go, and keep my place.
+
+A probe is a ``Subscribe`` that opens no session. It may wait until the log goes beyond an offset, and with an
+``id`` it moves that subscriber's place: who reads ranges here and there, as the tasks of a Spark query do,
+has its records kept by a probe now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping
+from typing import Any, Final
+
+from msgspec import UNSET
+
+from penstock.aquifer.journal.interface import SavedCursor
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.messages import VERSION, OnSubscribe, SessionTerms, SubscribeTerms
+from penstock.aquifer.protocol.sessions import LogView, Reply, refusal
+from penstock.spec import UNBOUNDED
+
+__all__ = ["Bookmarks"]
+
+_LONGEST_WAIT: Final = 30.0
+"""Seconds that a probe may wait."""
+_MOST_WAITING: Final = 1024
+
+
+class Bookmarks:
+    """Answers probes, and keeps the places that they name."""
+
+    def __init__(
+        self,
+        log: LogView,
+        limits: Limits,
+        places: MutableMapping[str, SavedCursor],
+        moved: Callable[[str, SavedCursor], None],
+        status: Callable[[], dict[str, Any]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._log = log
+        self._limits = limits
+        self._places = places
+        self._moved = moved
+        self._status = status
+        self._clock = clock
+        self._waiting: list[tuple[tuple[bytes, ...], SubscribeTerms, float]] = []
+
+    def ask(self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
+        """A probe came."""
+        problem = self._problem(wishes)
+        if problem is not None:
+            text, code = problem
+            where = {"first": self._log.first, "head": self._log.head, "epoch": self._log.epoch}
+            return [Reply(envelope, refusal(text, code, **where))]
+        self._move(wishes)
+        if self._has_news(wishes) or wishes.wait is UNSET or len(self._waiting) >= _MOST_WAITING:
+            return [self._answer(wishes, envelope)]
+        # One question at a time from each: who asks again has given up the one before.
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] != envelope]
+        # Bounded before it is divided: a peer may write more digits than a float can hold.
+        seconds = max(0, min(wishes.wait, _LONGEST_WAIT * 1000)) / 1000
+        self._waiting.append((envelope, wishes, now + seconds))
+        return []
+
+    def tick(self, now: float) -> list[Reply]:
+        """Answer those for whom there is news, or who have waited long enough."""
+        if not self._waiting:
+            return []
+        due = [(e, w) for e, w, deadline in self._waiting if self._has_news(w) or now >= deadline]
+        self._waiting = [w for w in self._waiting if not (self._has_news(w[1]) or now >= w[2])]
+        return [self._answer(wishes, envelope) for envelope, wishes in due]
+
+    def _problem(self, wishes: SubscribeTerms) -> tuple[str, str] | None:
+        log = self._log
+        if wishes.v != VERSION:
+            return f"version {wishes.v} of the dialect; this gateway speaks {VERSION}", "BAD"
+        if wishes.epoch is not UNSET and wishes.epoch != log.epoch:
+            return f"epoch {wishes.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
+        if wishes.ack is not UNSET and wishes.id is UNSET:
+            return "x.ack says how far a subscriber has come: x.id has to say which one", "BAD"
+        if wishes.ack is not UNSET and not 0 <= wishes.ack <= log.head:
+            return f"x.ack is {wishes.ack}, and the log goes up to {log.head}", "BAD"
+        if wishes.ack is not UNSET and wishes.id not in self._places and wishes.ack < log.first:
+            return f"offset {wishes.ack} cannot be kept: the oldest still here is {log.first}", "OFFSET"
+        if wishes.lease is not UNSET and wishes.lease <= 0:
+            return f"a lease of {wishes.lease} ms: give at least 1", "BAD"
+        return None
+
+    def _move(self, wishes: SubscribeTerms) -> None:
+        if wishes.id is UNSET:
+            return
+        place = self._places.get(wishes.id)
+        if place is None and wishes.ack is UNSET:
+            return
+        reached = place.acknowledged if place is not None else 0
+        lease = place.lease_ms if place is not None else round(self._limits.lease * 1000)
+        if wishes.ack is not UNSET:
+            reached = max(reached, wishes.ack)
+        if wishes.lease is not UNSET:
+            lease = min(wishes.lease, round(self._limits.max_lease * 1000))
+        self._places[wishes.id] = SavedCursor(reached, lease, self._clock())
+        self._moved(wishes.id, self._places[wishes.id])
+
+    def _has_news(self, wishes: SubscribeTerms) -> bool:
+        return wishes.beyond is UNSET or self._log.head > wishes.beyond or self._log.end is not None
+
+    def _answer(self, wishes: SubscribeTerms, envelope: tuple[bytes, ...]) -> Reply:
+        place = self._places.get(wishes.id) if wishes.id is not UNSET else None
+        answer = SessionTerms(
+            v=VERSION,
+            epoch=self._log.epoch,
+            first=self._log.first,
+            next=place.acknowledged if place is not None else UNSET,
+            head=self._log.head,
+            status=self._status(),
+        )
+        return Reply(envelope, OnSubscribe(UNBOUNDED, 0, x=answer))

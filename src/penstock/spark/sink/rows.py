@@ -1,0 +1,76 @@
+"""From Arrow batches of Spark to the pieces that a gateway takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from penstock.aquifer.arrow import stream
+from penstock.aquifer.batches import ARROW, MSGPACK, Notes, pack_notes, pack_values
+from penstock.spark.columns import BadSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["Piece", "RowPacker"]
+
+_LARGEST: Final = 512 * 1024
+"""Bytes of a piece, about."""
+
+
+class Piece(NamedTuple):
+    """Records that are staged at once."""
+
+    records: int
+    payload: bytes
+    notes: bytes
+    format: str
+
+
+class RowPacker:
+    """Makes records of rows, as the option ``value`` says."""
+
+    def __init__(self, schema: StructType, value: str) -> None:
+        self._value = value
+        names = set(schema.names)
+        if value in ("binary", "string"):
+            kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+            if kinds.get("value") not in ("binary", "string") or names - {"value", "key"}:
+                raise BadSchema(
+                    f'option "value" is {value!r}: then a row is a column value (string or binary), and may '
+                    f"have a column key; this query has {', '.join(schema.names)}. Select these, or use "
+                    'option("value", "json")'
+                )
+
+    def pieces(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+        """The records of a batch, in pieces of a good size."""
+        rows = max(1, batch.num_rows * _LARGEST // max(batch.nbytes, 1))
+        for start in range(0, batch.num_rows, rows):
+            yield self._piece(batch.slice(start, rows))
+
+    def _piece(self, batch: pa.RecordBatch) -> Piece:
+        now = time.time_ns() // 1000
+        if self._value == "arrow":
+            return Piece(batch.num_rows, stream(batch), pack_notes(Notes(now)), ARROW)
+        if self._value == "json":
+            values, keys = _as_json(batch), None
+        else:
+            values = _as_bytes(batch.column("value"), "value")
+            keys = batch.column("key").cast(pa.binary()).to_pylist() if "key" in batch.schema.names else None
+        return Piece(len(values), pack_values(values), pack_notes(Notes(now, keys)), MSGPACK)
+
+
+def _as_bytes(column: Any, name: str) -> list[bytes]:
+    if column.null_count:
+        raise ValueError(f"the column {name} has {column.null_count} nulls, but a record has a value: filter")
+    values: list[bytes] = column.cast(pa.binary()).to_pylist()
+    return values
+
+
+def _as_json(batch: pa.RecordBatch) -> list[bytes]:
+    encode = msgspec.json.Encoder(decimal_format="number").encode
+    return [encode(row) for row in batch.to_pylist()]

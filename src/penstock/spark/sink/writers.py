@@ -1,0 +1,144 @@
+"""What the tasks of a query write, and how it becomes visible.
+
+A task may run twice, or go on for a while after it was given up, and a batch may be run again after a crash.
+So tasks only stage what they have; the driver publishes it, and the gateway does so once for each batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from penstock.aquifer.subscriber.courier import Courier
+from penstock.spark.options import SinkOptions
+from penstock.spark.sink.rows import RowPacker
+from penstock.spark.source.reading import curve_client
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["AquiferBatchWriter", "AquiferStreamWriter"]
+
+_log = logging.getLogger("penstock.spark")
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task has staged."""
+
+    query: str
+    part: int
+    attempt: int
+    pieces: int
+
+
+def _courier(options: SinkOptions) -> Courier:
+    curve = curve_client(options.curve_key, options.curve_server)
+    return Courier(options.endpoint, patience=options.patience, curve=curve)
+
+
+def _stage(
+    batches: Iterator[pa.RecordBatch], schema: StructType, options: SinkOptions, query: str, batch: int
+) -> Staged:
+    """Runs in a task: leave everything with the gateway."""
+    task = TaskContext.get()
+    assert task is not None, "rows are written by a task"
+    part, attempt = task.partitionId(), task.taskAttemptId()
+    packer, seq = RowPacker(schema, options.value), 0
+    courier = _courier(options)
+    try:
+        for rows in batches:
+            for piece in packer.pieces(rows):
+                courier.stage(
+                    query,
+                    batch,
+                    part,
+                    attempt,
+                    seq,
+                    count=piece.records,
+                    payload=piece.payload,
+                    notes=piece.notes,
+                    format=piece.format,
+                )
+                seq += 1
+    finally:
+        courier.close()
+    return Staged(query, part, attempt, seq)
+
+
+def _publish(messages: list[WriterCommitMessage | None], batch: int, options: SinkOptions) -> None:
+    staged = [message for message in messages if isinstance(message, Staged)]
+    if not staged:
+        return  # No tasks, no rows.
+    courier = _courier(options)
+    try:
+        parts = [(message.part, message.attempt, message.pieces) for message in staged if message.pieces]
+        courier.publish(staged[0].query, batch, sorted(parts), options.timeout)
+    finally:
+        courier.close()
+
+
+class AquiferStreamWriter(DataSourceStreamArrowWriter):
+    """For ``writeStream``."""
+
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        self._schema = schema
+        self._options = options
+        RowPacker(schema, options.value)  # A schema that does not fit is told now, not by a task.
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs in a task."""
+        query, batch = _this_batch()
+        return _stage(iterator, self._schema, self._options, query, batch)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Runs beside the driver, when all tasks are done; perhaps again after a restart."""
+        _publish(messages, batchId, self._options)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing was published, so there is nothing to take back: what is staged is dropped by itself."""
+        _log.info("batch %d was given up", batchId)
+
+
+class AquiferBatchWriter(DataSourceArrowWriter):
+    """For ``df.write``."""
+
+    def __init__(self, schema: StructType, options: SinkOptions) -> None:
+        self._schema = schema
+        self._options = options
+        self._query = f"write-{secrets.token_hex(8)}"
+        RowPacker(schema, options.value)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs in a task."""
+        return _stage(iterator, self._schema, self._options, self._query, 0)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Runs beside the driver, when all tasks are done."""
+        _publish(messages, 0, self._options)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing was published."""
+        _log.info("the write was given up")
+
+
+def _this_batch() -> tuple[str, int]:
+    """The query and the number of the batch that this task works for.
+
+    Spark tells it nowhere but in properties of the task whose names are its own business; a test watches that
+    they stay.
+    """
+    task = TaskContext.get()
+    assert task is not None, "rows are written by a task"
+    query = task.getLocalProperty("sql.streaming.queryId")
+    batch = task.getLocalProperty("streaming.sql.batchId")
+    if query is None or batch is None:
+        raise RuntimeError("this version of Spark does not tell a task which batch it works for")
+    return query, int(batch)

@@ -1,0 +1,1 @@
+"""Reading: ``spark.readStream.format("aquifer")`` and ``spark.read.format("aquifer")``."""

@@ -1,0 +1,9 @@
+"""Spark looks for modules named ``pyspark_*`` and takes the data source that they call ``DefaultSource``.
+
+This is ours: where Penstock is installed, ``spark.readStream.format("aquifer")`` works without a line of code.
+Spark imports every such module, and one that fails hides all the others; so this one imports next to nothing.
+"""
+
+from penstock.spark.data_source import AquiferDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]
