@@ -1,9 +1,13 @@
 """Spark looks for modules named ``pyspark_*`` and takes the data source that they call ``DefaultSource``.
 
 This is ours: where Penstock is installed, ``spark.readStream.format("aquifer")`` works without a line of code.
-Spark imports every such module, and one that fails hides all the others; so this one imports next to nothing.
+Spark imports every such module, and one that fails hides all the others. So a Penstock without the extra
+``spark`` offers nothing, rather than failing.
 """
 
-from penstock.spark.data_source import AquiferDataSource as DefaultSource
+from importlib.util import find_spec
 
-__all__ = ["DefaultSource"]
+if all(find_spec(needed) is not None for needed in ("zmq", "msgspec", "pyarrow")):
+    from penstock.spark.data_source import AquiferDataSource as DefaultSource
+
+    __all__ = ["DefaultSource"]

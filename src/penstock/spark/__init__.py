@@ -1,6 +1,36 @@
-"""The data pipeline on Spark: gateways as a source and a sink of Structured Streaming."""
+"""The data pipeline on Spark: gateways as a source and a sink of Structured Streaming.
 
+::
+
+    from penstock.spark import session
+
+    spark = session()                                   # works without a Java on the machine
+    readings = (
+        spark.readStream.format("aquifer")
+        .schema("sensor string, celsius double, at timestamp")
+        .option("endpoint", "tcp://127.0.0.1:5556").option("value", "json")
+        .load()
+    )
+
+Spark's pace is felt by the gateway, and by whatever is before it; every record has its effect exactly once.
+Needs the extra ``spark``: ``pip install 'penstock[spark]'``.
+"""
+
+from penstock.spark.options import BadOption
+from penstock.spark.pipeline import Pipeline, Progress, RunningPipeline
+from penstock.spark.processor import SparkProcessor
 from penstock.spark.registration import register
-from penstock.spark.sessions import session
+from penstock.spark.running import QueryFailed
+from penstock.spark.sessions import session, settings
 
-__all__ = ["register", "session"]
+__all__ = [
+    "BadOption",
+    "Pipeline",
+    "Progress",
+    "QueryFailed",
+    "RunningPipeline",
+    "SparkProcessor",
+    "register",
+    "session",
+    "settings",
+]
