@@ -1,8 +1,8 @@
 """Spark looks for modules named ``pyspark_*`` and takes the data source that they call ``DefaultSource``.
 
-This is ours: where Penstock is installed, ``spark.readStream.format("aquifer")`` works without a line of code.
-Spark imports every such module, and one that fails hides all the others. So a Penstock without the extra
-``spark`` offers nothing, rather than failing.
+This is ours: where Penstock is installed, ``spark.readStream.format("aquifer")`` works without a line of
+code. Spark imports every such module, and one that fails hides all the others. So a Penstock without the
+extra ``spark`` offers nothing, rather than failing.
 """
 
 from importlib.util import find_spec

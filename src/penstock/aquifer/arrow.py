@@ -51,7 +51,23 @@ def cut(payload: bytes, low: int, high: int) -> bytes:
 def rows(payload: bytes) -> list[bytes]:
     """Each row as a JSON object."""
     encode = msgspec.json.Encoder().encode
-    return [encode(row) for row in load(payload).to_pylist()]
+    return [encode(row) for row in _in_microseconds(load(payload)).to_pylist()]
+
+
+def _in_microseconds(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """Python's times end there, and pyarrow refuses to make one of a nanosecond."""
+    pa = _pyarrow()
+    columns = []
+    for column in batch.columns:
+        kind = column.type
+        if pa.types.is_timestamp(kind) and kind.unit == "ns":
+            column = column.cast(pa.timestamp("us", tz=kind.tz), safe=False)
+        elif pa.types.is_time64(kind) and kind.unit == "ns":
+            column = column.cast(pa.time64("us"), safe=False)
+        elif pa.types.is_duration(kind) and kind.unit == "ns":
+            column = column.cast(pa.duration("us"), safe=False)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def table(

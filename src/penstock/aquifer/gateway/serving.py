@@ -218,7 +218,7 @@ class Server:
             batch = self._next_batch(session, min(allowed, self._limits.max_frame_records), room)
             if batch is None:
                 break
-            asks = Flag.ACK if session.wants_acknowledgement() else 0
+            asks = Flag.ACK if session.wants_acknowledgement(batch.count, batch.nbytes) else 0
             socket.send(session.topic, zmq.SNDMORE)
             socket.send(header(asks, batch.first, batch.count), zmq.SNDMORE)
             socket.send(batch.payload, zmq.SNDMORE, copy=False)

@@ -12,6 +12,7 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.gateway.bell import Bell
 from penstock.aquifer.security import CurveClient
 
@@ -49,6 +50,8 @@ class Channel:
 
     def join(self, port: int, topic: bytes) -> None:
         """The data connection, to a port of the same host."""
+        if not 0 < port < 65536:
+            raise ProtocolViolation(f"the gateway at {self._endpoint} names {port} as its data port")
         self._close(self._data, self._data_monitor)
         self._data = self._context.socket(zmq.SUB)
         # Credit bounds what can come; a bound here would make the gateway drop records.

@@ -102,8 +102,8 @@ class Courier:
             self._connected = False  # A late answer must not be taken for one to the next question.
             if time.monotonic() >= give_up:
                 raise GatewayUnreachable(
-                    f"the gateway at {self._endpoint} did not take a batch for {patience:g} s; is it running, "
-                    "and does anybody read what is behind it?"
+                    f"the gateway at {self._endpoint} did not take a batch for {patience:g} s; is it "
+                    "running, and does anybody read what is behind it?"
                 )
 
     def _answer(self, deadline: float) -> Control | None:

@@ -107,7 +107,8 @@ class _RangeReader:
             side.connected(now)
         channel.data_news()
         for message in channel.control_messages():
-            self._do(side.control(message, now))
+            if not self._do(side.control(message, now)):
+                break  # What is left was said on the old connection.
         if side.phase is not Phase.READING or not isinstance(side.reading, ExtendedReading):
             return
         for parts in channel.frames():
@@ -115,7 +116,9 @@ class _RangeReader:
             if side.phase is not Phase.READING:
                 return
 
-    def _do(self, wanted: list[effects.Effect]) -> None:
+    def _do(self, wanted: list[effects.Effect]) -> bool:
+        """Do what the protocol wants; False if that was to connect anew."""
+        same = True
         for effect in wanted:
             if isinstance(effect, effects.Take):
                 self._waiting.append(effect.frame)
@@ -123,7 +126,9 @@ class _RangeReader:
                 self._channel.say(encode(effect.message))
             elif isinstance(effect, effects.Connect):
                 self._channel.connect(keep_data=effect.keep_data)
+                same = False
             elif isinstance(effect, effects.Join):
                 self._channel.join(effect.port, effect.topic)
             else:
                 self._finished = effect
+        return same

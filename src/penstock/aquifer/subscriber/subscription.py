@@ -200,7 +200,8 @@ class AquiferSubscription:
         if zmq.EVENT_HANDSHAKE_SUCCEEDED in channel.data_news():
             self._do(side.joined(now))
         for message in channel.control_messages():
-            self._do(side.control(message, now))
+            if not self._do(side.control(message, now)):
+                break  # What is left was said on the old connection.
         reading = side.reading
         if side.phase is not Phase.READING:
             return
@@ -214,7 +215,9 @@ class AquiferSubscription:
             self._waiting.append(Chunk(unpack, len(records), 0, 0))
             self._do(reading.records(len(records), now))
 
-    def _do(self, wanted: list[effects.Effect]) -> None:
+    def _do(self, wanted: list[effects.Effect]) -> bool:
+        """Do what the protocol wants; False if that was to connect anew."""
+        same = True
         for effect in wanted:
             if isinstance(effect, effects.Take):
                 self._take(effect.frame)
@@ -222,10 +225,12 @@ class AquiferSubscription:
                 self._channel.say(encode(effect.message))
             elif isinstance(effect, effects.Connect):
                 self._channel.connect(keep_data=effect.keep_data)
+                same = False
             elif isinstance(effect, effects.Join):
                 self._channel.join(effect.port, effect.topic)
             else:
                 self._finished = effect
+        return same
 
     def _take(self, frame: Frame) -> None:
         nbytes = len(frame.payload) + len(frame.notes)

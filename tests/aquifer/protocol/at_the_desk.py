@@ -1,0 +1,123 @@
+"""A desk, a log that is four numbers, and a clock that goes when told: enough to talk to a gateway's side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.aquifer.journal import SavedCursor
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.desk import Desk
+from penstock.aquifer.protocol.extended_session import ExtendedSession
+from penstock.aquifer.protocol.messages import Control, Grant, Next, Subscribe, SubscribeTerms, decode, encode
+from penstock.aquifer.protocol.sessions import Event, Reply, Session
+
+
+@dataclass
+class PretendedLog:
+    """What a session knows about a log."""
+
+    first: int = 0
+    head: int = 0
+    end: int | None = None
+    failure: str | None = None
+    epoch: str = "epoch-1"
+    ack_every_records: int = 100
+    ack_every_bytes: int = 100_000
+
+    def finish(self, failure: str | None = None) -> None:
+        self.end, self.failure = self.head, failure
+
+
+@dataclass
+class FrontDesk:
+    """Says things to a desk as a peer would, and reads the answers as they would come over the wire."""
+
+    limits: Limits = field(default_factory=Limits)
+    log: PretendedLog = field(default_factory=PretendedLog)
+    cursors: Mapping[str, SavedCursor] = field(default_factory=dict)
+    keep_plain: bool = True
+
+    def __post_init__(self) -> None:
+        self.now = 100.0
+        self.wall = 1_000_000.0
+        self.opened: list[Session] = []
+        self.closed: list[tuple[Session, Event]] = []
+        self.answers: list[tuple[bytes, Control]] = []
+        """Everything that was ever answered, to whom."""
+        self.desk = Desk(
+            self.log,
+            self.limits,
+            self,
+            cursors=self.cursors,
+            keep_plain=self.keep_plain,
+            status=lambda: {"records": self.log.head},
+            clock=lambda: self.wall,
+        )
+
+    # ---------------------------------------------------------------- the doors
+    def open(self, session: Session) -> int:
+        self.opened.append(session)
+        return 5557
+
+    def close(self, session: Session, event: Event) -> None:
+        self.closed.append((session, event))
+
+    # ---------------------------------------------------------------- talking
+    def say(self, message: Control | bytes, peer: bytes = b"peer") -> list[Control]:
+        """Send a message; what the gateway answers at once."""
+        data = message if isinstance(message, bytes) else encode(message)
+        return self._read(self.desk.receive([peer, b"", data], self.now))
+
+    def ask(self, message: Control | bytes, peer: bytes = b"peer") -> Control:
+        """Send a message that is answered at once."""
+        (answer,) = self.say(message, peer)
+        return answer
+
+    def grant(self, peer: bytes = b"peer", **figures: int) -> list[Control]:
+        """Send a Next with these figures in x."""
+        return self.say(Next(1, x=Grant(**figures)), peer)
+
+    def pass_time(self, seconds: float) -> list[Control]:
+        """Let time pass, and look at the clock."""
+        self.now += seconds
+        self.wall += seconds
+        return self._read(self.desk.tick(self.now))
+
+    def happen(self, event: Event, peer: bytes = b"peer") -> list[Control]:
+        return self._read(self.session(peer).handle(event, self.now))
+
+    def _read(self, replies: list[Reply]) -> list[Control]:
+        read = [(envelope[0], decode(encode(message))) for envelope, message in replies]
+        self.answers += read
+        return [message for _, message in read]
+
+    # ---------------------------------------------------------------- sessions
+    def subscribe(self, peer: bytes = b"peer", **wishes: Any) -> ExtendedSession:
+        """An extended subscriber that has joined."""
+        self.say(Subscribe(x=SubscribeTerms(v=1, **wishes)), peer)
+        session = self.session(peer)
+        assert isinstance(session, ExtendedSession)
+        session.handle(Event.JOINED, self.now)
+        return session
+
+    def subscribe_plainly(self, peer: bytes = b"peer") -> Session:
+        """A plain subscriber that has joined."""
+        self.say(b'{"jsonClass":"Subscribe","cancel":false}', peer)
+        self.happen(Event.JOINED, peer)
+        return self.session(peer)
+
+    def session(self, peer: bytes = b"peer") -> Session:
+        return self.desk.sessions[peer]
+
+
+def send_all(session: Session, *, frame: int = 1 << 30, width: int = 10) -> list[int]:
+    """Send what may be sent, in frames of so many records; the offsets that went out."""
+    sent: list[int] = []
+    while allowed := min(session.allowance(), frame):
+        if isinstance(session, ExtendedSession) and session.allowance_bytes() <= 0:
+            break
+        sent += range(session.cursor, session.cursor + allowed)
+        session.sent(allowed, allowed * width)
+    return sent

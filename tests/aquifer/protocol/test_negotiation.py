@@ -1,0 +1,339 @@
+"""A subscriber asks, is welcomed or refused, falls back to the document's words, or gives up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from penstock.aquifer.errors import (
+    AquiferError,
+    EpochChanged,
+    GatewayUnreachable,
+    LeaseEnded,
+    OffsetGone,
+    Overtaken,
+    ProtocolViolation,
+    Refused,
+    SourceFailed,
+    TakenOver,
+    Unreadable,
+)
+from penstock.aquifer.protocol.effects import Connect, Finish, Join, Say
+from penstock.aquifer.protocol.messages import (
+    OnComplete,
+    OnError,
+    OnNext,
+    OnSubscribe,
+    SessionTerms,
+    Subscribe,
+    encode,
+)
+from penstock.aquifer.protocol.subscriber_side import Phase
+from tests.aquifer.protocol.on_the_line import TOPIC, OnTheLine, asked, connects, grants, joins
+
+DOCUMENT = b'{"jsonClass":"Subscribe","cancel":false}'
+
+
+def test_it_asks_in_the_extended_dialect_first() -> None:
+    line = OnTheLine(lease=5.0)
+    assert line.effects[0] == Connect()
+    (wishes,) = asked(line.effects)
+    assert wishes is not None
+    assert (wishes.v, wishes.fmt, wishes.keep, wishes.lease) == (1, ["msgpack"], True, 5000)
+    assert (wishes.id, wishes.from_, wishes.to, wishes.epoch) == (UNSET, UNSET, UNSET, UNSET)
+
+
+def test_it_says_what_was_wished_for() -> None:
+    line = OnTheLine(name="me", start=5, stop=9, epoch="e", keep=False, formats=["arrow"], lease=0.0001)
+    (wishes,) = asked(line.effects)
+    assert wishes is not None
+    assert (wishes.id, wishes.from_, wishes.to, wishes.epoch) == ("me", 5, 9, "e")
+    assert (wishes.keep, wishes.fmt, wishes.lease) == (False, ["arrow"], 1)
+
+
+def test_welcomed_it_joins_and_grants_a_window() -> None:
+    line = OnTheLine(window=100, window_bytes=1000)
+    join, say = line.welcome(start=7)
+    assert join == Join(5557, bytes.fromhex(TOPIC))
+    (grant,) = grants([say])
+    assert (grant.limit, grant.limitb, grant.ack, grant.got) == (107, 1000, 7, 7)
+    assert (line.side.dialect, line.side.epoch) == ("extended", "epoch-1")
+
+
+def test_a_gateway_that_answers_without_x_is_a_plain_one() -> None:
+    line = OnTheLine()
+    assert line.hear(b'{"jsonClass":"OnSubscribe","size":9223372036854775807,"port":5557}') == [
+        Join(5557, b"")
+    ]
+    assert line.side.dialect == "plain"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [OnError("stuffed"), OnError("no", recoverable=True), OnNext(0), OnComplete(), b"garbage", b"", b"\xff"],
+    ids=repr,
+)
+def test_one_that_did_not_like_the_x_is_asked_again_in_the_words_of_the_document(answer: Any) -> None:
+    line = OnTheLine()
+    connect, say = line.hear(answer)
+    assert connect == Connect()
+    assert isinstance(say, Say)
+    assert encode(say.message) == DOCUMENT
+    line.hear(OnSubscribe(1, 5557))
+    assert line.side.dialect == "plain"
+
+
+def test_one_that_is_there_but_silent_is_asked_plainly_after_three_tries() -> None:
+    line = OnTheLine()
+    for _ in range(3):
+        line.connect()
+        line.pass_time(1.01)
+    kinds = [wishes is not None for wishes in asked(line.effects)]
+    assert kinds == [True, True, True, False]
+    assert encode(line.said[-1]) == DOCUMENT
+
+
+def test_one_that_is_not_there_is_never_taken_for_a_plain_one() -> None:
+    line = OnTheLine(patience=10.0)
+    line.pass_time(9.9)
+    assert None not in asked(line.effects)
+    line.pass_time(2)
+    assert isinstance(line.finished, GatewayUnreachable)
+    assert "no gateway answers at tcp://gateway:5556 after 10 s" in str(line.finished)
+
+
+def test_a_slow_handshake_is_not_started_over() -> None:
+    """On a line of a few hundred milliseconds no handshake would ever be done within the second."""
+    line = OnTheLine()
+    assert line.pass_time(2.5) == []
+    line.connect()
+    assert line.pass_time(0.9) == []
+    line.welcome()
+    assert line.side.phase is Phase.READING
+    assert line.side.window.round_trip == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("wishes", "words"),
+    [
+        ({"name": "me"}, "a durable id"),
+        ({"start": 5}, "start=5"),
+        ({"start": "latest"}, "start='latest'"),
+        ({"stop": 5}, "stop="),
+        ({"dialect": "extended"}, "dialect='extended'"),
+    ],
+)
+@pytest.mark.parametrize("answer", [OnSubscribe(1, 5557), OnSubscribe(1, 5557, x=SessionTerms(v=1))])
+def test_what_only_offsets_can_give_is_not_had_from_a_plain_gateway(
+    wishes: dict[str, Any], words: str, answer: OnSubscribe
+) -> None:
+    line = OnTheLine(**wishes)
+    line.hear(answer)
+    assert isinstance(line.finished, ProtocolViolation)
+    assert "speaks the plain dialect only, which has no offsets" in str(line.finished)
+    assert words in str(line.finished)
+
+
+def test_offsets_are_not_asked_for_plainly_either() -> None:
+    line = OnTheLine(name="me")
+    line.hear(OnError("stuffed"))
+    assert isinstance(line.finished, ProtocolViolation)
+
+
+def test_the_beginning_can_be_had_from_a_plain_gateway() -> None:
+    line = OnTheLine(start="earliest")
+    assert joins(line.hear(OnSubscribe(1, 5557))) == [Join(5557, b"")]
+
+
+def test_the_plain_dialect_can_be_chosen() -> None:
+    line = OnTheLine(dialect="plain")
+    assert [encode(message) for message in line.said] == [DOCUMENT]
+    line.hear(OnError("stuffed"))
+    assert type(line.finished) is AquiferError
+    assert str(line.finished) == "stuffed"
+
+
+def test_the_extended_dialect_can_be_insisted_on() -> None:
+    line = OnTheLine(dialect="extended")
+    for _ in range(5):
+        line.connect()
+        line.pass_time(1.01)
+    assert None not in asked(line.effects)
+    line.hear(b"garbage")
+    assert isinstance(line.finished, ProtocolViolation)
+
+
+# -------------------------------------------------------------------- refused
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("BAD", ProtocolViolation),
+        ("OFFSET", OffsetGone),
+        ("LAG", Overtaken),
+        ("EPOCH", EpochChanged),
+        ("LEASE", LeaseEnded),
+        ("TAKEN", TakenOver),
+        ("AUTH", Refused),
+        ("SOURCE", SourceFailed),
+        ("JOURNAL", Unreadable),
+        ("NEW", AquiferError),
+    ],
+)
+def test_every_code_has_its_exception(code: str, kind: type[AquiferError]) -> None:
+    line = OnTheLine()
+    line.refuse(code, first=5, head=9)
+    assert type(line.finished) is kind
+    assert str(line.finished) == "no"
+    if isinstance(line.finished, OffsetGone):
+        assert (line.finished.first, line.finished.head) == (5, 9)
+
+
+@pytest.mark.parametrize("code", ["BUSY", "CLOSING", "SESSION"])
+def test_one_that_is_busy_is_asked_again_later(code: str) -> None:
+    line = OnTheLine()
+    assert line.refuse(code, retry=3000) == []
+    assert line.side.phase is Phase.RESTING
+    assert line.side.deadline() == line.now + 3
+    assert line.pass_time(2.9) == []
+    effects = line.pass_time(0.2)
+    assert connects(effects) == 1
+    assert len(asked(effects)) == 1
+
+
+def test_it_comes_back_for_as_long_as_it_is_told_to() -> None:
+    line = OnTheLine(patience=5.0)
+    for _ in range(20):
+        line.refuse("BUSY", retry=1000)
+        line.pass_time(1.01)
+    assert line.side.phase is Phase.ASKING
+
+
+@pytest.mark.parametrize(("retry", "seconds"), [(0, 0.001), (-5, 0.001), (10**30, 60.0)])
+def test_a_rest_is_neither_nothing_nor_for_ever(retry: int, seconds: float) -> None:
+    line = OnTheLine()
+    line.refuse("BUSY", retry=retry)
+    assert line.side.deadline() == pytest.approx(line.now + seconds)
+
+
+def test_a_key_that_is_not_let_in_is_told() -> None:
+    line = OnTheLine()
+    line.did(line.side.turned_away())
+    assert isinstance(line.finished, Refused)
+
+
+@pytest.mark.parametrize("topic", ["", "xyz", "0123", TOPIC + "00"])
+def test_a_topic_that_is_none_is_a_violation(topic: str) -> None:
+    """An empty one would make us hear what everybody gets."""
+    line = OnTheLine()
+    line.welcome(topic=topic)
+    assert isinstance(line.finished, ProtocolViolation)
+    assert joins(line.effects) == []
+
+
+def test_a_welcome_without_a_place_is_a_violation() -> None:
+    line = OnTheLine()
+    line.hear(OnSubscribe(1, 5557, x=SessionTerms(v=1, topic=TOPIC)))
+    assert isinstance(line.finished, ProtocolViolation)
+
+
+# -------------------------------------------------------------------- again
+def test_a_lost_gateway_is_asked_again_from_where_we_are() -> None:
+    line = OnTheLine(name="me", stop=50)
+    line.welcome()
+    line.frame(0, 10)
+    effects = line.did(line.side.lost("a test", line.now))
+    assert effects[0] == Connect()
+    (wishes,) = asked(effects)
+    assert wishes is not None
+    assert (wishes.from_, wishes.to, wishes.epoch, wishes.id) == (10, 50, "epoch-1", "me")
+
+
+def test_every_request_tells_who_asks_and_how_often_it_did() -> None:
+    line = OnTheLine()
+    line.welcome()
+    line.did(line.side.lost("a test", line.now))
+    first, second = asked(line.effects)
+    assert first is not None
+    assert second is not None
+    assert first.me == second.me
+    assert (first.nth, second.nth) == (1, 2)
+    (other,) = asked(OnTheLine().effects)
+    assert other is not None
+    assert other.me != first.me
+
+
+def test_a_gateway_that_starts_elsewhere_is_a_violation() -> None:
+    line = OnTheLine()
+    line.welcome()
+    line.frame(0, 10)
+    line.did(line.side.lost("a test", line.now))
+    line.welcome(start=20)
+    assert isinstance(line.finished, ProtocolViolation)
+    assert "starts at offset 20, and 10 was asked for" in str(line.finished)
+
+
+def test_a_gateway_that_does_not_come_back_is_given_up() -> None:
+    line = OnTheLine(patience=6.0)
+    line.welcome()
+    line.pass_time(4.1)
+    assert line.side.phase is Phase.ASKING
+    line.pass_time(8)
+    assert isinstance(line.finished, GatewayUnreachable)
+    assert "was lost for more than 6 s" in str(line.finished)
+
+
+@pytest.mark.parametrize("dialect", ["plain", "extended"])
+def test_a_data_port_that_cannot_be_reached_is_told_in_the_end(dialect: str) -> None:
+    """The control port answers every time: without an end this would go on for ever."""
+    line = OnTheLine(patience=20.0, dialect=dialect)
+    welcomes = 0
+    while line.side.phase is not Phase.OVER:
+        line.connect()
+        line.hear(OnSubscribe(1, 5557)) if dialect == "plain" else line.welcome()
+        welcomes += 1
+        while line.side.phase is Phase.READING:
+            line.pass_time(0.1, step=0.1)
+    assert isinstance(line.finished, GatewayUnreachable)
+    assert "can its data port be reached" in str(line.finished)
+    assert welcomes <= 7, "and not more often than the time-outs want it"
+
+
+def test_after_the_end_nothing_matters() -> None:
+    line = OnTheLine()
+    line.refuse("BAD")
+    assert line.welcome() == []
+    assert line.pass_time(100, step=1) == []
+    assert line.side.leave() == []
+    assert [type(effect) for effect in line.effects if isinstance(effect, Finish)] == [Finish]
+
+
+# -------------------------------------------------------------------- goodbye
+@pytest.mark.parametrize(("name", "keep"), [(None, False), ("me", True)])
+def test_leaving_says_how_far_it_came_and_whether_it_comes_back(name: str | None, keep: bool) -> None:
+    line = OnTheLine(name=name)
+    line.welcome()
+    line.frame(0, 10)
+    line.hand_on(4)
+    effects = line.side.leave()
+    (grant,) = grants(effects)
+    assert (grant.ack, grant.got) == (4, 10)
+    (wishes,) = asked(effects)
+    assert wishes is not None
+    assert wishes.keep is keep
+    last = effects[-1]
+    assert isinstance(last, Say)
+    assert isinstance(last.message, Subscribe)
+    assert last.message.cancel
+    assert line.side.phase is Phase.OVER
+
+
+def test_leaving_before_the_welcome_takes_the_request_back() -> None:
+    """The session may be there already, and would hold the source up until its lease ends."""
+    (say,) = OnTheLine().side.leave()
+    assert isinstance(say, Say)
+    assert encode(say.message) == b'{"jsonClass":"Subscribe","cancel":true,"x":{"v":1,"keep":false}}'
+    (say,) = OnTheLine(dialect="plain").side.leave()
+    assert isinstance(say, Say)
+    assert encode(say.message) == b'{"jsonClass":"Subscribe","cancel":true}'

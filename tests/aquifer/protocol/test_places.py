@@ -1,0 +1,186 @@
+"""Where subscribers stand: what is kept for them, for how long, and who takes whose place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.aquifer.journal import SavedCursor
+from penstock.aquifer.protocol.messages import (
+    Control,
+    ErrorTerms,
+    OnError,
+    OnSubscribe,
+    SessionTerms,
+    Subscribe,
+    SubscribeTerms,
+    terms,
+)
+from penstock.aquifer.protocol.sessions import Event, Session, State
+from tests.aquifer.protocol.at_the_desk import FrontDesk, PretendedLog, send_all
+
+
+@pytest.fixture
+def front() -> FrontDesk:
+    return FrontDesk(log=PretendedLog(first=10, head=100))
+
+
+def asking(**wishes: Any) -> Subscribe:
+    return Subscribe(x=SubscribeTerms(v=1, **wishes))
+
+
+def welcome(answer: Control) -> SessionTerms:
+    assert isinstance(answer, OnSubscribe), answer
+    known = terms(answer.x)
+    assert known is not None
+    return known
+
+
+def refused(answer: Control) -> ErrorTerms:
+    assert isinstance(answer, OnError), answer
+    known = terms(answer.x)
+    assert known is not None
+    return known
+
+
+# -------------------------------------------------------------------- names that last
+def read_and_acknowledge(front: FrontDesk, upto: int, peer: bytes = b"peer", **wishes: Any) -> Session:
+    session = front.subscribe(peer, **wishes)
+    front.grant(peer, limit=upto)
+    send_all(session)
+    front.grant(peer, limit=upto, ack=upto)
+    return session
+
+
+def test_a_durable_subscriber_goes_on_where_it_was(front: FrontDesk) -> None:
+    read_and_acknowledge(front, 40, id="a")
+    front.ask(Subscribe(cancel=True))
+    assert front.desk.absent == {"a": SavedCursor(40, 60_000, front.wall)}
+    assert front.desk.changed == front.desk.absent
+    assert front.desk.floor() == 40, "what it has not read is kept for it"
+    assert welcome(front.ask(asking(id="a"), b"new")).next == 40
+    assert front.desk.absent == {}
+
+
+def test_a_durable_subscriber_can_start_elsewhere(front: FrontDesk) -> None:
+    read_and_acknowledge(front, 40, id="a")
+    front.ask(Subscribe(cancel=True))
+    assert welcome(front.ask(asking(id="a", from_="earliest"), b"b")).next == 10
+    assert welcome(front.ask(asking(id="a", from_=70), b"c")).next == 70
+
+
+def test_what_was_read_but_not_acknowledged_is_kept_when_the_reader_goes_on_further(front: FrontDesk) -> None:
+    read_and_acknowledge(front, 40, id="a")
+    session = front.subscribe(b"new", id="a", from_=70)
+    assert (session.cursor, session.acknowledged, front.desk.floor()) == (70, 40, 40)
+
+
+def test_a_goodbye_for_good_forgets_the_place(front: FrontDesk) -> None:
+    read_and_acknowledge(front, 40, id="a")
+    front.ask(Subscribe(cancel=True, x=SubscribeTerms(v=1, keep=False)))
+    assert front.desk.absent == {}
+    assert front.desk.changed == {"a": None}
+    assert welcome(front.ask(asking(id="a"), b"new")).next == 10
+
+
+def test_the_place_is_kept_for_as_long_as_the_lease(front: FrontDesk) -> None:
+    read_and_acknowledge(front, 40, id="a", lease=5000)
+    front.ask(Subscribe(cancel=True))
+    front.pass_time(4.9)
+    assert front.desk.floor() == 40
+    front.desk.changed.clear()
+    front.pass_time(0.2)
+    assert front.desk.absent == {}
+    assert front.desk.changed == {"a": None}
+    assert front.desk.counters["leases ended"] == 1
+
+
+def test_a_subscriber_that_is_silent_for_longer_than_its_lease_is_gone(front: FrontDesk) -> None:
+    session = front.subscribe(id="a", lease=5000)
+    front.pass_time(4.9)
+    front.grant(limit=1)
+    front.pass_time(4.9)
+    assert front.desk.sessions
+    front.pass_time(0.2)
+    assert front.desk.sessions == front.desk.absent == {}
+    assert session.state is State.CLOSED
+    assert front.closed == [(session, Event.EXPIRED)]
+    assert front.desk.changed == {"a": None}
+
+
+def test_a_restarted_gateway_knows_who_was_there(front: FrontDesk) -> None:
+    again = FrontDesk(log=front.log, cursors={"a": SavedCursor(40, 5000, 1_000_000.0)})
+    assert again.desk.floor() == 40
+    again.pass_time(4.9)
+    assert welcome(again.ask(asking(id="a"))).next == 40
+
+
+def test_a_lease_runs_on_while_the_gateway_is_down(front: FrontDesk) -> None:
+    again = FrontDesk(log=front.log, cursors={"a": SavedCursor(40, 5000, 1_000_000.0 - 6)})
+    again.pass_time(0.0)
+    assert again.desk.absent == {}
+
+
+def test_a_subscriber_that_is_here_without_anything_to_read_does_not_look_absent(front: FrontDesk) -> None:
+    """Its cursor is written again now and then: a restart would take it for long gone."""
+    read_and_acknowledge(front, 100, id="a", lease=10_000)
+    for _ in range(20):
+        front.grant(limit=200)
+        front.pass_time(1.0)
+    written = front.desk.changed["a"]
+    assert written is not None
+    assert front.wall - written.seen <= 10_000 / 1000 / 3
+
+
+def test_a_cursor_from_another_time_is_brought_into_the_log(front: FrontDesk) -> None:
+    for acknowledged, start in ((3, 10), (500, 100)):
+        again = FrontDesk(log=front.log, cursors={"a": SavedCursor(acknowledged, 5000, 1_000_000.0)})
+        assert welcome(again.ask(asking(id="a"))).next == start
+
+
+def test_an_id_has_one_reader_and_the_last_one_is_it(front: FrontDesk) -> None:
+    first = read_and_acknowledge(front, 40, b"first", id="a")
+    answer = welcome(front.ask(asking(id="a"), b"second"))
+    assert answer.next == 40
+    assert first.state is State.CLOSED
+    assert front.closed == [(first, Event.TAKEN_OVER)]
+    assert list(front.desk.sessions) == [b"second"]
+    assert front.desk.absent == {}
+
+
+def test_who_is_refused_takes_nothing_over(front: FrontDesk) -> None:
+    front.subscribe(b"first", id="a")
+    assert refused(front.ask(asking(id="a", epoch="another"), b"second")).code == "EPOCH"
+    assert list(front.desk.sessions) == [b"first"]
+
+
+def test_a_subscriber_on_a_new_connection_takes_the_place_of_itself(front: FrontDesk) -> None:
+    first = read_and_acknowledge(front, 40, b"first", me="abc", nth=1)
+    second = front.subscribe(b"second", me="abc", nth=2, from_=70)
+    assert front.closed == [(first, Event.CANCEL)]
+    assert (second.cursor, second.acknowledged) == (70, 40), "what it has not dealt with is kept"
+    assert front.desk.floor() == 40
+
+
+def test_a_request_that_was_overtaken_by_a_later_one_of_the_same_subscriber_is_refused(
+    front: FrontDesk,
+) -> None:
+    front.subscribe(b"second", id="a", me="abc", nth=2)
+    assert refused(front.ask(asking(id="a", me="abc", nth=1), b"first")).code == "SESSION"
+    assert list(front.desk.sessions) == [b"second"]
+    assert isinstance(front.ask(asking(id="a", me="other", nth=1), b"third"), OnSubscribe)
+
+
+# -------------------------------------------------------------------- what has to be kept
+def test_the_slowest_that_is_kept_decides_what_is_kept(front: FrontDesk) -> None:
+    assert front.desk.floor() == 10, "with nobody there, nothing is forgotten"
+    read_and_acknowledge(front, 40, b"a")
+    read_and_acknowledge(front, 30, b"b")
+    assert front.desk.floor() == 30
+    front.subscribe(b"c", keep=False)
+    assert front.desk.floor() == 30
+    front.ask(Subscribe(cancel=True), b"b")
+    assert front.desk.floor() == 40
+    front.ask(Subscribe(cancel=True), b"a")
+    assert front.desk.floor() == 100, "nobody is left that has to be waited for"

@@ -1,0 +1,62 @@
+"""The tables of the protocol: complete where they have to be, closed where they have to be."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.aquifer.protocol.extended_session import ExtendedSession
+from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext, OnSubscribe
+from penstock.aquifer.protocol.plain_session import PlainSession
+from penstock.aquifer.protocol.sessions import Event, Session, State
+from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
+
+DIALECTS = [PlainSession, ExtendedSession]
+MAKES_NO_SENSE = {
+    (ExtendedSession, Event.ERROR): "an extended subscriber says what it lacks by subscribing from there",
+    (PlainSession, State.ENDED, Event.ERROR): "after the end nothing is sent again",
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("state", State)
+def test_every_state_knows_every_event_that_can_happen_in_it(dialect: type[Session], state: State) -> None:
+    if state is State.CLOSED:
+        assert dialect.table[state] == {}, "nothing leads out of CLOSED"
+        return
+    missing = {
+        event
+        for event in Event
+        if event not in dialect.table[state]
+        and (dialect, event) not in MAKES_NO_SENSE
+        and (dialect, state, event) not in MAKES_NO_SENSE
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_handler_exists(dialect: type[Session]) -> None:
+    for events in dialect.table.values():
+        for handler, _ in events.values():
+            assert handler is None or callable(getattr(dialect, handler))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("event", [Event.CANCEL, Event.COMPLETE, Event.EXPIRED, Event.TAKEN_OVER])
+def test_the_ways_out_lead_out_of_every_state(dialect: type[Session], event: Event) -> None:
+    for state in (State.JOINING, State.STREAMING, State.ENDED):
+        assert dialect.table[state][event][1] is State.CLOSED
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_nothing_is_sent_before_the_data_connection_is_there(dialect: type[Session]) -> None:
+    assert dialect.table[State.JOINING][Event.JOINED][1] is State.STREAMING
+    assert dialect.table[State.STREAMING][Event.LEFT][1] is State.JOINING
+
+
+def test_the_subscriber_side_knows_every_answer_while_it_waits_for_one() -> None:
+    assert set(SubscriberSide.table) == set(Phase)
+    assert set(SubscriberSide.table[Phase.ASKING]) == {OnSubscribe, OnError, OnNext, OnComplete}
+    assert SubscriberSide.table[Phase.OVER] == {}
+    for handlers in SubscriberSide.table.values():
+        for handler in handlers.values():
+            assert callable(getattr(SubscriberSide, handler))
