@@ -17,6 +17,7 @@ from typing import Any
 
 import zmq
 
+from penstock.aquifer.errors import SourceFailed
 from penstock.aquifer.protocol import effects
 from penstock.aquifer.protocol.extended_reading import ExtendedReading
 from penstock.aquifer.protocol.frames import Frame, parse
@@ -169,8 +170,11 @@ class AquiferSubscription:
         if self._cancelled or self._illegal is not None:
             return True
         if self._finished is not None and self._finished.error is not None:
-            # What came before an error goes first: who failed has often said the most important thing last.
-            return not self._waiting
+            if isinstance(self._finished.error, SourceFailed):
+                # The end of the stream, and in its place: after everything that came before it.
+                return not self._waiting
+            # The end of our reading. What nobody has asked for is not acknowledged, and can be read again.
+            return not self._deliverable()
         reading = self._side.reading
         return reading is not None and reading.ended and not self._waiting
 
