@@ -49,6 +49,11 @@ def question() -> Iterator[Question]:
                 partial(gateway.subscribe, dialect="extended"),
             ),
             _alternative(
+                "Penstock, extended, lists in and out",
+                gateway.serve_lists,
+                partial(gateway.subscribe, dialect="extended", batches=True),
+            ),
+            _alternative(
                 "Penstock, extended, SQLite journal",
                 gateway.serve_from_disk,
                 partial(gateway.subscribe, dialect="extended"),

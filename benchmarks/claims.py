@@ -93,14 +93,21 @@ CLAIMS: tuple[Claim, ...] = (
         5,
         "a gateway delivers 5 times as fast as PUSH/PULL with a message per record",
         "aquifer_throughput",
-        "Penstock, extended",
+        "Penstock, extended, lists in and out",
         "PUSH/PULL, a message per record",
+    ),
+    _times_faster(
+        0.6,
+        "a gateway delivers lists 0.6 as fast as PUB/SUB with frames",
+        "aquifer_throughput",
+        "Penstock, extended, lists in and out",
+        "PUB/SUB, frames of 2500, no call",
     ),
     _times_faster(
         0.6,
         "a gateway delivers 0.6 as fast as PUB/SUB with frames and a call per record",
         "aquifer_throughput",
-        "Penstock, extended",
+        "Penstock, extended, a source of lists of 2500",
         "PUB/SUB, frames of 2500 and a call per record",
     ),
     _times_faster(

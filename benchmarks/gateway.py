@@ -77,9 +77,17 @@ def _in_lists(records: int) -> Iterator[list[bytes]]:
         yield some
 
 
+class CountingLists(Counting):
+    """Counts the records of lists."""
+
+    def on_next(self, element: Any, /) -> None:
+        """A list came."""
+        self.count += len(element)
+
+
 def subscribe(line: Line, endpoint: str, warm_up: int, records: int, **settings: Any) -> Facts:
     """A plain Subscriber that counts, with unbounded demand; the clock stops when its stream completes."""
-    counting = Counting()
+    counting = CountingLists() if settings.get("batches") else Counting()
     AquiferPublisher(endpoint, **settings).subscribe(counting)
     while counting.count < warm_up and not counting.ended.is_set():
         time.sleep(0.002)

@@ -44,13 +44,9 @@ class Packer:
 
     def pack(self, elements: Sequence[Any], first: int) -> list[Batch]:
         """The batches for these elements, the first record of which gets the offset ``first``."""
-        arrived = len(elements)
-        if self._batched:
-            elements = _flattened(elements)
         packed: list[Batch] = []
-        size = self._elements_per_batch()
-        for start in range(0, len(elements), size):
-            chunk = elements[start : start + size]
+        start = 0
+        for chunk in self._chunks(elements):
             try:
                 for batch in self._batches(chunk, first):
                     packed.append(batch)
@@ -61,9 +57,30 @@ class Packer:
                 # One of them is at fault: pack those before it.
                 packed, done = self._one_by_one(chunk, first, packed)
                 raise Unpackable(packed, start + done, error) from error
+            start += len(chunk)
         if packed:
-            self._learn(arrived, packed)
+            self._learn(len(elements), packed)
         return packed
+
+    def _chunks(self, elements: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """The records in portions of a good size."""
+        size = self._elements_per_batch()
+        if not self._batched:
+            yield from _cut(elements, size)
+            return
+        small: list[Sequence[Any]] = []
+        for records in elements:
+            if not isinstance(records, list | tuple):
+                text = f"batched=True takes lists of records, not {type(records).__name__}: see buffer()"
+                raise Unpackable([], 0, TypeError(text))
+            if size <= 2 * len(records) <= 4 * size:
+                # Good as it is.
+                yield from _cut(list(chain.from_iterable(small)), size)
+                small = []
+                yield records
+            else:
+                small.append(records)
+        yield from _cut(list(chain.from_iterable(small)), size)
 
     def _elements_per_batch(self) -> int:
         if self._arrow:
@@ -133,10 +150,5 @@ class Packer:
         self.bytes_per_element = max(nbytes, (self.bytes_per_element * 3 + nbytes) / 4)
 
 
-def _flattened(elements: Sequence[Any]) -> list[Any]:
-    """The records in lists of records."""
-    for element in elements:
-        if not isinstance(element, list | tuple):
-            text = f"batched=True takes lists of records, not {type(element).__name__}: see buffer()"
-            raise Unpackable([], 0, TypeError(text))
-    return list(chain.from_iterable(elements))
+def _cut(records: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (records[start : start + size] for start in range(0, len(records), size))

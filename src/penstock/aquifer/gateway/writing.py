@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from msgspec.structs import replace
@@ -32,6 +33,7 @@ _GROUP: Final = 50_000
 """The most elements in one transaction."""
 _IDLE: Final = 0.25
 """Seconds between looks at what is due without elements: cursors to store, records to retire."""
+_ENDED: Final = "the stream of this gateway has ended, and nothing can be added to it"
 
 
 class Writer:
@@ -56,6 +58,8 @@ class Writer:
         self._intake = Intake(self._wake)
         self._deliveries: deque[Delivery] = deque()
         """Batches of those who write to the gateway."""
+        self._over: str | None = None
+        """Why no batch of theirs can be written any more."""
         self._stopping = False
         self._house_kept = 0.0
         self._written = 0
@@ -72,6 +76,8 @@ class Writer:
         """Write a batch from outside as soon as there is room; its ``end`` says when that was done."""
         self._deliveries.append(delivery)
         self._wake()
+        if self._over is not None:
+            self._turn_away(self._over)
 
     def start(self) -> None:
         """Begin to ask and to write."""
@@ -96,11 +102,21 @@ class Writer:
         try:
             while self._step():
                 pass
+            if not self._stopping:  # Otherwise they may ask again, after a restart.
+                self._turn_away(_ENDED)
             self._keep_house()
         except Exception as error:
             _log.exception("the gateway cannot write its journal any more")
             self._end(f"the journal of the gateway failed: {error}")
             self._intake.cancel()
+            self._turn_away(f"the journal of the gateway failed: {error}")
+
+    def _turn_away(self, why: str) -> None:
+        """Nothing will be written any more: say so to those who wait, and to those who come."""
+        self._over = why  # First: who comes after this does the rest itself.
+        with suppress(IndexError):
+            while True:
+                self._deliveries.popleft().failure = why
 
     def _step(self) -> bool:
         """Write a group, or wait for something to do; False when there is nothing left to do."""
@@ -147,7 +163,7 @@ class Writer:
     def _deliver(self, delivery: Delivery) -> bool:
         """All of it at once, with its mark: it is there as a whole, or not at all."""
         if self._log.end is not None:
-            delivery.failure = "the stream of this gateway has ended"
+            delivery.failure = _ENDED
             return True
         batches, first = [], self._log.head
         for batch in delivery.batches:

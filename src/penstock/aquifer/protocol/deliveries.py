@@ -11,18 +11,28 @@ when that is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec import UNSET
 
-from penstock.aquifer.batches import ARROW, MSGPACK, Batch
+from penstock.aquifer.arrow import load
+from penstock.aquifer.batches import (
+    ARROW,
+    MSGPACK,
+    Batch,
+    pack_notes,
+    pack_values,
+    unpack_notes,
+    unpack_values,
+)
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import (
     Commit,
     Complete,
     CompleteTerms,
+    Control,
     Grant,
     Next,
     OnComplete,
@@ -37,6 +47,12 @@ __all__ = ["Deliveries", "Delivery", "commit_in", "put_in"]
 _MARK: Final = "delivered:"
 _FORGOTTEN_AFTER: Final = 3600.0
 """Seconds after which staged records that nobody came back for are dropped."""
+_WEIGHT: Final = 512
+"""What a piece counts for beside its bytes: otherwise empty ones would be free."""
+_MOST_ASKERS: Final = 64
+"""How many are told that a batch was published; who asks again and again is most of them itself."""
+_LONGEST_NAME: Final = 256
+_LARGEST: Final = 2**63
 
 
 @dataclass(eq=False)
@@ -60,9 +76,12 @@ class Delivery:
 
 
 @dataclass
-class _Staged:
+class _Attempt:
+    """What one attempt of a task has left here."""
+
+    began: float
+    touched: float
     pieces: dict[int, Batch] = field(default_factory=dict)
-    touched: float = 0.0
 
 
 class Deliveries:
@@ -80,8 +99,8 @@ class Deliveries:
         self._submit = submit
         """None: this gateway takes nothing from outside."""
         self._head = head
-        self._staged: dict[tuple[str, int, int, int], _Staged] = {}
-        self._pending: dict[str, Delivery] = {}
+        self._staged: dict[tuple[str, int, int, int], _Attempt] = {}
+        self._pending: dict[tuple[str, int], Delivery] = {}
         self.nbytes = 0
         """How much is staged."""
 
@@ -90,93 +109,182 @@ class Deliveries:
         self, message: Next, put: Put, attached: Sequence[bytes], envelope: tuple[bytes, ...], now: float
     ) -> list[Reply]:
         """A piece came."""
-        problem = self._problem(message, put, attached)
-        if problem is not None:
-            return [Reply(envelope, refusal(problem, "BAD"))]
+        piece = self._piece(message, put, attached)
+        if isinstance(piece, str):
+            return [Reply(envelope, refusal(piece, "BAD"))]
+        done = [Reply(envelope, OnNext(message.count))]
+        if self._published(put.query) >= put.batch:
+            return done  # A task that does not know yet that another did its work.
         key = put.query, put.batch, put.part, put.attempt
-        payload, notes = attached
-        size = len(payload) + len(notes)
-        if self.nbytes + size > self._limits.staged_bytes:
-            self._drop_forgotten(now)
-        if self.nbytes + size > self._limits.staged_bytes:
+        attempt = self._staged.get(key) or _Attempt(began=now, touched=now)
+        before = attempt.pieces.get(put.seq)  # If the answer was lost, it comes again.
+        more = _weight(piece) - (_weight(before) if before is not None else 0)
+        if self._too_much(more):
+            self._drop_dead(key, attempt, now)
+        if self._too_much(more):
             text = (
                 f"no room for more than {self._limits.staged_bytes} staged bytes: let the query take smaller "
                 "batches (maxRecordsPerTrigger), or give the gateway more (staged_bytes)"
             )
             return [Reply(envelope, refusal(text, "FULL"))]
-        staged = self._staged.setdefault(key, _Staged())
-        staged.touched = now
-        before = staged.pieces.get(put.seq)
-        if before is not None:
-            self.nbytes -= before.nbytes  # The answer was lost, and it came again.
-        staged.pieces[put.seq] = Batch(0, message.count, payload, notes, put.fmt)
-        self.nbytes += size
-        return [Reply(envelope, OnNext(message.count))]
+        self._staged[key] = attempt
+        attempt.touched = now
+        attempt.pieces[put.seq] = piece
+        self.nbytes += more
+        return done
 
-    def _problem(self, message: Next, put: Put, attached: Sequence[bytes]) -> str | None:
+    def _piece(self, message: Next, put: Put, attached: Sequence[bytes]) -> Batch | str:
+        """The records that came, or what is wrong with them.
+
+        Looked at now, while there is somebody to tell: once they are in the log, they would fail whoever
+        reads them.
+        """
         if self._submit is None:
-            return "this gateway reads a source of its own, and takes no records: start it with writable=True"
+            return _NOT_WRITABLE
         if len(attached) != 2 or message.count < 1:
-            return f"x.put comes with a payload and notes, and counts its records: {len(attached)} parts came"
+            return (
+                f"x.put comes with a payload and notes, and counts its records: {len(attached)} parts and "
+                f"a count of {message.count} came"
+            )
+        problem = _problem_with_numbers(put.query, put.batch, put.part, put.attempt, put.seq)
+        if problem is not None:
+            return problem
         if put.fmt not in (MSGPACK, ARROW):
             return f"x.put.fmt is {put.fmt!r}: there are {MSGPACK} and {ARROW}"
-        return None
+        try:
+            return _checked(message.count, attached[0], attached[1], put.fmt)
+        except Exception as error:
+            # msgspec and pyarrow have many ways to say that bytes are not what they should be.
+            return f"the records of x.put cannot be read as {put.fmt}: {error}"
+
+    def _too_much(self, more: int) -> bool:
+        return more > 0 and self.nbytes + more > self._limits.staged_bytes
 
     # ---------------------------------------------------------------- publishing
     def commit(self, message: Complete, commit: Commit, envelope: tuple[bytes, ...]) -> list[Reply]:
         """A batch is complete: publish it, if that was not done before."""
-        if self._submit is None:
-            text = "this gateway takes no records: start it with writable=True"
-            return [Reply(envelope, refusal(text, "BAD"))]
+        problem = self._problem_with(commit)
+        if problem is not None:
+            return [Reply(envelope, refusal(problem, "BAD"))]
         query, batch = commit.query, commit.batch
-        if int(self._marks().get(_MARK + query, -1)) >= batch:
+        if self._published(query) >= batch:
             self._drop(query, batch)
             return [Reply(envelope, OnComplete(x=CompleteTerms(end=self._head())))]
-        pending = self._pending.get(query)
-        if pending is not None and pending.batch == batch:
-            pending.askers.append(envelope)  # It asks again because it has waited for so long.
+        pending = [number for name, number in self._pending if name == query and number >= batch]
+        if pending:
+            # It asks again because it has waited for so long. Or it comes late, after a later batch: numbers
+            # grow, so this one was dealt with before.
+            self._also_tell(self._pending[query, min(pending)], envelope)
             return []
         pieces: list[Batch] = []
         for part, attempt, count in commit.parts:
             staged = self._staged.get((query, batch, part, attempt))
-            if len(staged.pieces if staged else ()) != count:
-                there = len(staged.pieces) if staged else 0
+            there = staged.pieces if staged is not None else {}
+            if count > len(there) or any(seq not in there for seq in range(count)):
                 text = (
-                    f"{count} pieces of part {part} of batch {batch} should be staged, and {there} are: the "
-                    "gateway was restarted meanwhile; run the batch again"
+                    f"{count} pieces of part {part} of batch {batch} should be staged, and {len(there)} are: "
+                    "the gateway was restarted meanwhile, or had to make room; run the batch again"
                 )
                 return [Reply(envelope, refusal(text, "STAGED"))]
-            if staged is not None:
-                pieces += [staged.pieces[seq] for seq in sorted(staged.pieces)]
+            pieces += [there[seq] for seq in range(count)]
         delivery = Delivery(query, batch, pieces, [envelope])
-        self._pending[query] = delivery
+        self._pending[query, batch] = delivery
+        assert self._submit is not None
         self._submit(delivery)
         return []
+
+    def _problem_with(self, commit: Commit) -> str | None:
+        if self._submit is None:
+            return _NOT_WRITABLE
+        numbers = [number for part in commit.parts for number in part]
+        problem = _problem_with_numbers(commit.query, commit.batch, *numbers)
+        if problem is None and len({part for part, _, _ in commit.parts}) < len(commit.parts):
+            return "x.commit.parts names a part twice: one attempt of each counts"
+        return problem
+
+    def _published(self, query: str) -> int:
+        """The last batch of this writer that is in the log; -1 if there is none."""
+        return int(self._marks().get(_MARK + query, -1))
+
+    @staticmethod
+    def _also_tell(delivery: Delivery, envelope: tuple[bytes, ...]) -> None:
+        if envelope not in delivery.askers:
+            delivery.askers.append(envelope)
+            del delivery.askers[:-_MOST_ASKERS]
 
     def tick(self) -> list[Reply]:
         """Answer for what has been written since the last time."""
         replies: list[Reply] = []
-        for query, delivery in list(self._pending.items()):
-            if delivery.end is None and delivery.failure is None:
-                continue
-            del self._pending[query]
-            if delivery.failure is None:
-                self._drop(query, delivery.batch)
-                answer = OnComplete(x=CompleteTerms(end=delivery.end or 0))
-                replies += [Reply(envelope, answer) for envelope in delivery.askers]
+        for key, delivery in list(self._pending.items()):
+            if delivery.failure is not None:
+                answer: Control = refusal(delivery.failure, "JOURNAL")
+            elif delivery.end is not None:
+                self._drop(delivery.query, delivery.batch)
+                answer = OnComplete(x=CompleteTerms(end=delivery.end))
             else:
-                text = refusal(delivery.failure, "JOURNAL")
-                replies += [Reply(envelope, text) for envelope in delivery.askers]
+                continue
+            del self._pending[key]
+            replies += [Reply(envelope, answer) for envelope in delivery.askers]
         return replies
 
+    # ---------------------------------------------------------------- making room
     def _drop(self, query: str, batch: int) -> None:
-        for key in [key for key in self._staged if key[0] == query and key[1] <= batch]:
-            self.nbytes -= sum(piece.nbytes for piece in self._staged.pop(key).pieces.values())
+        """What was published, and what came to nothing before it."""
+        self._forget(key for key in self._staged if key[0] == query and key[1] <= batch)
 
-    def _drop_forgotten(self, now: float) -> None:
-        for key, staged in list(self._staged.items()):
-            if now - staged.touched > _FORGOTTEN_AFTER:
-                self.nbytes -= sum(piece.nbytes for piece in self._staged.pop(key).pieces.values())
+    def _drop_dead(self, key: tuple[str, int, int, int], attempt: _Attempt, now: float) -> None:
+        """Room is needed: drop what nobody came back for, and attempts in whose place this one has come.
+
+        A task that was killed leaves its pieces here, and so does the next, when the batch is run again. An
+        attempt that has staged something since this one began may be its rival, and stays.
+        """
+        self._forget(
+            other
+            for other, staged in self._staged.items()
+            if now - staged.touched > _FORGOTTEN_AFTER
+            or (other[:3] == key[:3] and other != key and staged.touched < attempt.began)
+        )
+
+    def _forget(self, keys: Iterable[tuple[str, int, int, int]]) -> None:
+        for key in list(keys):
+            self.nbytes -= sum(map(_weight, self._staged.pop(key).pieces.values()))
+
+
+_NOT_WRITABLE: Final = (
+    "this gateway reads a source of its own, and takes no records: start it with writable=True"
+)
+
+
+def _weight(piece: Batch) -> int:
+    return piece.nbytes + _WEIGHT
+
+
+def _problem_with_numbers(query: str, *numbers: int) -> str | None:
+    if not 0 < len(query) <= _LONGEST_NAME:
+        return f"x.…query names who writes, in 1 to {_LONGEST_NAME} letters; it has {len(query)}"
+    if any(not 0 <= number < _LARGEST for number in numbers):
+        return "batch, part, attempt, seq and the number of pieces are whole numbers from 0 to 2^63-1"
+    return None
+
+
+def _checked(count: int, payload: bytes, notes: bytes, format: str) -> Batch:
+    """The records as the log keeps them; an error if they are not what they are said to be."""
+    if format == ARROW:
+        rows = load(payload)
+        rows.validate(full=True)
+        found = rows.num_rows
+    else:
+        values = unpack_values(payload)
+        found, payload = len(values), pack_values(values)
+    if found != count:
+        raise ValueError(f"there are {found} records, and Next counts {count}")
+    noted = unpack_notes(notes)
+    for column in (noted.keys, noted.timestamps):
+        if column is not None and len(column) != count:
+            raise ValueError(f"the notes are for {len(column)} records, and Next counts {count}")
+    if any(abs(time) >= _LARGEST for time in (noted.timestamp, *(noted.timestamps or ()))):
+        raise ValueError("a time is further away than 2^63-1 microseconds")
+    return Batch(0, count, payload, pack_notes(noted), format)
 
 
 def put_in(message: object) -> Put | None:

@@ -20,7 +20,8 @@ __all__ = ["Channel"]
 
 _LINGER: Final = 500
 """Milliseconds that a goodbye may take."""
-_FRAMES_A_TURN: Final = 64
+_FRAMES_A_TURN: Final = 8
+"""Few, so that what was copied here is still in the processor's cache when it is unpacked."""
 _RECORDS_A_TURN: Final = 4096
 
 
