@@ -18,6 +18,11 @@ An :class:`AquiferPublisher` is the other end, in any process::
 Needs the extra ``aquifer``: ``pip install 'penstock[aquifer]'``.
 """
 
+from importlib.util import find_spec
+
+if any(find_spec(needed) is None for needed in ("zmq", "msgspec")):
+    raise ImportError("penstock.aquifer needs pyzmq and msgspec: pip install 'penstock[aquifer]'")
+
 from penstock.aquifer.codecs import Codec
 from penstock.aquifer.errors import (
     AquiferError,

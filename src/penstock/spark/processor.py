@@ -7,13 +7,21 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
-from penstock.aquifer.errors import AquiferError
-from penstock.spark.running import QueryFailed, reason_of
+from penstock.aquifer.errors import SourceFailed
+from penstock.spark.running import QueryFailed, activate, process_everything, reason_of
 from penstock.spark.sessions import session
-from penstock.spec import Processor, Subscriber, Subscription, check_subscriber
+from penstock.spec import (
+    Processor,
+    Subscriber,
+    Subscription,
+    check_subscription,
+    none_element,
+    none_error,
+)
+from penstock.streams import processor
 from penstock.streams.dropped import drop_error
 
 if TYPE_CHECKING:
@@ -24,6 +32,11 @@ __all__ = ["SparkProcessor"]
 
 _log = logging.getLogger("penstock.spark")
 
+_LEAST: Final = 16
+_LOOK: Final = 0.1
+"""Seconds between looks at whether the query is still running."""
+_FOR_EVER: Final = str(365 * 24 * 3600)
+
 
 class SparkProcessor(Processor[Any, Any]):
     """Signals its subscribers what a query makes of the elements that it is given.
@@ -32,16 +45,21 @@ class SparkProcessor(Processor[Any, Any]):
 
         doubled = SparkProcessor(lambda df: df.selectExpr("n * 2 AS n"), schema="n bigint")
         Flux.range(10).map(lambda n: {"n": n}).subscribe(doubled)
-        Flux.from_publisher(doubled)...
+        for row in Flux.from_publisher(doubled):
+            ...
 
     With a ``schema`` elements are dictionaries, and the DataFrame has their columns. Without one they are
     bytes, in the column ``value``, and the query has to end with such a column. Elements come out in the
     order in which they went in, as far as the query keeps it: there is one partition.
 
-    The source is asked for as much as there is room for; the query takes a batch at a time, and its result
-    waits for the subscribers. An error of the query arrives as :class:`~penstock.spark.QueryFailed`, with
-    Spark's reason in one line. When the last subscriber has left, the query is stopped and the source
-    cancelled.
+    It is a :func:`~penstock.streams.processor` with a query before it: what comes out before the first
+    subscriber waits for it, and from then on all get the same; who comes later gets what comes later. About
+    ``capacity`` elements are on their way: half of them before the query, half behind it. When they are, the
+    source is asked for no more. A query that makes many rows of one keeps more, a batch at a time.
+
+    An error of the query arrives as :class:`~penstock.spark.QueryFailed`, with Spark's reason in one line; one
+    of the source as itself, after what the query made of the elements before it. When the last subscriber has
+    left, the query is stopped and the source cancelled.
     """
 
     def __init__(
@@ -55,35 +73,48 @@ class SparkProcessor(Processor[Any, Any]):
     ) -> None:
         if not callable(transform):
             raise TypeError(f"SparkProcessor() needs a function of a DataFrame, not {transform!r}")
+        for name, count, least in (
+            ("capacity", capacity, _LEAST),
+            ("max_records_per_trigger", max_records_per_trigger, 1),
+        ):
+            if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < least):
+                raise ValueError(f"{name}={count!r}: give a whole number of at least {least}")
         self._transform = transform
         self._schema = schema
         self._spark = spark
         self._codec = "json" if schema is not None else "bytes"
-        self._limit = max_records_per_trigger
-        self._inlet = _Inlet()
-        here = "tcp://127.0.0.1:0"
-        journals = MemoryJournal(max_records=capacity), MemoryJournal(max_records=capacity)
-        self._before = Gateway(self._inlet, here, codec=self._codec, journal=journals[0], prefetch=capacity)
-        self._after = Gateway(None, here, writable=True, journal=journals[1])
+        # Spark acknowledges a batch when it plans the next. Were a batch all that there is room for, there
+        # would be no next one: so it is half of that.
+        self._limit = min(max_records_per_trigger or capacity, capacity // 4)
+        self._capacity = capacity
         self._mutex = threading.Lock()
-        self._query: StreamingQuery | None = None
         self._started = False
         self._stopping = False
-        self._readers = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="penstock-processor-")
+        self._query: StreamingQuery | None = None
+        self._failure: BaseException | None = None
+        """What the subscribers are told in the end, if not that all is complete."""
+        self._all_told = threading.Event()
+        """Nothing more will be taken from the second gateway."""
+        self._inlet = _Inlet()
+        self._outlet = processor(capacity=capacity // 4)
 
     # ---------------------------------------------------------------- the Subscriber
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Start the gateways and, beside them, the query."""
+        check_subscription(subscription)
         self._start()
         self._inlet.on_subscribe(subscription)
 
     def on_next(self, element: Any, /) -> None:
         """An element for the query."""
+        if element is None:
+            raise none_element("on_next")
         self._inlet.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
         """The source failed: what it gave goes through the query, then the error follows."""
+        if error is None:
+            raise none_error()
         self._inlet.on_error(error)
 
     def on_complete(self) -> None:
@@ -92,13 +123,8 @@ class SparkProcessor(Processor[Any, Any]):
 
     # ---------------------------------------------------------------- the Publisher
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Read what comes out, from the oldest element that is still there."""
-        check_subscriber(subscriber)
-        self._start()
-        with self._mutex:
-            self._readers += 1
-        publisher = AquiferPublisher(self._after.endpoint, codec=self._codec)
-        publisher.subscribe(_Reader(subscriber, self))
+        """Serve another subscriber."""
+        self._outlet.subscribe(subscriber)
 
     # ---------------------------------------------------------------- life
     def _start(self) -> None:
@@ -106,67 +132,85 @@ class SparkProcessor(Processor[Any, Any]):
             if self._started:
                 return
             self._started = True
-        self._before.start()
-        self._after.start()
+            here, most = "tcp://127.0.0.1:0", self._capacity // 2
+            before = MemoryJournal(max_records=most)
+            after = MemoryJournal(max_records=most // 2)
+            self._before = Gateway(self._inlet, here, codec=self._codec, journal=before, prefetch=most).start()
+            self._after = Gateway(None, here, writable=True, journal=after).start()
+        window = most // 2
+        publisher = AquiferPublisher(
+            self._after.endpoint, codec=self._codec, window=window, max_window=window
+        )
+        publisher.subscribe(_Bridge(self, self._outlet))
         threading.Thread(target=self._run, name="penstock-spark-processor", daemon=True).start()
 
     def _run(self) -> None:
-        """Run the query until the source has ended, or nobody reads any more."""
+        """Run the query until the source has ended, or nobody reads any more; then tidy up."""
+        with tempfile.TemporaryDirectory(prefix="penstock-processor-", ignore_cleanup_errors=True) as folder:
+            try:
+                self._run_query(folder)
+                self._failure = self._inlet.error
+                if self._failure is None and self._before.failure is not None:
+                    self._failure = SourceFailed(self._before.failure)
+            except Exception as error:
+                self._fail(error)
+            self._before.close()
+            self._after.complete(self._failure)
+            self._all_told.wait()
+            self._after.close()
+
+    def _run_query(self, folder: str) -> None:
+        spark = self._spark or session()
+        activate(spark)
+        query = self._start_query(spark, folder)
+        with self._mutex:
+            self._query = query
         try:
-            spark = self._spark or session()
-            self._query = query = self._start_query(spark)
-            while not self._before.join(0.2) and query.isActive and not self._stopping:
+            while query.isActive and not self._stopping and not self._before.join(_LOOK):
                 pass
             if query.isActive and not self._stopping:
-                query.processAllAvailable()
-            query.stop()
-            failure = query.exception()
-            if failure is not None and not self._stopping:
-                raise QueryFailed(reason_of(failure))
-            self._after.complete(self._inlet.error)
-        except Exception as error:
-            self._end_with(error)
+                process_everything(query)
         finally:
-            self._before.close()
+            # Also after a failure, which `processAllAvailable` tells before the query has ended.
+            query.stop()
+        failure = query.exception()
+        if failure is not None:
+            raise failure
 
-    def _end_with(self, error: Exception) -> None:
-        if self._stopping:
-            drop_error(error, "a SparkProcessor that nobody reads any more")
-            return
-        failure = error if isinstance(error, QueryFailed) else QueryFailed(reason_of(error))
-        _log.error("the query of a SparkProcessor failed: %s", failure)
-        self._inlet.cancel()
-        self._after.complete(failure)
-
-    def _start_query(self, spark: SparkSession) -> StreamingQuery:
+    def _start_query(self, spark: SparkSession, folder: str) -> StreamingQuery:
         reader = spark.readStream.format("aquifer").option("endpoint", self._before.endpoint)
-        reader = reader.option("partitions", "1").option("waitSeconds", "0.2")
-        if self._limit is not None:
-            reader = reader.option("maxRecordsPerTrigger", str(self._limit))
+        reader = reader.option("partitions", "1").option("maxRecordsPerTrigger", str(self._limit))
         if self._schema is not None:
             taken = reader.schema(self._schema).option("value", "json").load()
         else:
             taken = reader.load().select("value")
         given = self._transform(taken).coalesce(1)
         writer = given.writeStream.format("aquifer").option("endpoint", self._after.endpoint)
+        # Subscribers may take as long as they like.
+        writer = writer.option("timeoutSeconds", _FOR_EVER)
         writer = writer.option("value", "json" if self._schema is not None else "binary")
-        return writer.option("checkpointLocation", str(Path(self._folder.name) / "checkpoint")).start()
+        return writer.option("checkpointLocation", str(Path(folder) / "checkpoint")).start()
 
-    def _left(self) -> None:
-        """A reader has left; the last one turns off the light."""
-        with self._mutex:
-            self._readers -= 1
-            if self._readers or self._stopping:
-                return
-            self._stopping = True
-        threading.Thread(target=self._shut_down, name="penstock-spark-processor-end", daemon=True).start()
-
-    def _shut_down(self) -> None:
+    def _fail(self, error: Exception) -> None:
+        if self._stopping:
+            drop_error(error, "a SparkProcessor that nobody reads any more")
+            return
+        failure = QueryFailed(reason_of(error))
+        failure.__cause__ = error
+        _log.debug("the query of a SparkProcessor failed: %s", failure)
+        self._failure = failure
         self._inlet.cancel()
-        if self._query is not None:
-            self._query.stop()
-        self._after.close()
-        self._folder.cleanup()
+
+    def _deserted(self) -> None:
+        """The last subscriber has left: let go of the source at once, and of the query."""
+        self._stopping = True
+        self._inlet.cancel()
+        self._all_told.set()
+        with self._mutex:
+            query = self._query
+        if query is not None:
+            # Stopping takes a while, and this may be the thread of a subscriber.
+            threading.Thread(target=query.stop, name="penstock-spark-processor-stop", daemon=True).start()
 
 
 class _Inlet:
@@ -174,76 +218,72 @@ class _Inlet:
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
+        """What the source failed with."""
         self._mutex = threading.Lock()
         self._source: Subscription | None = None
         self._target: Subscriber[Any] | None = None
         self._cancelled = False
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """The gateway comes; it is introduced to the source as soon as both are here."""
+        """The gateway, which comes before the source."""
         self._target = subscriber
-        self._introduce()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         with self._mutex:
-            second = self._source is not None
-            if not second:
+            refused = self._source is not None or self._cancelled
+            if not refused:
                 self._source = subscription
-        if second:
-            subscription.cancel()  # §2.5
-        else:
-            self._introduce()
-
-    def _introduce(self) -> None:
-        if self._source is not None and self._target is not None:
-            if self._cancelled:
-                self._source.cancel()
-            else:
-                self._target.on_subscribe(self._source)
+        if refused:
+            subscription.cancel()  # §2.5, or nobody wants it any more.
+        elif self._target is not None:
+            self._target.on_subscribe(subscription)
 
     def on_next(self, element: Any, /) -> None:
-        assert self._target is not None
-        self._target.on_next(element)
+        if self._target is not None and not self._cancelled:
+            self._target.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
+        if self._cancelled or self._target is None:
+            drop_error(error, "the source of a SparkProcessor that has ended")
+            return
         self.error = error
-        if self._target is not None:
-            self._target.on_error(error)
+        self._target.on_error(error)
 
     def on_complete(self) -> None:
         if self._target is not None:
             self._target.on_complete()
 
     def cancel(self) -> None:
-        self._cancelled = True
-        if self._source is not None:
-            self._source.cancel()
+        with self._mutex:
+            self._cancelled = True
+            source = self._source
+        if source is not None:
+            source.cancel()
 
 
-class _Reader:
-    """Passes signals on, and tells the Processor when its subscriber is gone."""
+class _Bridge:
+    """From the second gateway to the subscribers; in the place of errors that have travelled come the originals."""
 
-    def __init__(self, subscriber: Subscriber[Any], processor: SparkProcessor) -> None:
-        self._subscriber = subscriber
-        self._processor = processor
+    def __init__(self, owner: SparkProcessor, target: Subscriber[Any]) -> None:
+        self._owner = owner
+        self._target = target
         self._subscription: Subscription | None = None
-        self._gone = False
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         self._subscription = subscription
-        self._subscriber.on_subscribe(self)
+        self._target.on_subscribe(self)
 
     def on_next(self, element: Any, /) -> None:
-        self._subscriber.on_next(element)
+        self._target.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
-        own = self._processor._inlet.error
-        self._subscriber.on_error(own if own is not None and isinstance(error, AquiferError) else error)
-        self._leave()
+        own = self._owner._failure
+        self._owner._all_told.set()
+        self._target.on_error(own if own is not None and isinstance(error, SourceFailed) else error)
 
     def on_complete(self) -> None:
-        self._subscriber.on_complete()
-        self._leave()
+        self._owner._all_told.set()
+        self._target.on_complete()
 
     def request(self, n: int, /) -> None:
         assert self._subscription is not None
@@ -252,9 +292,4 @@ class _Reader:
     def cancel(self) -> None:
         assert self._subscription is not None
         self._subscription.cancel()
-        self._leave()
-
-    def _leave(self) -> None:
-        if not self._gone:
-            self._gone = True
-            self._processor._left()
+        self._owner._deserted()

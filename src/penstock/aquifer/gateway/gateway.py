@@ -127,8 +127,9 @@ class Gateway:
             if self._curve is not None:
                 self._authenticator = Authenticator(self._context, self._curve)
                 self._authenticator.start()
+            attached = self._limits.staged_bytes if self._writable else 0
             for control, data, keys in self._endpoints:
-                self._listeners.append(Listener(self._context, control, data, keys, self._limits))
+                self._listeners.append(Listener(self._context, control, data, keys, self._limits, attached))
         except BaseException:
             self._abandon()
             raise

@@ -33,6 +33,7 @@ class Listener:
         data: Endpoint,
         curve: CurveServer | None,
         limits: Limits,
+        longest_attachment: int = 0,
     ) -> None:
         self._context = context
         self._curve = curve
@@ -41,7 +42,8 @@ class Listener:
         self.control = context.socket(zmq.ROUTER)
         # A peer that asked and went away must not stop the gateway, and a returning one gets its place.
         self.control.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        self.control.setsockopt(zmq.MAXMSGSIZE, 16 * limits.max_message)
+        # For each part of a message: those who write to the gateway attach their records.
+        self.control.setsockopt(zmq.MAXMSGSIZE, max(16 * limits.max_message, longest_attachment))
         self.data = context.socket(zmq.XPUB)
         # Nobody gets a topic unless the server says so: who asks for all of them would get everybody's
         # records, and if he does not read them, they would wait here without end.

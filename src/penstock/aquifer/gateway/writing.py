@@ -123,7 +123,9 @@ class Writer:
         intake = self._intake
         done = intake.done  # Read first: what arrived before the end is taken below.
         if self._deliveries:
-            return self._deliver(self._deliveries.popleft())
+            going_on = self._deliver(self._deliveries[0])
+            self._deliveries.popleft()  # Not before: if the journal fails, somebody waits to be told.
+            return going_on
         elements = intake.take(_GROUP)
         if elements:
             return self._write(elements)

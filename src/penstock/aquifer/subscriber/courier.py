@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import zmq
+from msgspec import UNSET
 
 from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.endpoints import Endpoint
@@ -27,6 +28,7 @@ from penstock.aquifer.protocol.messages import (
     Put,
     decode,
     encode,
+    terms,
 )
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
@@ -96,7 +98,11 @@ class Courier:
             self._channel.say(*question)
             answer = self._answer(min(time.monotonic() + _ANSWER, give_up))
             if isinstance(answer, OnError):
-                raise error_from(answer)
+                pause = _pause_before_asking_again(answer)
+                if pause is None or time.monotonic() + pause >= give_up:
+                    raise error_from(answer)
+                time.sleep(pause)
+                continue
             if answer is not None:
                 return answer
             self._connected = False  # A late answer must not be taken for one to the next question.
@@ -114,3 +120,11 @@ class Courier:
             for message in self._channel.control_messages():
                 return decode(message)
         return None
+
+
+def _pause_before_asking_again(answer: OnError) -> float | None:
+    """Seconds, if the gateway only has too much to do at the moment."""
+    details = terms(answer.x)
+    if details is None or details.code != "BUSY" or details.retry is UNSET:
+        return None
+    return max(0, min(details.retry, 10_000)) / 1000

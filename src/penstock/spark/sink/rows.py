@@ -20,6 +20,7 @@ __all__ = ["Piece", "RowPacker"]
 
 _LARGEST: Final = 512 * 1024
 """Bytes of a piece, about."""
+_BYTES: Final = ("binary", "string")
 
 
 class Piece(NamedTuple):
@@ -39,10 +40,12 @@ class RowPacker:
         names = set(schema.names)
         if value in ("binary", "string"):
             kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-            if kinds.get("value") not in ("binary", "string") or names - {"value", "key"}:
+            fits = kinds.get("value") in _BYTES and kinds.get("key", "binary") in _BYTES
+            if not fits or names - {"value", "key"}:
+                columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
                 raise BadSchema(
-                    f'option "value" is {value!r}: then a row is a column value (string or binary), and may '
-                    f"have a column key; this query has {', '.join(schema.names)}. Select these, or use "
+                    f'option "value" is {value!r}: then a row is a column value, and may have a column key, '
+                    f"both string or binary; this query has {columns}. Select these, or use "
                     'option("value", "json")'
                 )
 
@@ -50,7 +53,16 @@ class RowPacker:
         """The records of a batch, in pieces of a good size."""
         rows = max(1, batch.num_rows * _LARGEST // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
-            yield self._piece(batch.slice(start, rows))
+            yield from self._split(batch.slice(start, rows))
+
+    def _split(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+        piece, half = self._piece(batch), batch.num_rows // 2
+        if len(piece.payload) <= 2 * _LARGEST or not half:
+            yield piece
+            return
+        # Arrow has a name once for a column, JSON once for each row.
+        yield from self._split(batch.slice(0, half))
+        yield from self._split(batch.slice(half))
 
     def _piece(self, batch: pa.RecordBatch) -> Piece:
         now = time.time_ns() // 1000

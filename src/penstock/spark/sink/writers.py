@@ -50,7 +50,9 @@ def _stage(
     """Runs in a task: leave everything with the gateway."""
     task = TaskContext.get()
     assert task is not None, "rows are written by a task"
-    part, attempt = task.partitionId(), task.taskAttemptId()
+    # Not Spark's number of the attempt: after a restart it counts from 0 again, and the gateway may still have
+    # what the one before left with it.
+    part, attempt = task.partitionId(), secrets.randbits(31)
     packer, seq = RowPacker(schema, options.value), 0
     courier = _courier(options)
     try:

@@ -5,6 +5,9 @@ process that knows nothing else. So a position says everything: the epoch that i
 many partitions a batch that ends here was cut, under which name the gateways hold records back, and where the
 query began. The last is needed once: Spark logs where a batch ends, not where it starts, and asks anew for
 the start of the very first one.
+
+A log is known by its epoch. Its endpoint is only where it was last found: a gateway that is started again
+with the same journal may listen elsewhere.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ class Position:
     """By endpoint."""
     epochs: Mapping[str, str]
     initial: Mapping[str, int]
-    """Where the query began."""
+    """Where the query began to read the log; another than at first if the gateway has started a new one."""
     name: str
     """The durable id under which the gateways keep records for this query."""
     partitions: int
@@ -50,17 +53,32 @@ class Position:
             partitions=int(logged["partitions"]),
         )
 
+    @property
+    def is_beginning(self) -> bool:
+        """Whether nothing was read up to here."""
+        return self.offsets == self.initial
+
     def at(self, offsets: Mapping[str, int], partitions: int) -> Position:
         """The same query, further on."""
         return replace(self, offsets=dict(offsets), partitions=partitions)
 
-    def start_of_batch_to(self, end: Position) -> Mapping[str, int]:
-        """Where a batch that ends at ``end`` starts, if Spark says that it starts here.
+    def with_new_log(self, endpoint: str, epoch: str, first: int) -> Position:
+        """The same query, after a gateway has started a new log: it begins anew there, with its first."""
+        return replace(
+            self,
+            offsets={**self.offsets, endpoint: first},
+            epochs={**self.epochs, endpoint: epoch},
+            initial={**self.initial, endpoint: first},
+        )
 
-        Of the first batch Spark does not remember the start, and after a restart this is a new beginning,
-        under a new name: then the end knows better.
-        """
-        return self.offsets if self.name == end.name else end.initial
+    def moved(self, places: Mapping[str, str]) -> Position:
+        """The same position, when gateways listen elsewhere: ``places`` has the new endpoints by the old."""
+        return replace(
+            self,
+            offsets={places.get(endpoint, endpoint): offset for endpoint, offset in self.offsets.items()},
+            epochs={places.get(endpoint, endpoint): epoch for endpoint, epoch in self.epochs.items()},
+            initial={places.get(endpoint, endpoint): offset for endpoint, offset in self.initial.items()},
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +89,24 @@ class Piece:
     epoch: str
     start: int
     stop: int
+    name: str
+    """Under which the gateway keeps these records."""
 
 
-def pieces(start: Mapping[str, int], end: Position) -> list[Piece]:
-    """Cut a batch: a function of what Spark has logged alone, so that a repeated batch is cut the same."""
+def pieces(start: Position, end: Position) -> list[Piece]:
+    """Cut a batch: a function of what Spark has logged alone, so that a repeated batch is cut the same.
+
+    Of the first batch Spark has not logged the start. If it has to be repeated, ``start`` is a new beginning,
+    with other offsets perhaps, and under another name: then the end knows better.
+    """
     cut: list[Piece] = []
-    for endpoint, stop in end.offsets.items():
-        first = start.get(endpoint, end.initial[endpoint])
-        length = -(-(stop - first) // end.partitions) if stop > first else 0
+    for endpoint, stop in sorted(end.offsets.items()):
+        first = end.initial[endpoint]
+        if not start.is_beginning and start.epochs.get(endpoint) == end.epochs[endpoint]:
+            first = start.offsets[endpoint]
+        length = max(1, -(-(stop - first) // end.partitions))
         cut += [
-            Piece(endpoint, end.epochs[endpoint], at, min(at + length, stop))
-            for at in (range(first, stop, length) if length else ())
+            Piece(endpoint, end.epochs[endpoint], at, min(at + length, stop), end.name)
+            for at in range(first, stop, length)
         ]
     return cut
