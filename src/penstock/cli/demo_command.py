@@ -1,44 +1,44 @@
-"""``penstock demo``: a fast source, a boundary, a slow subscriber, and demand on screen."""
+"""``penstock demo``: the whole way of the data, live, in about a minute."""
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import signal
 import sys
-import threading
-import time
-from types import FrameType
-from typing import Any
+from importlib.util import find_spec
 
 from penstock.cli.commands import Commands
-from penstock.cli.demo_view import Figures, View
-from penstock.spec import Subscription
-from penstock.streams import Flux, StageState, scan, schedulers
 
 __all__ = ["add_parser", "run"]
 
-PREFETCH = 256
-WINDOW = 64
-"""How many elements the subscriber asks for at a time."""
-SLOWLY = 0.001
-"""Seconds that the subscriber takes for an element while it is slow."""
-REFRESH = 0.2
+_EXAMPLES = """\
+examples:
+  penstock demo                        source, gateway, Spark, gateway, reader: about a minute
+  penstock demo --duration 120         longer
+  penstock demo --records 500000       until so many records have been sent
+  penstock demo --headless             a line every few seconds instead of a picture
+  penstock demo --only-streams         ten seconds, without Spark: one process, a queue and its demand
+"""
 
 
 def add_parser(commands: Commands) -> None:
     """Register the command."""
     parser = commands.add_parser(
         "demo",
-        help="a short live run: see demand go up the stream and hold the source back",
-        description="A fast source, an asynchronous boundary and a subscriber that slows down in the middle.",
-        epilog="examples:\n  penstock demo\n  penstock demo --duration 20\n  penstock demo --headless",
+        help="the whole way of the data, live: see demand go left when the end is slow",
+        description=(
+            "A live source, a gateway with a journal, Spark, a gateway for the results and a reader that "
+            "slows down in the middle, in processes of their own, all of them real. At the end: was "
+            "everything that was sent received?"
+        ),
+        epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--duration", type=_seconds, metavar="S", help="seconds to run (default 40)")
+    parser.add_argument("--records", type=_records, metavar="N", help="how many records to send at most")
+    parser.add_argument("--headless", action="store_true", help="print lines instead of drawing")
     parser.add_argument(
-        "--duration", type=_seconds, default=9.0, metavar="S", help="seconds to run (default 9)"
+        "--only-streams", action="store_true", help="a source, a queue and a subscriber in one process"
     )
-    parser.add_argument("--headless", action="store_true", help="print a line a second instead of drawing")
     parser.set_defaults(run=run)
 
 
@@ -49,137 +49,28 @@ def _seconds(text: str) -> float:
     return value
 
 
-class SlowSubscriber:
-    """A conforming Subscriber that asks for a window at a time and takes its time when told to."""
-
-    def __init__(self) -> None:
-        self.pause = 0.0
-        self.received = 0
-        self.requested = 0
-        self.out_of_order = 0
-        self.finished = threading.Event()
-        self.error: BaseException | None = None
-        self.subscription: Subscription | None = None
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Ask for the first window."""
-        self.subscription = subscription
-        self._ask()
-
-    def on_next(self, element: int, /) -> None:
-        """Take an element; ask for more when half of the window is gone."""
-        if element != self.received * 2 + 1:
-            self.out_of_order += 1
-        self.received += 1
-        if self.pause:
-            time.sleep(self.pause)
-        if self.requested - self.received <= WINDOW // 2:
-            self._ask()
-
-    def on_error(self, error: BaseException, /) -> None:
-        """Keep it for the verdict."""
-        self.error = error
-        self.finished.set()
-
-    def on_complete(self) -> None:
-        """The source never ends by itself; taking that many elements would."""
-        self.finished.set()
-
-    def cancel(self) -> None:
-        """Stop."""
-        if self.subscription is not None:
-            self.subscription.cancel()
-
-    def _ask(self) -> None:
-        assert self.subscription is not None
-        self.requested += WINDOW
-        self.subscription.request(WINDOW)
+def _records(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: at least 1 record has to be sent")
+    return value
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the demo; 0 if nothing was lost and nothing waited beyond its bound."""
-    stopped = threading.Event()
-    before = {number: signal.signal(number, _stopper(stopped)) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        return _run(arguments, stopped)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    """Run the demo; 0 if everything that was sent was received."""
+    if arguments.only_streams:
+        from penstock.cli import streams_demo
 
-
-def _stopper(stopped: threading.Event) -> Any:
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.set()
-
-    return stop
-
-
-def _run(arguments: argparse.Namespace, stopped: threading.Event) -> int:
-    def double(number: int) -> int:
-        return number * 2
-
-    def plus_one(number: int) -> int:
-        return number + 1
-
-    with schedulers.single("source") as source, schedulers.single("subscriber") as there:
-        stream = (
-            Flux.from_iterable(itertools.count())
-            .map(double)
-            .map(plus_one)
-            .subscribe_on(source)
-            .publish_on(there, prefetch=PREFETCH)
+        arguments.duration = arguments.duration or 9.0
+        return streams_demo.run(arguments)
+    missing = [name for name in ("zmq", "msgspec", "pyarrow", "pyspark") if find_spec(name) is None]
+    if missing:
+        print(
+            f"penstock demo: {', '.join(missing)} is missing: pip install 'penstock[spark]', or see the part "
+            "that needs nothing else: penstock demo --only-streams",
+            file=sys.stderr,
         )
-        view = View(sys.stdout, live=sys.stdout.isatty() and not arguments.headless)
-        view.open(stream.explain())
-        subscriber = SlowSubscriber()
-        stream.subscribe(subscriber)
-        worst = _watch(subscriber, view, arguments.duration, stopped)
-        subscriber.cancel()
-    view.close(_verdict(subscriber, worst, stopped.is_set()))
-    lost = subscriber.out_of_order or subscriber.error is not None or worst > PREFETCH
-    return 1 if lost else 130 if stopped.is_set() else 0
+        return 1
+    from penstock.cli.showcase.directing import direct
 
-
-def _watch(subscriber: SlowSubscriber, view: View, duration: float, stopped: threading.Event) -> int:
-    """Draw until the time is over; returns the longest queue that was seen."""
-    begin = last = time.monotonic()
-    emitted = received = worst = 0
-    while (now := time.monotonic()) - begin < duration and not subscriber.finished.is_set():
-        slow = 1 / 3 <= (now - begin) / duration < 2 / 3
-        subscriber.pause = SLOWLY if slow else 0.0
-        if stopped.wait(REFRESH):
-            break
-        stages = scan(subscriber.subscription)
-        boundary, top = stages[0], stages[-1]
-        seconds, last = time.monotonic() - last, time.monotonic()
-        taken = boundary.emitted
-        worst = max(worst, boundary.queued)
-        view.show(
-            Figures(
-                elapsed=last - begin,
-                slow=slow,
-                source_rate=(top.emitted - emitted) / seconds,
-                subscriber_rate=(taken - received) / seconds,
-                queued=boundary.queued,
-                capacity=PREFETCH,
-                open_demand=_open(boundary),
-                asked_of_source=_open(top),
-            )
-        )
-        emitted, received = top.emitted, taken
-    return worst
-
-
-def _open(stage: StageState) -> int:
-    return max(0, stage.requested - stage.emitted)
-
-
-def _verdict(subscriber: SlowSubscriber, worst: int, stopped: bool) -> str:
-    if subscriber.error is not None:
-        return f"FAILED: {subscriber.error!r}"
-    ended = "stopped early" if stopped else "done"
-    order = "all in order" if not subscriber.out_of_order else f"{subscriber.out_of_order} OUT OF ORDER"
-    return (
-        f"{ended}: {subscriber.received:,} elements received, {order}; "
-        f"never more than {worst} of {PREFETCH} waiting"
-    )
+    return direct(arguments.duration or 40.0, arguments.records, arguments.headless)

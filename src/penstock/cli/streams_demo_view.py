@@ -1,4 +1,4 @@
-"""What ``penstock demo`` shows: a picture that is drawn over and over, or a line a second."""
+"""What ``penstock demo --only-streams`` shows: a picture that is drawn over and over, or a line a second."""
 
 from __future__ import annotations
 

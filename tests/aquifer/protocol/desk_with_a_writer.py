@@ -1,0 +1,89 @@
+"""A desk whose gateway can be written to, and what its answers say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.aquifer.batches import Notes, pack_notes, pack_values, unpack_values
+from penstock.aquifer.protocol.deliveries import Delivery
+from penstock.aquifer.protocol.desk import Desk
+from penstock.aquifer.protocol.messages import (
+    Commit,
+    Complete,
+    CompleteTerms,
+    Control,
+    Grant,
+    Next,
+    OnComplete,
+    OnError,
+    Put,
+    encode,
+    terms,
+)
+from tests.aquifer.protocol.at_the_desk import FrontDesk
+
+NOTES = pack_notes(Notes(1))
+
+
+class DeskWithAWriter(FrontDesk):
+    """Says what a writer would say, and has a writer that writes when it is told to."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.submitted: list[Delivery] = []
+        self.marks: dict[str, str] = {}
+        self.written: list[bytes] = []
+        """What is in the log."""
+        self.desk = Desk(
+            self.log,
+            self.limits,
+            self,
+            marks=lambda: self.marks,
+            submit=self.submitted.append,
+            clock=lambda: self.wall,
+        )
+
+    def put(self, *values: bytes, peer: bytes = b"task", notes: bytes = NOTES, **where: Any) -> Control:
+        """Stage values; what the gateway answers."""
+        return self.put_raw(len(values), pack_values(values), notes, peer=peer, **where)
+
+    def put_raw(self, count: int, *attached: bytes, peer: bytes = b"task", **where: Any) -> Control:
+        """Stage what may be no records at all."""
+        place = {"query": "q", "batch": 0, "part": 0, "attempt": 0, "seq": 0, **where}
+        body = encode(Next(count, x=Grant(put=Put(**place))))
+        (answer,) = self._read(self.desk.receive([peer, b"", body, *attached], self.now))
+        return answer
+
+    def commit(
+        self, batch: int, *parts: tuple[int, int, int], query: str = "q", peer: bytes = b"driver"
+    ) -> list[Control]:
+        """Ask for a batch to be published; what is answered at once."""
+        commit = Commit(query=query, batch=batch, parts=list(parts))
+        return self.say(Complete(x=CompleteTerms(commit=commit)), peer)
+
+    def write(self) -> list[Control]:
+        """Write what was submitted, as the writer does, and answer for it."""
+        for delivery in self.submitted:
+            for batch in delivery.batches:
+                self.written += unpack_values(batch.payload)
+            self.marks |= delivery.marks
+            self.log.head = len(self.written)
+            delivery.end = self.log.head
+        self.submitted.clear()
+        return self.pass_time(0.02)
+
+
+def code(answer: Control) -> object:
+    """The code of a refusal."""
+    assert isinstance(answer, OnError), answer
+    details = terms(answer.x)
+    assert details is not None
+    return details.code
+
+
+def end(answer: Control) -> object:
+    """Where the log ends, as the answer to a commit says."""
+    assert isinstance(answer, OnComplete), answer
+    details = terms(answer.x)
+    assert details is not None
+    return details.end

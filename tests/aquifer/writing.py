@@ -1,0 +1,54 @@
+"""What the tests of writing have in common: a courier's batch in one call, and gateways that die on cue."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from penstock.aquifer.batches import Batch, Notes, pack_notes, pack_values
+from penstock.aquifer.journal import SqliteJournal
+from penstock.aquifer.subscriber.courier import Courier
+
+NOTES = pack_notes(Notes(1))
+
+
+def stage(
+    courier: Courier,
+    batch: int,
+    *pieces: Sequence[bytes],
+    query: str = "query",
+    part: int = 0,
+    attempt: int = 0,
+) -> tuple[int, int, int]:
+    """Stage the pieces of a task; what the commit has to say of it."""
+    for seq, values in enumerate(pieces):
+        payload = pack_values(values)
+        courier.stage(query, batch, part, attempt, seq, count=len(values), payload=payload, notes=NOTES)
+    return part, attempt, len(pieces)
+
+
+def deliver(courier: Courier, batch: int, values: Sequence[bytes], query: str = "query") -> None:
+    """Stage and publish a batch of one piece."""
+    courier.publish(query, batch, [stage(courier, batch, values, query=query)])
+
+
+def numbered(batch: int, count: int) -> list[bytes]:
+    """The records of a batch: all different, and of all batches, too."""
+    return [b"%d/%d" % (batch, number) for number in range(count)]
+
+
+class DyingJournal(SqliteJournal):
+    """Kills its process (SIGKILL) when a batch from outside is to be stored: before that, or right after."""
+
+    def __init__(self, path: str | Path, when: str) -> None:
+        super().__init__(path)
+        self._when = when
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str] | None = None) -> None:
+        if marks and self._when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().append(batches, marks)
+        if marks and self._when == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
