@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from penstock.aquifer import (
@@ -26,6 +27,7 @@ from penstock.aquifer import (
     Unreadable,
     generate_keys,
 )
+from penstock.aquifer.arrow import stream
 from penstock.aquifer.batches import Batch
 from penstock.aquifer.subscriber import courier as courier_module
 from penstock.aquifer.subscriber.courier import Courier
@@ -34,7 +36,7 @@ from penstock.streams import Flux
 from tests.aquifer.faults.processes import GatewayProcess
 from tests.aquifer.faults.proxy import ControlProxy
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, eventually, free_endpoint, has, reading, stays
-from tests.aquifer.writing import deliver, numbered, stage
+from tests.aquifer.writing import NOTES, deliver, numbered, stage
 
 Start = Callable[..., Gateway]
 Connect = Callable[..., Courier]
@@ -153,6 +155,21 @@ def test_writers_beside_each_other_and_beside_a_source(connect: Connect, elsewhe
         for number in range(3):
             mine = [record for record in log if record.startswith(b"%d " % number)]
             assert mine == [b"%d %d" % (number, batch) for batch in range(20) for _ in range(3)]
+
+
+def test_rows_that_cannot_be_shown_as_json_fail_those_who_want_them_so_and_nobody_else(
+    start: Start, connect: Connect
+) -> None:
+    gateway = start()
+    far_away = pa.record_batch({"time": pa.array([2**62], pa.timestamp("us"))})
+    courier = connect(gateway)
+    payload = stream(far_away)
+    courier.stage("query", 0, 0, 0, 0, count=1, payload=payload, notes=NOTES, format="arrow")
+    courier.publish("query", 0, [(0, 0, 1)])
+
+    with pytest.raises(Unreadable, match="cannot be sent"):
+        list(AquiferPublisher(gateway.endpoint, stop=1).flux())
+    assert list(AquiferPublisher(gateway.endpoint, stop=1, codec="arrow").flux()) == [far_away]
 
 
 # ---------------------------------------------------------------- the pace of the readers

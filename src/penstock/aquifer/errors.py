@@ -79,7 +79,7 @@ class TakenOver(AquiferError):
 
 
 class Refused(AquiferError):
-    """The gateway does not let this subscriber in: too many of them, too many requests, or not allowed."""
+    """The gateway does not let this subscriber in: its key is not among those that are allowed."""
 
     code = "AUTH"
 

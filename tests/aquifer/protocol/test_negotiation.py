@@ -210,7 +210,7 @@ def test_it_comes_back_for_as_long_as_it_is_told_to() -> None:
     assert line.side.phase is Phase.ASKING
 
 
-@pytest.mark.parametrize(("retry", "seconds"), [(0, 0.001), (-5, 0.001), (10**30, 60.0)])
+@pytest.mark.parametrize(("retry", "seconds"), [(0, 0.001), (-5, 0.001), (10**30, 30.0)])
 def test_a_rest_is_neither_nothing_nor_for_ever(retry: int, seconds: float) -> None:
     line = OnTheLine()
     line.refuse("BUSY", retry=retry)

@@ -199,11 +199,19 @@ class Server:
                     busy |= self._serve_plain(session)
             except JournalError as error:
                 # One place of the journal cannot be read. Whoever is elsewhere does not notice.
-                _log.error("%s", error)
-                if isinstance(session, ExtendedSession):
-                    self._send_error(session, refusal(str(error), "JOURNAL"))
-                self.desk.give_up(session)
+                self._give_up(session, str(error))
+            except zmq.ZMQError:
+                raise  # It concerns everybody.
+            except Exception as error:
+                # Rows that cannot be shown in the format of this subscriber: the year 10000 as JSON, say.
+                self._give_up(session, f"the records from {session.cursor} on cannot be sent: {error}")
         return busy
+
+    def _give_up(self, session: Session, why: str) -> None:
+        _log.error("%s", why)
+        if isinstance(session, ExtendedSession):
+            self._send_error(session, refusal(why, "JOURNAL"))
+        self.desk.give_up(session)
 
     def _serve_extended(self, session: ExtendedSession) -> bool:
         budget = _TURN

@@ -51,6 +51,8 @@ class ExtendedReading:
         """How often something was lost on the way, and asked for again."""
         self.ended = False
         self._side = side
+        self._lease = side.wishes.lease
+        """The one that was asked for, or the shorter one that was granted."""
         self._limit = start
         self._limit_bytes = 0
         self._handed_bytes = 0
@@ -77,6 +79,8 @@ class ExtendedReading:
             return [Finish(ProtocolViolation(text))]
         if answer.head is not UNSET:
             self.head = answer.head
+        if answer.lease is not UNSET and answer.lease > 0:
+            self._lease = min(self._side.wishes.lease, answer.lease / 1000)
         if answer.ackevery is not UNSET:
             self._ack_every = max(answer.ackevery, 1)
         # Bytes are counted by session, and what still waits here belongs to the one before.
@@ -217,7 +221,7 @@ class ExtendedReading:
     def _patience(self) -> float:
         # Something was granted and did not come: it may be there soon, or a message was lost. After the end
         # nothing more can come, but until all of it was handed on the lease has to be kept up.
-        lease = self._side.wishes.lease / 3
+        lease = self._lease / 3
         return lease if self.ended else min(_REPEAT, lease)
 
     def _byte_limit(self) -> int:

@@ -70,8 +70,8 @@ class PlainReading:
 
     @property
     def missing(self) -> int:
-        """How many records were declared and have not come."""
-        return max(self.declared - self.next, 0)
+        """How many records were declared, did not come in time, and are no longer waited for."""
+        return self._forgiven
 
     @property
     def _awaited(self) -> int:

@@ -347,7 +347,8 @@ class SubscriberSide:
         """Come back later."""
         self.phase = Phase.RESTING
         wait = details.retry if details.retry is not UNSET else 200
-        self._deadline = now + min(max(wait, 1), 60_000) / 1000
+        # There is a gateway, so our patience begins when we are to come back; but we come back in time.
+        self._contact = self._deadline = now + min(max(wait, 1) / 1000, self.wishes.patience)
         return []
 
     def _puzzle(self, message: Any, now: float) -> list[Effect]:

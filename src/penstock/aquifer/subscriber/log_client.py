@@ -29,6 +29,10 @@ __all__ = ["LogClient", "LogState"]
 
 _ANSWER: Final = 1.0
 """Seconds to wait for an answer, beside what the question allows, before it is asked again."""
+_LONGEST_WAIT: Final = 30.0
+"""Seconds; a gateway answers after so many at the latest."""
+_LONGEST_LEASE: Final = 366 * 24 * 3600.0
+"""Seconds, to keep the number within bounds; a gateway has its own."""
 
 
 class LogState(NamedTuple):
@@ -61,6 +65,7 @@ class LogClient:
         self,
         *,
         name: str | None = None,
+        epoch: str | None = None,
         lease: float | None = None,
         acknowledge: int | None = None,
         beyond: int | None = None,
@@ -70,14 +75,17 @@ class LogClient:
 
         With a ``name`` and ``acknowledge`` the gateway keeps every record from that offset on, until the next
         look, and for ``lease`` seconds after it. Everything that is said is absolute, so it does no harm that
-        a question may be asked twice.
+        a question may be asked twice. With an ``epoch``, what is said holds for that log only: if there is
+        another one by now, this raises :class:`~penstock.aquifer.EpochChanged`.
         """
+        wait = min(wait, _LONGEST_WAIT)
         question = Subscribe(
             x=SubscribeTerms(
                 v=VERSION,
                 probe=True,
                 id=name if name is not None else UNSET,
-                lease=round(lease * 1000) if lease is not None else UNSET,
+                epoch=epoch if epoch is not None else UNSET,
+                lease=max(1, round(min(lease, _LONGEST_LEASE) * 1000)) if lease is not None else UNSET,
                 ack=acknowledge if acknowledge is not None else UNSET,
                 beyond=beyond if beyond is not None else UNSET,
                 wait=round(wait * 1000) if beyond is not None else UNSET,
@@ -113,9 +121,12 @@ class LogClient:
             self._channel.control_messages()  # Answers to what was asked before.
             self._channel.say(question)
             answer = self._answer(time.monotonic() + wait + _ANSWER)
-            if answer is not None:
+            if answer is None:
+                self._connected = False  # A late answer must not be taken for one to the next question.
+            elif (rest := _asked_to_wait(answer)) is None:
                 return answer
-            self._connected = False  # A late answer must not be taken for one to the next question.
+            else:
+                time.sleep(max(0.0, min(rest, give_up - time.monotonic())))
         raise GatewayUnreachable(
             f"no gateway answers at {self._endpoint} after {self._patience:g} s; is it running there, and do "
             "both sides use keys or neither?"
@@ -129,3 +140,11 @@ class LogClient:
             for message in self._channel.control_messages():
                 return decode(message)
         return None
+
+
+def _asked_to_wait(answer: Control) -> float | None:
+    """For how many seconds a gateway that has too much to do wants to be left alone; None if it answered."""
+    details = terms(answer.x) if isinstance(answer, OnError) else None
+    if details is None or details.code not in ("BUSY", "CLOSING"):
+        return None
+    return min(max(details.retry if details.retry is not UNSET else 200, 1), 1000) / 1000

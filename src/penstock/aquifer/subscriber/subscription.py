@@ -79,8 +79,17 @@ class AquiferSubscription:
     def start(self) -> None:
         """Signal on_subscribe, then begin."""
         assert self._subscriber is not None
-        self._subscriber.on_subscribe(self)
-        self._thread.start()
+        try:
+            self._subscriber.on_subscribe(self)
+        except Exception as error:
+            drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
+            self._cancelled = True
+        if self._cancelled:
+            # It has left already, and nobody need be asked.
+            self._subscriber = None
+            self._channel.close()
+        else:
+            self._thread.start()
 
     # ---------------------------------------------------------------- the Subscription
     def request(self, n: int, /) -> None:
@@ -114,7 +123,8 @@ class AquiferSubscription:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the connection is closed, after an end or a cancel; False if the time is over first."""
-        self._thread.join(timeout)
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def metrics(self) -> Metrics:
