@@ -1,10 +1,10 @@
-"""Writing to a gateway over real sockets: each batch once, whatever is killed, and as fast as it is read."""
+"""Writing to a gateway over real sockets: what gets in, at which pace, and what is refused."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +30,11 @@ from penstock.aquifer import (
 from penstock.aquifer.arrow import stream
 from penstock.aquifer.batches import Batch
 from penstock.aquifer.subscriber import courier as courier_module
-from penstock.aquifer.subscriber.courier import Courier
-from penstock.aquifer.subscriber.log_client import LogClient
 from penstock.streams import Flux
-from tests.aquifer.faults.processes import GatewayProcess
-from tests.aquifer.faults.proxy import ControlProxy
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, eventually, free_endpoint, has, reading, stays
-from tests.aquifer.writing import NOTES, deliver, numbered, stage
+from tests.aquifer.writing import NOTES, Connect, couriers, deliver, log_of, numbered, stage
 
 Start = Callable[..., Gateway]
-Connect = Callable[..., Courier]
 
 
 @pytest.fixture
@@ -59,12 +54,7 @@ def start() -> Iterator[Start]:
 @pytest.fixture
 def connect() -> Iterator[Connect]:
     """Couriers to a gateway, or to an endpoint."""
-    with ExitStack() as couriers:
-
-        def open_courier(where: Gateway | str, **settings: Any) -> Courier:
-            endpoint = where if isinstance(where, str) else where.endpoint
-            return couriers.enter_context(closing(Courier(endpoint, **settings)))
-
+    with couriers() as open_courier:
         yield open_courier
 
 
@@ -79,13 +69,6 @@ def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Couriers that ask again soon."""
     monkeypatch.setattr(courier_module, "_ANSWER", 0.3)
-
-
-def log_of(endpoint: str) -> list[bytes]:
-    """All that is in the log of a gateway at this moment."""
-    with closing(LogClient(endpoint, patience=15)) as client:
-        head = client.look().head
-    return list(AquiferPublisher(endpoint, stop=head).flux()) if head else []
 
 
 # ---------------------------------------------------------------- in and out
@@ -345,75 +328,3 @@ def test_a_key_that_is_not_known_is_refused_and_a_known_one_writes(connect: Conn
         outsider = connect(gateway.curve_endpoint, curve=CurveClient(stranger, server.public))
         with pytest.raises(Refused):
             deliver(outsider, 1, [b"record"])
-
-
-# ---------------------------------------------------------------- exactly once
-def test_marks_are_kept_over_a_restart(connect: Connect, tmp_path: Path) -> None:
-    for _ in range(2):
-        journal = SqliteJournal(tmp_path / "log.db")
-        with Gateway(None, ANYWHERE, journal=journal, writable=True) as gateway:
-            courier = connect(gateway)
-            deliver(courier, 0, numbered(0, 3))
-            courier.publish("query", 1, [])
-            deliver(courier, 2, numbered(2, 3))
-            assert log_of(gateway.endpoint) == [*numbered(0, 3), *numbered(2, 3)]
-
-
-def test_a_line_that_loses_messages_makes_no_difference(
-    start: Start, connect: Connect, impatient: None
-) -> None:
-    gateway = start()
-    with ControlProxy(gateway.endpoint, seed=3, drop=0.15, repeat=0.0) as line:
-        courier = connect(line.endpoint)
-        for batch in range(10):
-            parts = [stage(courier, batch, [b"%d" % batch], [b"%d again" % batch])]
-            courier.publish("query", batch, parts)
-        assert line.dropped > 0
-
-    assert log_of(gateway.endpoint) == [b"%d%s" % (n, s) for n in range(10) for s in (b"", b" again")]
-
-
-@pytest.mark.slow
-def test_a_gateway_that_is_killed_before_the_commit_wants_the_batch_again(
-    connect: Connect, tmp_path: Path
-) -> None:
-    endpoint = free_endpoint()
-    arguments = f"None, {endpoint!r}, writable=True, journal=SqliteJournal({str(tmp_path / 'log.db')!r})"
-    courier = connect(endpoint)
-    with GatewayProcess(arguments) as process:
-        deliver(courier, 0, numbered(0, 3))
-        parts = [stage(courier, 1, numbered(1, 3))]
-        process.kill()
-    with GatewayProcess(arguments):
-        with pytest.raises(AquiferError, match="run the batch again"):
-            courier.publish("query", 1, parts)
-        for batch in range(2):
-            deliver(courier, batch, numbered(batch, 3))
-
-        assert log_of(endpoint) == [*numbered(0, 3), *numbered(1, 3)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_gateway_that_is_killed_while_it_publishes_has_the_batch_once(
-    connect: Connect, elsewhere: Any, impatient: None, tmp_path: Path, when: str
-) -> None:
-    endpoint, path = free_endpoint(), str(tmp_path / "log.db")
-    dying = f"__import__('tests.aquifer.writing', fromlist=['x']).DyingJournal({path!r}, {when!r})"
-    courier = connect(endpoint)
-    with GatewayProcess(f"None, {endpoint!r}, writable=True, journal={dying}") as process:
-        publishing = elsewhere(deliver, courier, 0, numbered(0, 3))
-        process._process.wait(15)
-    with GatewayProcess(f"None, {endpoint!r}, writable=True, journal=SqliteJournal({path!r})"):
-        if when == "before":
-            # It was not written, and what was staged is gone with the process.
-            with pytest.raises(AquiferError, match="run the batch again"):
-                publishing.result(30)
-            deliver(courier, 0, numbered(0, 3))
-        else:
-            # It was written, and only the answer is missing: the courier asks again.
-            publishing.result(30)
-
-        assert log_of(endpoint) == numbered(0, 3)
-        deliver(courier, 1, numbered(1, 2))
-        assert log_of(endpoint) == [*numbered(0, 3), *numbered(1, 2)]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+from penstock.aquifer import AquiferPublisher, Gateway
 from penstock.aquifer.batches import Batch, Notes, pack_notes, pack_values
 from penstock.aquifer.journal import SqliteJournal
 from penstock.aquifer.subscriber.courier import Courier
+from penstock.aquifer.subscriber.log_client import LogClient
+
+Connect = Callable[..., Courier]
+"""``connect(gateway)``, or ``connect(endpoint)``: a courier."""
 
 NOTES = pack_notes(Notes(1))
 
@@ -37,6 +44,25 @@ def deliver(courier: Courier, batch: int, values: Sequence[bytes], query: str = 
 def numbered(batch: int, count: int) -> list[bytes]:
     """The records of a batch: all different, and of all batches, too."""
     return [b"%d/%d" % (batch, number) for number in range(count)]
+
+
+@contextmanager
+def couriers() -> Iterator[Connect]:
+    """Opens couriers to a gateway, or to an endpoint, and closes them at the end."""
+    with ExitStack() as opened:
+
+        def open_courier(where: Gateway | str, **settings: Any) -> Courier:
+            endpoint = where if isinstance(where, str) else where.endpoint
+            return opened.enter_context(closing(Courier(endpoint, **settings)))
+
+        yield open_courier
+
+
+def log_of(endpoint: str) -> list[bytes]:
+    """All that is in the log of a gateway at this moment."""
+    with closing(LogClient(endpoint, patience=15)) as client:
+        head = client.look().head
+    return list(AquiferPublisher(endpoint, stop=head).flux()) if head else []
 
 
 class DyingJournal(SqliteJournal):

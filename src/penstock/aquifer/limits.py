@@ -15,6 +15,8 @@ class Limits:
     """The longest control message, in bytes; a longer one is answered with ``OnError``."""
     max_subscribers: int = 256
     """How many subscribers there can be at a time."""
+    max_durable: int = 1024
+    """How many durable subscribers that are away are remembered at a time."""
     requests_per_second: int = 10_000
     """How many control messages a peer may send, with a burst of as many."""
     max_frame: int = 256 * 1024

@@ -218,6 +218,7 @@ def test_the_memory_of_the_gateway_stays_as_it_is_beside_a_peer_that(hostile: st
 # ---------------------------------------------------------------- those who repeat themselves
 def test_a_repeated_subscribe_changes_nothing() -> None:
     with Gateway(Numbers(100), ANYWHERE) as gateway, Peer(gateway.endpoint) as peer:
+        gateway.join()
         first = peer.subscribe(id="me")
         peer.join()
         peer.grant(limit=50)
@@ -289,3 +290,18 @@ def test_a_refused_subscriber_is_told_why() -> None:
             answer = peer.subscribe(**terms)
             assert complaint in answer["message"], answer
         assert gateway.status()["subscribers"] == []
+
+
+def test_only_so_many_durable_subscribers_are_remembered() -> None:
+    limits = Limits(max_durable=2)
+    with Gateway(Numbers(100), ANYWHERE, limits=limits) as gateway:
+        gateway.join()
+        for name in ("one", "two"):
+            with Peer(gateway.endpoint) as peer:
+                peer.subscribe(id=name)
+                peer.ask({"jsonClass": "Subscribe", "cancel": True})
+        eventually(lambda: len(gateway.status()["absent"]) == 2)
+        with Peer(gateway.endpoint) as peer:
+            assert peer.subscribe(id="three")["x"]["code"] == "BUSY"
+            # Who is known may come back.
+            assert peer.subscribe(id="two")["jsonClass"] == "OnSubscribe"

@@ -82,6 +82,9 @@ class Bookmarks:
             return f"x.ack is {wishes.ack}, and the log goes up to {log.head}", "BAD"
         if wishes.ack is not UNSET and wishes.id not in self._places and wishes.ack < log.first:
             return f"offset {wishes.ack} cannot be kept: the oldest still here is {log.first}", "OFFSET"
+        full = len(self._places) >= self._limits.max_durable
+        if wishes.ack is not UNSET and wishes.id not in self._places and full:
+            return f"{len(self._places)} places are kept already, and no more can be", "BUSY"
         if wishes.lease is not UNSET and wishes.lease <= 0:
             return f"a lease of {wishes.lease} ms: give at least 1", "BAD"
         return None

@@ -244,6 +244,9 @@ class Desk:
             self._close(other, event)
         if len(self.sessions) >= self._limits.max_subscribers:
             return self._refuse(envelope, "too many subscribers", self._full(), "BUSY", retry=1000)
+        if name is not None and name not in self.absent and len(self.absent) >= self._limits.max_durable:
+            text = f"{len(self.absent)} durable subscribers are remembered already, and no more can be"
+            return self._refuse(envelope, "too many durable subscribers", text, "BUSY", retry=1000)
         saved = self.absent.pop(name, None) if name else None
         session = ExtendedSession(
             envelope[0],

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.aquifer.subscriber.courier import Courier
-from penstock.spark.options import SinkOptions
+from penstock.spark.options import BadOption, SinkOptions
 from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.reading import curve_client
 
@@ -50,8 +50,8 @@ def _stage(
     """Runs in a task: leave everything with the gateway."""
     task = TaskContext.get()
     assert task is not None, "rows are written by a task"
-    # Not Spark's number of the attempt: after a restart it counts from 0 again, and the gateway may still have
-    # what the one before left with it.
+    # Not Spark's number of the attempt: after a restart it counts from 0 again, and the gateway may still
+    # have what another one with that number left.
     part, attempt = task.partitionId(), secrets.randbits(31)
     packer, seq = RowPacker(schema, options.value), 0
     courier = _courier(options)
@@ -93,6 +93,9 @@ class AquiferStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._schema = schema
         self._options = options
+        if options.delivery is not None:
+            remedy = "a stream has a name and numbers of its own; leave writerId and batchId to df.write"
+            raise BadOption("writerId", options.delivery[0], remedy)
         RowPacker(schema, options.value)  # A schema that does not fit is told now, not by a task.
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -110,21 +113,25 @@ class AquiferStreamWriter(DataSourceStreamArrowWriter):
 
 
 class AquiferBatchWriter(DataSourceArrowWriter):
-    """For ``df.write``."""
+    """For ``df.write``.
+
+    Each is a writer of its own, unless the options ``writerId`` and ``batchId`` say what it is: in
+    ``foreachBatch``, where a batch may be run again, they make it count once.
+    """
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._schema = schema
         self._options = options
-        self._query = f"write-{secrets.token_hex(8)}"
+        self._query, self._batch = options.delivery or (f"write-{secrets.token_hex(8)}", 0)
         RowPacker(schema, options.value)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs in a task."""
-        return _stage(iterator, self._schema, self._options, self._query, 0)
+        return _stage(iterator, self._schema, self._options, self._query, self._batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Runs beside the driver, when all tasks are done."""
-        _publish(messages, 0, self._options)
+        _publish(messages, self._batch, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing was published."""
