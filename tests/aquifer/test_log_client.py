@@ -106,7 +106,8 @@ def test_a_place_before_the_oldest_record_cannot_be_kept(clients: list[LogClient
         eventually(lambda: gateway.status()["first"] > 0)
         with pytest.raises(OffsetGone) as gone:
             client.look(name="another", lease=60, acknowledge=0)
-        assert gone.value.first == gateway.status()["first"]
+        assert gone.value.first is not None
+        assert 0 < gone.value.first <= gateway.status()["first"]
 
 
 @pytest.mark.parametrize("seconds", [1e-12, 1e300])

@@ -23,13 +23,21 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock import __version__
-from penstock.cli import demo_command, gateway_command, rules_command, tail_command, tck_command
+from penstock.cli import (
+    demo_command,
+    gateway_command,
+    rules_command,
+    run_command,
+    tail_command,
+    tck_command,
+)
 from penstock.cli.commands import Commands
 
 REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     demo_command.add_parser,
     gateway_command.add_parser,
     tail_command.add_parser,
+    run_command.add_parser,
     rules_command.add_parser,
     tck_command.add_parser,
 ]
@@ -42,6 +50,8 @@ examples:
                                    serve lines to any number of subscribers
   penstock tail tcp://127.0.0.1:5556
                                    read them, here or elsewhere
+  penstock run app.py --checkpoint state
+                                   a Spark query between them, exactly once
   penstock rules                   all rules of the specification, one line each
   penstock rules 3.9 --lang ko     one rule in full, in Korean
   penstock tck yours:range         does your publisher keep the rules?

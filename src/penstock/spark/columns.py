@@ -1,19 +1,19 @@
-"""From data frames of a gateway to the Arrow batches that Spark takes: column by column, no row in Python."""
+"""From data frames of a gateway to the Arrow batches that Spark takes: column by column, if possible."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.json
 
 from penstock.aquifer.arrow import load
 from penstock.aquifer.batches import Notes, unpack_notes, unpack_values
 from penstock.aquifer.protocol.frames import Frame
+from penstock.spark.source.typed_records import NotOfTheSchema, TypedRecords, may_be_null, misplaced_null
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -51,18 +51,35 @@ class Columns:
         self._value = value
         self.wire_format = "arrow" if value == "arrow" else "msgpack"
         """The payload format to ask the gateway for."""
+        self._strict = not all(map(may_be_null, self._schema))
+        """Whether there are columns that must not have nulls: pyarrow does not look, and Spark trusts us."""
+        self._typed: TypedRecords | None = None
+        if value == "msgpack" or (value == "json" and not all(_plain_json(f.type) for f in self._schema)):
+            self._typed = TypedRecords(self._schema, value)
         if value in ("binary", "string"):
             self._check(schema, value)
 
     def batch(self, endpoint: str, frame: Frame) -> pa.RecordBatch:
         """The records of a frame as a batch."""
+        batch = self._batch(endpoint, frame)
+        if self._strict:
+            for column, field in zip(batch.columns, self._schema, strict=True):
+                null = misplaced_null(column, field)
+                if null is not None:
+                    raise self._unreadable(endpoint, frame, f"{null} is null, and the schema says NOT NULL")
+        return batch
+
+    def _batch(self, endpoint: str, frame: Frame) -> pa.RecordBatch:
         if self._value == "arrow":
             return self._fitted(load(frame.payload), endpoint, frame)
         values = unpack_values(frame.payload)
+        if self._typed is not None:
+            try:
+                return self._typed.batch(values)
+            except NotOfTheSchema as error:
+                raise self._unreadable(endpoint, frame, error, error.index) from error
         if self._value == "json":
             return self._json(values, endpoint, frame)
-        if self._value == "msgpack":
-            return self._msgpack(values, endpoint, frame)
         notes = unpack_notes(frame.notes)
         arrays = [_COLUMNS[name](endpoint, frame, notes, values) for name in self._schema.names]
         try:
@@ -75,27 +92,38 @@ class Columns:
 
     # ---------------------------------------------------------------- typed values
     def _json(self, values: list[bytes], endpoint: str, frame: Frame) -> pa.RecordBatch:
-        text = b"\n".join(values)
+        for index, value in enumerate(values):
+            # pyarrow would stumble over the others, and over a null so badly that it takes the process along.
+            if value[:1] != b"{" and value.lstrip(b" \t\r\n")[:1] != b"{":
+                raise self._unreadable(endpoint, frame, f"{value[:40]!r} is no JSON object", index)
         try:
-            table = pa.json.read_json(
-                BytesIO(text),
-                read_options=pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-                parse_options=pa.json.ParseOptions(
-                    explicit_schema=self._schema, newlines_in_values=True, unexpected_field_behavior="ignore"
-                ),
-            )
-        except pa.ArrowInvalid as error:
-            raise self._unreadable(endpoint, frame, error) from error
+            table = self._parsed(values)
+        except pa.ArrowException as error:
+            raise self._unreadable(endpoint, frame, error, self._culprit(values)) from error
         if table.num_rows != frame.count:
             raise self._unreadable(endpoint, frame, f"{table.num_rows} objects in {frame.count} records")
         return self._fitted(table.combine_chunks().to_batches()[0], endpoint, frame)
 
-    def _msgpack(self, values: list[bytes], endpoint: str, frame: Frame) -> pa.RecordBatch:
-        try:
-            decode = msgspec.msgpack.Decoder(dict[str, Any]).decode
-            return pa.RecordBatch.from_pylist(list(map(decode, values)), schema=self._schema)
-        except (msgspec.DecodeError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise self._unreadable(endpoint, frame, error) from error
+    def _parsed(self, values: list[bytes]) -> pa.Table:
+        text = b"\n".join(values)
+        table = pa.json.read_json(
+            BytesIO(text),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=self._schema, newlines_in_values=True, unexpected_field_behavior="ignore"
+            ),
+        )
+        table.validate(full=True)  # Strings, that is: the parser does not look whether they are UTF-8.
+        return table
+
+    def _culprit(self, values: list[bytes]) -> int | None:
+        """Which of the records cannot be read; None if each by itself can."""
+        for index, value in enumerate(values):
+            try:
+                self._parsed([value])
+            except pa.ArrowException:
+                return index
+        return None
 
     def _fitted(self, batch: pa.RecordBatch, endpoint: str, frame: Frame) -> pa.RecordBatch:
         """The columns that the schema names, in its order and with its types."""
@@ -110,14 +138,19 @@ class Columns:
         try:
             arrays = [batch.column(field.name).cast(field.type) for field in self._schema]
             return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except pa.ArrowException as error:
             raise self._unreadable(endpoint, frame, error) from error
 
-    def _unreadable(self, endpoint: str, frame: Frame, error: object) -> UnreadableRecord:
+    def _unreadable(
+        self, endpoint: str, frame: Frame, error: object, index: int | None = None
+    ) -> UnreadableRecord:
+        which = f"records {frame.first} to {frame.first + frame.count - 1} of {endpoint}"
+        if index is not None or frame.count == 1:
+            which = f"record {frame.first + (index or 0)} of {endpoint}"
+        reason = " ".join(str(error).split())  # In one line: Spark's own text is long enough.
         return UnreadableRecord(
-            f"records {frame.first} to {frame.first + frame.count - 1} of {endpoint} cannot be read as "
-            f"{self._value} with the schema {', '.join(self._schema.names)}: {error}; mend the schema, or "
-            'read them raw with option("value", "binary")'
+            f"{which} cannot be read as {self._value} with the schema {', '.join(self._schema.names)}: "
+            f'{reason}; mend the schema, or read raw values with option("value", "binary")'
         )
 
     @staticmethod
@@ -131,6 +164,13 @@ class Columns:
                     f'with option("value", "{value}") there are the columns {columns}; {name} {kind} is none '
                     'of them. For columns out of the records use option("value", "json") or "arrow"'
                 )
+
+
+def _plain_json(kind: pa.DataType) -> bool:
+    """Whether pyarrow's own reader makes the right thing of a column of JSON."""
+    if pa.types.is_map(kind) or pa.types.is_date(kind):
+        return False
+    return all(_plain_json(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _offsets(endpoint: str, frame: Frame, notes: Notes, values: list[bytes]) -> pa.Array:

@@ -12,8 +12,8 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from penstock.spark.columns import default_schema
-from penstock.spark.options import SinkOptions, SourceOptions
+from penstock.spark.columns import BadSchema, default_schema
+from penstock.spark.options import BadOption, SinkOptions, SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -41,9 +41,16 @@ class AquiferDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For ``spark.readStream``."""
+        from penstock.spark.source.refused import RefusedStream
         from penstock.spark.source.stream_reader import AquiferStreamReader
 
-        return AquiferStreamReader(schema, self._source(schema))
+        try:
+            options = self._source(schema)
+            if options.ending != "latest":
+                raise BadOption("endingOffsets", options.ending, "a stream does not end; spark.read does")
+        except (BadOption, BadSchema) as error:
+            return RefusedStream(error)
+        return AquiferStreamReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For ``df.write``."""
@@ -63,7 +70,8 @@ class AquiferDataSource(DataSource):
     def _refuse_overwriting(overwrite: bool) -> None:
         if overwrite:
             raise ValueError(
-                "a gateway's log only grows: use mode append (for a stream, outputMode append or update)"
+                "a gateway's log only grows: use mode append. For a stream with outputMode complete or "
+                "update: foreachBatch, and in it df.write with the options writerId and batchId"
             )
 
     def _source(self, schema: StructType) -> SourceOptions:

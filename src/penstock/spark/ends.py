@@ -6,13 +6,17 @@ writes to. Its journal lies with the checkpoint: a pipeline that is started agai
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
-from penstock.spec import Publisher, Subscriber
+from penstock.aquifer.errors import AquiferError, SourceFailed
+from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.spec import Publisher, Subscriber, Subscription
 from penstock.streams import Flux
 
 if TYPE_CHECKING:
@@ -21,7 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["SinkEnd", "SourceEnd"]
 
-_ANYWHERE = "tcp://127.0.0.1:0"
+_ANYWHERE: Final = "tcp://127.0.0.1:0"
+_A_WEEK: Final = 7 * 24 * 3600.0
+"""How long a pipeline that was stopped may be away before what is journalled for it may be forgotten."""
+_LOOK: Final = 1.0
+"""Seconds between questions to a gateway elsewhere: has its stream ended?"""
+_GOODBYE: Final = 10.0
+"""Seconds that a Subscriber may spend on the element that it has, before it is left behind."""
 
 
 class SourceEnd:
@@ -32,22 +42,24 @@ class SourceEnd:
         source: Publisher[Any] | Callable[[int], Publisher[Any]] | str,
         *,
         schema: str | None,
-        codec: str,
+        codec: str | None,
         options: dict[str, str],
     ) -> None:
         self._schema = schema
-        self._codec = codec
+        self._codec = codec or ("bytes" if schema is None else "json")
         self._options = options
         self._endpoint: str | None = None
+        self._file: Path | None = None
         self._source: Publisher[Any] | Callable[[int], Publisher[Any]] | None = None
-        self.gateway: Gateway | None = None
-        """The gateway in this process, if there is one."""
+        self._gateway: Gateway | None = None
+        self._clients: list[LogClient] = []
+        self._looked = 0.0
         if isinstance(source, str) and source.startswith("tcp://"):
             self._endpoint = source
         elif isinstance(source, str) and source.startswith("file:"):
-            path = Path(source.removeprefix("file:").removeprefix("//"))
-            self._codec = "text" if schema is None else codec
-            self._source = lambda done: Flux.from_iterable(_lines(path, done))
+            self._file = file = Path(source.removeprefix("file:").removeprefix("//"))
+            self._codec = "text"
+            self._source = lambda done: Flux.from_iterable(_lines(file, done))
         elif isinstance(source, str):
             raise ValueError(
                 f"a source {source!r} is not known: give a Publisher, the endpoint of a gateway "
@@ -60,19 +72,56 @@ class SourceEnd:
                 f"Pipeline() needs a Publisher, a function that makes one, or a text, not {source!r}"
             )
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the records come from a gateway that is not ours."""
+        return self._endpoint is not None
+
     def open(self, spark: SparkSession, folder: Path, closing: ExitStack) -> DataFrame:
         """The DataFrame of the records, and a gateway for them if need be."""
-        endpoint = self._endpoint
-        if endpoint is None:
-            assert self._source is not None
+        reader = spark.readStream.format("aquifer")
+        if self._endpoint is None:
+            if self._file is not None and not self._file.is_file():
+                raise FileNotFoundError(f"the source file:{self._file} is not there: check the path")
             journal = SqliteJournal(folder / "source.db")
-            codec = "json" if self._schema is not None and self._codec == "bytes" else self._codec
-            self.gateway = Gateway(self._source, _ANYWHERE, journal=journal, codec=codec)
-            endpoint = closing.enter_context(self.gateway).endpoint
-        reader = spark.readStream.format("aquifer").option("endpoint", endpoint).options(**self._options)
+            self._gateway = Gateway(self._source, _ANYWHERE, journal=journal, codec=self._codec)
+            endpoint = closing.enter_context(self._gateway).endpoint
+            reader = reader.option("leaseSeconds", f"{_A_WEEK:.0f}").option("waitSeconds", "0.2")
+        else:
+            endpoint = self._endpoint
+            self._clients = self._ask_there(endpoint, closing)
+        reader = reader.option("endpoint", endpoint).options(**self._options)
         if self._schema is not None:
             return reader.schema(self._schema).option("value", "json").load()
         return reader.option("value", "string" if self._codec == "text" else "binary").load()
+
+    def _ask_there(self, endpoint: str, closing: ExitStack) -> list[LogClient]:
+        from penstock.spark.source.reading import curve_client
+
+        curve = curve_client(self._options.get("curveKey"), self._options.get("curveServer"))
+        clients = [LogClient(one.strip(), patience=_LOOK, curve=curve) for one in endpoint.split(",")]
+        for client in clients:
+            closing.callback(client.close)
+        return clients
+
+    def has_ended(self) -> bool:
+        """Whether nothing more will come; of a gateway elsewhere it is known about a second later."""
+        if self._gateway is not None:
+            return self._gateway.join(0)
+        if time.monotonic() < self._looked + _LOOK:
+            return False
+        try:
+            return all(client.look().end is not None for client in self._clients)
+        except AquiferError:
+            return False  # The query asks it as well, has more patience, and says so if it was in vain.
+        finally:
+            self._looked = time.monotonic()
+
+    @property
+    def failure(self) -> SourceFailed | None:
+        """Why it ended, if it did not complete."""
+        text = self._gateway.failure if self._gateway is not None else None
+        return None if text is None else SourceFailed(f"the source failed: {text}")
 
 
 class SinkEnd:
@@ -83,9 +132,15 @@ class SinkEnd:
     ) -> None:
         if not isinstance(sink, str | Subscriber) and not callable(sink):
             raise TypeError(f"into() needs a Subscriber, a text or a function, not {sink!r}")
+        if isinstance(sink, str) and "://" in sink and not sink.startswith("tcp://"):
+            raise ValueError(
+                f"a sink {sink!r} is not known: give the endpoint of a gateway (tcp://127.0.0.1:5556) or a "
+                "format of Spark (parquet, with path=…)"
+            )
         self._sink = sink
         self._options = options
-        self.gateway: Gateway | None = None
+        self._gateway: Gateway | None = None
+        self._customer: _Customer | None = None
 
     def open(self, results: DataFrame, folder: Path, closing: ExitStack) -> DataStreamWriter:
         """The writer of the results, and a gateway for them if need be."""
@@ -96,11 +151,84 @@ class SinkEnd:
             return writer.format(sink).options(**self._options)
         if not isinstance(sink, Subscriber):
             return writer.foreachBatch(sink)
-        self.gateway = Gateway(None, _ANYWHERE, journal=SqliteJournal(folder / "sink.db"), writable=True)
-        endpoint = closing.enter_context(self.gateway).endpoint
+        self._journal = SqliteJournal(folder / "sink.db")
+        self._gateway = Gateway(None, _ANYWHERE, journal=self._journal, writable=True)
+        endpoint = closing.enter_context(self._gateway).endpoint
+        self._customer = _Customer(sink)
+        closing.callback(self._customer.leave)
         # A name that lasts: after a restart the Subscriber gets what it has not had.
-        AquiferPublisher(endpoint, id="pipeline", codec="json", lease=7 * 24 * 3600.0).subscribe(sink)
-        return writer.format("aquifer").option("endpoint", endpoint).options(**self._options)
+        AquiferPublisher(endpoint, id="pipeline", codec="json", lease=_A_WEEK).subscribe(self._customer)
+        # A Subscriber may take as long as it likes.
+        writer = writer.format("aquifer").option("timeoutSeconds", "31536000").options(**self._options)
+        return writer.option("endpoint", endpoint)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the Subscriber wants no more."""
+        return self._customer is not None and self._customer.left.is_set()
+
+    def make_way(self) -> None:
+        """Take what the query has in hand, though there may be no room for it, so that it can be stopped.
+
+        A batch that waits for room cannot be interrupted: Spark would wait with it for as long as the
+        Subscriber asks for nothing.
+        """
+        if self._gateway is not None:
+            self._journal.max_records = self._journal.max_bytes = 2**62
+
+    def finish(self, failure: Exception | None) -> None:
+        """Nothing more will come: the Subscriber is told so after everything that did."""
+        if self._gateway is not None and self._customer is not None:
+            self._customer.failure = failure
+            self._gateway.complete(failure)
+
+    def is_finished(self, wait: float) -> bool:
+        """Whether the Subscriber, if it is one, has everything; wait that many seconds for it."""
+        return self._customer is None or self._customer.left.wait(wait)
+
+
+class _Customer:
+    """Stands between a gateway and the Subscriber at the end, to know when that has everything or leaves."""
+
+    def __init__(self, subscriber: Subscriber[Any]) -> None:
+        self.failure: Exception | None = None
+        """What to tell in the place of an error that has travelled."""
+        self.left = threading.Event()
+        """It has got the end, or wanted no more."""
+        self._subscriber = subscriber
+        self._subscription: Any = None
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self._subscription = subscription
+        self._subscriber.on_subscribe(self)
+
+    def on_next(self, element: Any, /) -> None:
+        self._subscriber.on_next(element)
+
+    def on_error(self, error: BaseException, /) -> None:
+        travelled = isinstance(error, SourceFailed) and self.failure is not None
+        try:
+            self._subscriber.on_error(self.failure if travelled and self.failure is not None else error)
+        finally:
+            self.left.set()
+
+    def on_complete(self) -> None:
+        try:
+            self._subscriber.on_complete()
+        finally:
+            self.left.set()
+
+    def request(self, n: int, /) -> None:
+        self._subscription.request(n)
+
+    def cancel(self) -> None:
+        self._subscription.cancel()
+        self.left.set()
+
+    def leave(self) -> None:
+        """Go before the gateway closes: what was delivered is acknowledged, and will not come again."""
+        self._subscription.cancel()
+        self._subscription.join(_GOODBYE)
 
 
 def _lines(path: Path, done: int) -> Iterator[str]:

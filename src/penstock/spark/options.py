@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from penstock.aquifer.endpoints import Endpoint
 
-__all__ = ["BadOption", "SinkOptions", "SourceOptions"]
+__all__ = ["SINK_NAMES", "SOURCE_NAMES", "BadOption", "SinkOptions", "SourceOptions"]
 
 _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "mode", "paths", "header"})
 """Options that Spark itself adds or reads."""
@@ -26,7 +26,11 @@ class BadOption(ValueError):
     """An option of ``format("aquifer")`` that cannot be used; the text names it and says what would do."""
 
     def __init__(self, name: str, value: object, remedy: str) -> None:
-        super().__init__(f'option "{name}" is {value!r}: {remedy}')
+        super().__init__(name, value, remedy)  # As they are: it travels between Spark's processes.
+
+    def __str__(self) -> str:
+        name, value, remedy = self.args
+        return f'option "{name}" is {value!r}: {remedy}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class SourceOptions:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
         """Read the options of a DataFrame reader."""
-        options = _Options(given, _SOURCE_NAMES)
+        options = _Options(given, SOURCE_NAMES)
         endpoints = options.endpoints()
         return cls(
             endpoints=endpoints,
@@ -83,13 +87,16 @@ class SinkOptions:
     patience: float
     timeout: float
     """Seconds that a batch may wait for room behind the gateway."""
+    delivery: tuple[str, int] | None
+    """For ``df.write``: who writes, and which of its batches this is. It is published once, however often it
+    is written."""
     curve_key: str | None
     curve_server: str | None
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SinkOptions:
         """Read the options of a DataFrame writer."""
-        options = _Options(given, _SINK_NAMES)
+        options = _Options(given, SINK_NAMES)
         endpoints = options.endpoints()
         if len(endpoints) > 1:
             raise BadOption("endpoint", ",".join(endpoints), "a query writes to one gateway; name one")
@@ -98,12 +105,13 @@ class SinkOptions:
             value=options.one_of("value", ("binary", "string", "json", "arrow"), "json"),
             patience=options.seconds("patienceSeconds") or 30.0,
             timeout=options.seconds("timeoutSeconds") or 600.0,
+            delivery=options.delivery(),
             curve_key=options.text("curveKey"),
             curve_server=options.text("curveServer"),
         )
 
 
-_SOURCE_NAMES: Final = (
+SOURCE_NAMES: Final = (
     "endpoint",
     "startingOffsets",
     "endingOffsets",
@@ -120,7 +128,16 @@ _SOURCE_NAMES: Final = (
     "curveKey",
     "curveServer",
 )
-_SINK_NAMES: Final = ("endpoint", "value", "patienceSeconds", "timeoutSeconds", "curveKey", "curveServer")
+SINK_NAMES: Final = (
+    "endpoint",
+    "value",
+    "writerId",
+    "batchId",
+    "patienceSeconds",
+    "timeoutSeconds",
+    "curveKey",
+    "curveServer",
+)
 
 
 class _Options:
@@ -155,8 +172,8 @@ class _Options:
 
     def offsets(self, name: str, default: str, endpoints: tuple[str, ...]) -> str | dict[str, int]:
         text = self.text(name) or default
-        if text in ("earliest", "latest"):
-            return text
+        if text.lower() in ("earliest", "latest"):
+            return text.lower()
         remedy = (
             "give earliest, latest, a number, or with several endpoints a JSON object with an offset for "
             f'each: {{"{endpoints[0]}": 0}}'
@@ -174,16 +191,30 @@ class _Options:
         return value
 
     def whole_number(self, name: str) -> int | None:
-        number: int | None = self._parsed(name, int, "give a whole number of at least 1")
-        if number is not None and number < 1:
-            raise BadOption(name, number, "give a whole number of at least 1")
+        remedy = "give a whole number of at least 1"
+        number: int | None = self._parsed(name, int, remedy)
+        if number is not None and not 1 <= number < 2**63:
+            raise BadOption(name, number, remedy)
         return number
 
     def seconds(self, name: str) -> float | None:
-        number: float | None = self._parsed(name, float, "give a number of seconds above 0")
-        if number is not None and not number > 0:
-            raise BadOption(name, number, "give a number of seconds above 0")
+        remedy = "give a number of seconds above 0"
+        number: float | None = self._parsed(name, float, remedy)
+        if number is not None and not 0 < number < float("inf"):
+            raise BadOption(name, number, remedy)
         return number
+
+    def delivery(self) -> tuple[str, int] | None:
+        writer = self.text("writerId")
+        number: int | None = self._parsed("batchId", int, "give the number of the batch, from 0 on")
+        if (writer is None) != (number is None):
+            given, value = ("writerId", writer) if number is None else ("batchId", number)
+            raise BadOption(given, value, "writerId and batchId go together: who writes, and which batch")
+        if writer is None or number is None:
+            return None
+        if not 0 <= number < 2**63:
+            raise BadOption("batchId", number, "give the number of the batch, from 0 on")
+        return writer, number
 
     def one_of(self, name: str, values: tuple[str, ...], default: str) -> str:
         text = (self.text(name) or default).lower()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.ends import SinkEnd, SourceEnd
-from penstock.spark.running import QueryFailed, reason_of
+from penstock.spark.running import QueryFailed, activate, is_sparks, process_everything, reason_of
 from penstock.spark.sessions import session
 from penstock.spec import Publisher, Subscriber
 
@@ -25,6 +26,11 @@ __all__ = ["Pipeline", "Progress", "RunningPipeline"]
 
 _log = logging.getLogger("penstock.spark")
 
+_LOOK: Final = 0.2
+"""Seconds between looks at a running query."""
+_LAST_WORD: Final = 5.0
+"""Seconds that a Subscriber has to take the error of a query that failed."""
+
 
 @dataclass(frozen=True)
 class Pipeline:
@@ -32,26 +38,36 @@ class Pipeline:
 
     A *source* is a Publisher; a function that makes one from the number of records that are journalled
     already; the endpoint of a gateway, ``"tcp://127.0.0.1:5556"``; or a file of lines, ``"file:app.log"``.
-    With a ``schema`` records are JSON objects, and become columns; without one there are the columns
-    endpoint, offset, timestamp, key and value.
+    With a ``schema`` records are objects, and become columns: dictionaries from a Publisher, JSON in a file
+    and behind an endpoint. Without one there are the columns endpoint, offset, timestamp, key and value.
+    ``codec`` says what the elements of a Publisher are: ``"bytes"``, ``"text"``, ``"json"``.
 
-    A *sink* is a Subscriber, which gets each row as a dictionary; the endpoint of a gateway that can be
-    written to; a format of Spark with its options, ``into("parquet", path="…")``; or a function of a
-    DataFrame and the number of its batch.
+    A *sink* is a Subscriber, which gets each row as a dictionary, with what JSON has no type for as a text;
+    the endpoint of a gateway that can be written to; a format of Spark with its options,
+    ``into("parquet", path="…")``; or a function of a DataFrame and the number of its batch.
 
     Everything in between is Spark's own: windows, watermarks, joins, state. With a ``checkpoint`` a pipeline
-    that was stopped, or killed, goes on where it was, and every record has its effect exactly once.
+    that was stopped, or killed, goes on where it was, and every record has its effect exactly once. That
+    needs a source that can go on, too: a file, an endpoint, or a function that is told how many records are
+    there already. (What a Subscriber got in the moment of a crash, and nobody has noted, it gets again.)
     """
 
     source: Publisher[Any] | Callable[[int], Publisher[Any]] | str
     schema: str | None = None
-    codec: str = "bytes"
+    codec: str | None = None
     options: Mapping[str, str] | None = None
     """Options of the format ``aquifer``, for reading."""
     steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
     sink: Subscriber[Any] | str | Callable[[DataFrame, int], None] | None = None
     sink_options: Mapping[str, str] | None = None
     mode: str | None = None
+
+    def __post_init__(self) -> None:
+        self._source_end()  # Wrong things are refused where they are written.
+
+    def _source_end(self) -> SourceEnd:
+        options = dict(self.options or {})
+        return SourceEnd(self.source, schema=self.schema, codec=self.codec, options=options)
 
     def through(self, step: Callable[[DataFrame], DataFrame]) -> Pipeline:
         """Then this: a function from DataFrame to DataFrame. May be called several times."""
@@ -68,7 +84,7 @@ class Pipeline:
     ) -> Pipeline:
         """And there it goes. ``mode`` is Spark's output mode: append, update or complete."""
         texts = {name: _text(value) for name, value in options.items()}
-        SinkEnd(sink, texts)  # Wrong things are refused where they are written.
+        SinkEnd(sink, texts)
         return replace(self, sink=sink, sink_options=texts, mode=mode)
 
     def start(
@@ -77,36 +93,48 @@ class Pipeline:
         spark: SparkSession | None = None,
         checkpoint: str | Path | None = None,
         trigger: Mapping[str, Any] | None = None,
+        once: bool = False,
     ) -> RunningPipeline:
-        """Start. ``trigger`` is Spark's: ``{"availableNow": True}``, ``{"processingTime": "5 seconds"}``."""
+        """Start. ``trigger`` is Spark's: ``{"processingTime": "5 seconds"}``.
+
+        With ``once`` it ends when it has dealt with what a gateway elsewhere has at this moment. A source in
+        this process is always read to its end.
+        """
         if self.sink is None:
             raise ValueError("a pipeline needs a sink: .into(…)")
-        if checkpoint is None:
-            folder = Path(mkdtemp(prefix="penstock-pipeline-"))
-            _log.warning("no checkpoint was named: %s is used, and a restart will begin anew", folder)
-        else:
-            folder = Path(checkpoint)
-        folder.mkdir(parents=True, exist_ok=True)
-        closing = ExitStack()
-        try:
+        with ExitStack() as opened:
+            folder = _folder(checkpoint, opened)
             spark = spark or session()
-            start = SourceEnd(
-                self.source, schema=self.schema, codec=self.codec, options=dict(self.options or {})
-            )
-            results = start.open(spark, folder, closing)
-            for step in self.steps:
-                results = step(results)
-            end = SinkEnd(self.sink, dict(self.sink_options or {}))
-            writer = end.open(results, folder, closing)
-            if self.mode is not None:
-                writer = writer.outputMode(self.mode)
-            if trigger:
-                writer = writer.trigger(**trigger)
-            query = writer.option("checkpointLocation", str(folder / "checkpoint")).start()
-        except BaseException:
-            closing.close()
-            raise
-        return RunningPipeline(query, closing, start, end)
+            activate(spark)
+            start, end = self._source_end(), SinkEnd(self.sink, dict(self.sink_options or {}))
+            if once and start.is_elsewhere:
+                trigger = {"availableNow": True}
+            try:
+                query = self._start_query(spark, folder, start, end, trigger, opened)
+            except Exception as error:
+                if not is_sparks(error):
+                    raise  # A file that is not there, a journal that is in use: not the query's fault.
+                raise QueryFailed(reason_of(error)) from error
+            return RunningPipeline(query, opened.pop_all(), start, end)
+
+    def _start_query(
+        self,
+        spark: SparkSession,
+        folder: Path,
+        start: SourceEnd,
+        end: SinkEnd,
+        trigger: Mapping[str, Any] | None,
+        opened: ExitStack,
+    ) -> StreamingQuery:
+        results = start.open(spark, folder, opened)
+        for step in self.steps:
+            results = _taken(step, results)
+        writer = end.open(results, folder, opened)
+        if self.mode is not None:
+            writer = writer.outputMode(self.mode)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 
     def run(self, **how: Any) -> None:
         """:meth:`start` it, and wait for its end; Ctrl-C stops it cleanly."""
@@ -120,7 +148,7 @@ class Progress:
 
     batch: int
     records: int
-    """In all batches so far."""
+    """In all batches of this run so far."""
     records_per_second: float
     batch_seconds: float
     lag: int
@@ -128,7 +156,10 @@ class Progress:
 
 
 class RunningPipeline:
-    """A pipeline that runs; a context manager that stops it."""
+    """A pipeline that runs; a context manager that stops it.
+
+    A thread watches the query: when the source has ended it has the rest dealt with, and tells the sink.
+    """
 
     def __init__(self, query: StreamingQuery, closing: ExitStack, source: SourceEnd, sink: SinkEnd) -> None:
         self.query = query
@@ -137,65 +168,93 @@ class RunningPipeline:
         self._sink = sink
         self._records = 0
         self._seen = -1
+        self._counting = threading.Lock()
         self._stopped = threading.Event()
+        self._ended = threading.Event()
+        self._failure: Exception | None = None
+        self._watcher = threading.Thread(target=self._watch, name="penstock-pipeline", daemon=True)
+        self._watcher.start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the query has ended, or the source has and everything is dealt with.
+        """Wait until the source has ended and everything is dealt with, or the query was stopped or failed.
 
-        Returns False if the time is over first; raises :class:`~penstock.spark.QueryFailed` if it failed.
+        Returns False if the time is over first; raises :class:`~penstock.spark.QueryFailed` if the query
+        failed, and :class:`~penstock.aquifer.SourceFailed` if the source did.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while self.query.isActive:
-            if self._source.gateway is not None and self._source.gateway.join(0):
-                self.query.processAllAvailable()
-                break
-            left = 0.2 if deadline is None else min(0.2, deadline - time.monotonic())
-            if left <= 0:
-                return False
-            self._stopped.wait(left)
-            if self._stopped.is_set():
-                break
-        failure = self.query.exception()
-        if failure is not None:
-            raise QueryFailed(reason_of(failure))
+        if not self._ended.wait(timeout):
+            return False
+        if self._failure is not None:
+            raise self._failure
         return True
 
+    # ---------------------------------------------------------------- the thread
+    def _watch(self) -> None:
+        try:
+            self._follow()
+            if not self._stopped.is_set():
+                self._failure = self._source.failure
+        except Exception as error:
+            if not self._stopped.is_set():
+                self._failure = error if isinstance(error, QueryFailed) else QueryFailed(reason_of(error))
+                self._failure.__cause__ = None if error is self._failure else error
+        try:
+            if not self._stopped.is_set() and not self._sink.has_left:
+                self._tell_the_sink()
+        finally:
+            self._ended.set()
+
+    def _follow(self) -> None:
+        """Until the query has ended, or has dealt with all of a source that has."""
+        query, looks = self.query, 0
+        while query.isActive and not self._stopped.wait(_LOOK) and not self._sink.has_left:
+            if self._source.has_ended():
+                process_everything(query)
+                break
+            looks += 1
+            if looks % 10 == 0:
+                self.progress()  # Spark remembers a hundred batches: what is not counted in time is lost.
+        failure = query.exception()
+        if failure is not None:
+            raise QueryFailed(reason_of(failure)) from failure
+        self.progress()
+        if self._sink.has_left:
+            self._sink.make_way()
+            query.stop()
+
+    def _tell_the_sink(self) -> None:
+        self._sink.finish(self._failure)
+        if self._failure is not None:
+            self._sink.is_finished(_LAST_WORD)
+            return
+        while not self._stopped.is_set() and not self._sink.is_finished(_LOOK):
+            pass
+
+    # ---------------------------------------------------------------- figures
     def progress(self) -> Progress | None:
         """The latest figures, if a batch has run."""
-        recent = [progress for progress in self.query.recentProgress if progress.batchId > self._seen]
-        for progress in recent:
-            self._seen = max(self._seen, progress.batchId)
-            self._records += progress.numInputRows
-        last = self.query.lastProgress
-        if last is None:
-            return None
-        return Progress(
-            batch=last.batchId,
-            records=self._records,
-            records_per_second=last.processedRowsPerSecond,
-            batch_seconds=last.batchDuration / 1000,
-            lag=self._lag(last),
-        )
+        with self._counting:
+            for progress in self.query.recentProgress:
+                if progress.batchId > self._seen:
+                    self._seen = progress.batchId
+                    self._records += progress.numInputRows
+            last = self.query.lastProgress
+            if last is None:
+                return None
+            return Progress(
+                batch=last.batchId,
+                records=self._records,
+                records_per_second=last.processedRowsPerSecond,
+                batch_seconds=last.batchDuration / 1000,
+                lag=_lag(last),
+            )
 
-    @staticmethod
-    def _lag(progress: Any) -> int:
-        import json
-
-        lag = 0
-        for source in progress.sources:
-            try:
-                heads, ends = json.loads(source.latestOffset or "{}"), json.loads(source.endOffset or "{}")
-            except ValueError:
-                continue
-            for endpoint, head in heads.get("offsets", {}).items():
-                lag += max(head - ends.get("offsets", {}).get(endpoint, head), 0)
-        return lag
-
+    # ---------------------------------------------------------------- the end
     def stop(self) -> None:
         """Stop the query, then the gateways. May be called again."""
         self._stopped.set()
-        if self.query.isActive:
-            self.query.stop()
+        self._sink.make_way()
+        self.query.stop()
+        self._watcher.join()
         self._closing.close()
 
     def __enter__(self) -> RunningPipeline:
@@ -203,6 +262,46 @@ class RunningPipeline:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+
+class _StepFailed(QueryFailed):
+    """Something went wrong in a step, which is the user's code."""
+
+
+def _taken(step: Callable[[DataFrame], DataFrame], results: DataFrame) -> DataFrame:
+    try:
+        taken = step(results)
+    except Exception as error:
+        raise _StepFailed(reason_of(error)) from error
+    if not hasattr(taken, "writeStream"):
+        name = getattr(step, "__name__", repr(step))
+        raise _StepFailed(f"through({name}) has to return a DataFrame, not {taken!r}")
+    return taken
+
+
+def _folder(checkpoint: str | Path | None, opened: ExitStack) -> Path:
+    """Where the state of the pipeline lies; if nobody said where, in a place that is removed at the end."""
+    if checkpoint is not None:
+        folder = Path(checkpoint)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    folder = Path(mkdtemp(prefix="penstock-pipeline-"))
+    opened.callback(shutil.rmtree, folder, ignore_errors=True)
+    _log.warning("no checkpoint was named: %s is used and removed, and a restart will begin anew", folder)
+    return folder
+
+
+def _lag(progress: Any) -> int:
+    lag = 0
+    for source in progress.sources:
+        try:
+            heads, ends = json.loads(source.latestOffset or "{}"), json.loads(source.endOffset or "{}")
+        except ValueError:
+            continue  # Another source than ours.
+        if isinstance(heads, dict) and isinstance(ends, dict):
+            for endpoint, head in heads.get("offsets", {}).items():
+                lag += max(head - ends.get("offsets", {}).get(endpoint, head), 0)
+    return lag
 
 
 def _text(value: object) -> str:

@@ -14,6 +14,7 @@ from penstock.aquifer.errors import SourceFailed
 from penstock.spark.running import QueryFailed, activate, process_everything, reason_of
 from penstock.spark.sessions import session
 from penstock.spec import (
+    UNBOUNDED,
     Processor,
     Subscriber,
     Subscription,
@@ -32,6 +33,7 @@ __all__ = ["SparkProcessor"]
 
 _log = logging.getLogger("penstock.spark")
 
+_HERE: Final = "tcp://127.0.0.1:0"
 _LEAST: Final = 16
 _LOOK: Final = 0.1
 """Seconds between looks at whether the query is still running."""
@@ -57,9 +59,9 @@ class SparkProcessor(Processor[Any, Any]):
     ``capacity`` elements are on their way: half of them before the query, half behind it. When they are, the
     source is asked for no more. A query that makes many rows of one keeps more, a batch at a time.
 
-    An error of the query arrives as :class:`~penstock.spark.QueryFailed`, with Spark's reason in one line; one
-    of the source as itself, after what the query made of the elements before it. When the last subscriber has
-    left, the query is stopped and the source cancelled.
+    An error of the query arrives as :class:`~penstock.spark.QueryFailed`, with Spark's reason in one line;
+    one of the source as itself, after what the query made of the elements before it. When the last subscriber
+    has left, the query is stopped and the source cancelled.
     """
 
     def __init__(
@@ -135,20 +137,24 @@ class SparkProcessor(Processor[Any, Any]):
             here, most = "tcp://127.0.0.1:0", self._capacity // 2
             before = MemoryJournal(max_records=most)
             after = MemoryJournal(max_records=most // 2)
-            self._before = Gateway(self._inlet, here, codec=self._codec, journal=before, prefetch=most).start()
+            self._before = Gateway(
+                self._inlet, here, codec=self._codec, journal=before, prefetch=most
+            ).start()
             self._after = Gateway(None, here, writable=True, journal=after).start()
         window = most // 2
         publisher = AquiferPublisher(
             self._after.endpoint, codec=self._codec, window=window, max_window=window
         )
-        publisher.subscribe(_Bridge(self, self._outlet))
+        self._bridge = _Bridge(self, self._outlet)
+        publisher.subscribe(self._bridge)
         threading.Thread(target=self._run, name="penstock-spark-processor", daemon=True).start()
 
     def _run(self) -> None:
         """Run the query until the source has ended, or nobody reads any more; then tidy up."""
         with tempfile.TemporaryDirectory(prefix="penstock-processor-", ignore_cleanup_errors=True) as folder:
             try:
-                self._run_query(folder)
+                if not self._stopping:
+                    self._run_query(folder)
                 self._failure = self._inlet.error
                 if self._failure is None and self._before.failure is not None:
                     self._failure = SourceFailed(self._before.failure)
@@ -156,6 +162,8 @@ class SparkProcessor(Processor[Any, Any]):
                 self._fail(error)
             self._before.close()
             self._after.complete(self._failure)
+            if self._stopping:
+                self._bridge.leave()
             self._all_told.wait()
             self._after.close()
 
@@ -179,7 +187,8 @@ class SparkProcessor(Processor[Any, Any]):
 
     def _start_query(self, spark: SparkSession, folder: str) -> StreamingQuery:
         reader = spark.readStream.format("aquifer").option("endpoint", self._before.endpoint)
-        reader = reader.option("partitions", "1").option("maxRecordsPerTrigger", str(self._limit))
+        reader = reader.option("partitions", "1").option("waitSeconds", "0.2")
+        reader = reader.option("maxRecordsPerTrigger", str(self._limit))
         if self._schema is not None:
             taken = reader.schema(self._schema).option("value", "json").load()
         else:
@@ -205,7 +214,6 @@ class SparkProcessor(Processor[Any, Any]):
         """The last subscriber has left: let go of the source at once, and of the query."""
         self._stopping = True
         self._inlet.cancel()
-        self._all_told.set()
         with self._mutex:
             query = self._query
         if query is not None:
@@ -262,28 +270,38 @@ class _Inlet:
 
 
 class _Bridge:
-    """From the second gateway to the subscribers; in the place of errors that have travelled come the originals."""
+    """From the second gateway to the subscribers, and the other way round.
+
+    In the place of an error that has travelled comes the original. When the last subscriber has left, what
+    the query still gives is taken and dropped: a batch that waits for room cannot be stopped without it.
+    """
 
     def __init__(self, owner: SparkProcessor, target: Subscriber[Any]) -> None:
         self._owner = owner
-        self._target = target
+        self._target: Subscriber[Any] | None = target
         self._subscription: Subscription | None = None
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         self._subscription = subscription
-        self._target.on_subscribe(self)
+        if self._target is not None:
+            self._target.on_subscribe(self)
 
     def on_next(self, element: Any, /) -> None:
-        self._target.on_next(element)
+        target = self._target
+        if target is not None:
+            target.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
-        own = self._owner._failure
+        own, target = self._owner._failure, self._target
         self._owner._all_told.set()
-        self._target.on_error(own if own is not None and isinstance(error, SourceFailed) else error)
+        if target is not None:
+            target.on_error(own if own is not None and isinstance(error, SourceFailed) else error)
 
     def on_complete(self) -> None:
+        target = self._target
         self._owner._all_told.set()
-        self._target.on_complete()
+        if target is not None:
+            target.on_complete()
 
     def request(self, n: int, /) -> None:
         assert self._subscription is not None
@@ -291,5 +309,12 @@ class _Bridge:
 
     def cancel(self) -> None:
         assert self._subscription is not None
-        self._subscription.cancel()
+        self._target = None  # §3.13
         self._owner._deserted()
+        self._subscription.request(UNBOUNDED)
+
+    def leave(self) -> None:
+        """Now that the query has ended."""
+        assert self._subscription is not None
+        self._subscription.cancel()
+        self._owner._all_told.set()

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["QueryFailed", "activate", "process_everything", "reason_of"]
+__all__ = ["QueryFailed", "activate", "is_sparks", "process_everything", "reason_of"]
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
 _PYTHON_ERROR: Final = re.compile(r"(?:\w+\.)*(\w+)(: .*)?")
@@ -36,12 +36,12 @@ def reason_of(error: BaseException | str) -> str:
     if not lines:
         return type(error).__name__
     text = _SQLSTATE.sub("", _JAVA_CLASS.sub("", lines[0].strip()))
-    if isinstance(error, BaseException) and not _is_sparks(error):
+    if isinstance(error, BaseException) and not is_sparks(error):
         return f"{type(error).__name__}: {text}"
     return text
 
 
-def _is_sparks(error: BaseException) -> bool:
+def is_sparks(error: BaseException) -> bool:
     """Whether the text speaks for itself, as that of Spark's errors and of our own does."""
     return isinstance(error, QueryFailed) or type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
@@ -70,8 +70,8 @@ def activate(spark: SparkSession) -> None:
 def process_everything(query: StreamingQuery) -> None:
     """Wait until everything that the source has at this moment went through the query.
 
-    Once is not enough: the first wait may be ended by a trigger that had asked the source just before the last
-    record came. The trigger after it has asked later.
+    Once is not enough: the first wait may be ended by a trigger that had asked the source just before the
+    last record came. The trigger after it has asked later.
     """
     query.processAllAvailable()
     query.processAllAvailable()

@@ -70,11 +70,15 @@ def session(
     ``config`` overrides any setting, ours and Spark's. A Java of version 17 or newer is used if there is one,
     and the one from pip otherwise.
     """
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from penstock.spark.registration import register
 
     running = SparkSession.getActiveSession()
+    if running is None and SparkContext._active_spark_context is not None:
+        # There is one, but not on this thread. It is given back as it is.
+        running = SparkSession.builder.getOrCreate()
     if running is None:
         home = java_home()
         os.environ["JAVA_HOME"] = str(home)

@@ -1,24 +1,34 @@
-"""A batch read: what is in the logs now, or between two offsets."""
+"""A batch read: what is in the logs now, or between two offsets.
+
+Nobody tells a data source that a read is over. So the gateways keep its records for some minutes, until the
+first task starts, and each task asks for another one.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from penstock.aquifer.subscriber.log_client import LogClient
 from penstock.spark.columns import Columns
 from penstock.spark.options import BadOption, SourceOptions
-from penstock.spark.source.positions import Piece, Position, pieces
-from penstock.spark.source.reading import curve_client, read_piece
-from penstock.spark.source.stream_reader import PiecePartition
+from penstock.spark.source.gateways import Gateways, offset_in
+from penstock.spark.source.positions import Piece, Position, partition_count, pieces
+from penstock.spark.source.reading import PiecePartition, read_piece, renew_lease
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
 __all__ = ["AquiferBatchReader"]
+
+_UNTIL_IT_STARTS: Final = 300.0
+"""Seconds that may pass between the planning of a read and its first task: a cluster may have other work."""
+_UNTIL_THE_NEXT_STARTS: Final = 60.0
+"""Seconds that may pass between two tasks."""
 
 
 class AquiferBatchReader(DataSourceReader):
@@ -30,42 +40,42 @@ class AquiferBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The pieces between the two offsets; Spark asks once, when the query is planned."""
-        options = self._options
-        starts, ends, epochs = {}, {}, {}
-        for endpoint in options.endpoints:
-            curve = curve_client(options.curve_key, options.curve_server)
-            client = LogClient(endpoint, patience=options.patience, curve=curve)
-            try:
-                state = client.look()
-            finally:
-                client.close()
-            starts[endpoint] = self._resolved(
-                "startingOffsets", options.starting, endpoint, state.first, state.head
-            )
-            ends[endpoint] = self._resolved(
-                "endingOffsets", options.ending, endpoint, state.first, state.head
-            )
-            epochs[endpoint] = state.epoch
-            if starts[endpoint] > ends[endpoint]:
-                raise BadOption("startingOffsets", starts[endpoint], f"it is after the end, {ends[endpoint]}")
-        end = Position(ends, epochs, starts, "", options.partitions or 2)
-        return [PiecePartition(piece) for piece in pieces(starts, end)] or [PiecePartition(_nothing(end))]
-
-    @staticmethod
-    def _resolved(name: str, wanted: str | dict[str, int], endpoint: str, first: int, head: int) -> int:
-        if isinstance(wanted, str):
-            return first if wanted == "earliest" else head
-        if not first <= wanted[endpoint] <= head:
-            raise BadOption(name, wanted[endpoint], f"{endpoint} has the offsets {first} to {head - 1}")
-        return wanted[endpoint]
+        options, gateways = self._options, Gateways(self._options)
+        name = f"spark-read-{secrets.token_hex(8)}"
+        try:
+            starts, ends, epochs = {}, {}, {}
+            for endpoint in options.endpoints:
+                state = gateways.look(endpoint)
+                starts[endpoint] = offset_in(state, options.starting, endpoint, "startingOffsets")
+                ends[endpoint] = offset_in(state, options.ending, endpoint, "endingOffsets")
+                epochs[endpoint] = state.epoch
+                if starts[endpoint] > ends[endpoint]:
+                    remedy = f"it is after the end, {ends[endpoint]}"
+                    raise BadOption("startingOffsets", starts[endpoint], remedy)
+            start = Position(starts, epochs, starts, name, 1)
+            records = sum(ends.values()) - sum(starts.values())
+            if records:
+                lease = min(options.lease, _UNTIL_IT_STARTS)
+                kept = {endpoint: gateways.keep(endpoint, start, lease) for endpoint in options.endpoints}
+                if options.starting == "earliest":
+                    # The oldest may have gone since it was looked at. Now it stays.
+                    start = replace(start, offsets=kept, initial=kept)
+        finally:
+            gateways.close()
+        parts = partition_count(options.partitions, len(ends), records)
+        cut = pieces(start, start.at(ends, parts))
+        return [PiecePartition(piece) for piece in cut] or [PiecePartition(_nothing(start))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
         assert isinstance(partition, PiecePartition)
-        if partition.piece.start < partition.piece.stop:
-            yield from read_piece(partition.piece, Columns(*self._columns_of), self._options)
+        piece, options = partition.piece, self._options
+        if piece.start < piece.stop:
+            lease = min(options.lease, _UNTIL_THE_NEXT_STARTS)
+            renew_lease(piece, options, lease)  # For the tasks that have not started, too.
+            yield from read_piece(piece, Columns(*self._columns_of), options, lease)
 
 
-def _nothing(end: Position) -> Piece:
-    endpoint = next(iter(end.offsets))
-    return Piece(endpoint, end.epochs[endpoint], 0, 0)
+def _nothing(start: Position) -> Piece:
+    endpoint = next(iter(start.offsets))
+    return Piece(endpoint, start.epochs[endpoint], 0, 0, start.name)

@@ -12,11 +12,15 @@ with the same journal may listen elsewhere.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Piece", "Position", "pieces"]
+__all__ = ["Piece", "Position", "partition_count", "pieces"]
+
+_LEAST_PIECE: Final = 1000
+"""Records; a task of its own costs more than to read fewer than so many in the task beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,3 +114,15 @@ def pieces(start: Position, end: Position) -> list[Piece]:
             for at in range(first, stop, length)
         ]
     return cut
+
+
+def partition_count(wanted: int | None, endpoints: int, records: int) -> int:
+    """Into how many pieces to cut what comes from each gateway; ``wanted`` is what the user said.
+
+    A data source is not told how many cores there are. Those of this machine are a good guess on one machine,
+    and better than none on a cluster.
+    """
+    if wanted is not None:
+        return wanted
+    cores = max(1, (os.cpu_count() or 2) // endpoints)
+    return max(1, min(cores, records // (_LEAST_PIECE * endpoints)))

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pyspark.sql.datasource import InputPartition
+
 from penstock.aquifer.errors import EpochChanged, OffsetGone
+from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.security import CurveClient, load_keys, load_public
+from penstock.aquifer.subscriber.log_client import LogClient
 from penstock.aquifer.subscriber.pulling import frames
 from penstock.spark.columns import Columns
 from penstock.spark.options import BadOption, SourceOptions
@@ -16,7 +22,7 @@ from penstock.spark.source.positions import Piece
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DataLoss", "curve_client", "read_piece"]
+__all__ = ["DataLoss", "PiecePartition", "curve_client", "read_piece", "renew_lease"]
 
 _log = logging.getLogger("penstock.spark")
 
@@ -25,43 +31,67 @@ class DataLoss(RuntimeError):
     """Records that the query has to read are gone."""
 
 
-def read_piece(piece: Piece, columns: Columns, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+class PiecePartition(InputPartition):
+    """A piece, on its way to a task."""
+
+    def __init__(self, piece: Piece) -> None:
+        super().__init__(piece)
+        self.piece = piece
+
+
+def read_piece(
+    piece: Piece, columns: Columns, options: SourceOptions, lease: float
+) -> Iterator[pa.RecordBatch]:
     """The records of a piece.
 
     The gateway is granted more only when Spark comes back for the next batch: a query that stands still makes
-    the gateway stand still.
+    the gateway stand still. While a task reads, the place of its query is kept, however long that takes.
     """
-    start = piece.start
+    due = time.monotonic() + lease / 3
+    while piece.start < piece.stop:
+        try:
+            for frame in _frames(piece, columns, options):
+                yield columns.batch(piece.endpoint, frame)
+                piece = replace(piece, start=frame.first + frame.count)
+                if time.monotonic() >= due:
+                    renew_lease(piece, options, lease)
+                    due = time.monotonic() + lease / 3
+            if piece.start < piece.stop:
+                raise OffsetGone("the log ends before them")
+        except (OffsetGone, EpochChanged) as error:
+            text = (
+                f"records {piece.start} to {piece.stop - 1} of {piece.endpoint} are gone: {error}. The "
+                'gateway keeps them while the query runs, and for option("leaseSeconds") after it stopped; '
+                'to go on without them set option("failOnDataLoss", "false")'
+            )
+            if options.fail_on_data_loss:
+                raise DataLoss(text) from error
+            _log.warning("%s", text)
+            first = error.first if isinstance(error, OffsetGone) else None
+            left = piece.stop if first is None or first <= piece.start else min(first, piece.stop)
+            piece = replace(piece, start=left)
+
+
+def _frames(piece: Piece, columns: Columns, options: SourceOptions) -> Iterator[Frame]:
+    return frames(
+        piece.endpoint,
+        start=piece.start,
+        stop=piece.stop,
+        epoch=piece.epoch,
+        format=columns.wire_format,
+        patience=options.patience,
+        curve=curve_client(options.curve_key, options.curve_server),
+    )
+
+
+def renew_lease(piece: Piece, options: SourceOptions, lease: float) -> None:
+    """Tell the gateway that the records of a piece's query are still needed."""
+    curve = curve_client(options.curve_key, options.curve_server)
+    client = LogClient(piece.endpoint, patience=options.patience, curve=curve)
     try:
-        for frame in frames(
-            piece.endpoint,
-            start=start,
-            stop=piece.stop,
-            epoch=piece.epoch,
-            format=columns.wire_format,
-            patience=options.patience,
-            curve=curve_client(options.curve_key, options.curve_server),
-        ):
-            yield columns.batch(piece.endpoint, frame)
-            start = frame.first + frame.count
-    except (OffsetGone, EpochChanged) as error:
-        text = (
-            f"records {start} to {piece.stop - 1} of {piece.endpoint} are gone: {error}. The gateway keeps "
-            'them while the query runs, and for option("leaseSeconds") after it stopped; to go on without '
-            'them set option("failOnDataLoss", "false")'
-        )
-        if options.fail_on_data_loss:
-            raise DataLoss(text) from error
-        _log.warning("%s", text)
-        yield from _what_is_left(piece, error, columns, options)
-
-
-def _what_is_left(
-    piece: Piece, error: Exception, columns: Columns, options: SourceOptions
-) -> Iterator[pa.RecordBatch]:
-    first = error.first if isinstance(error, OffsetGone) else None
-    if first is not None and piece.start < first < piece.stop:
-        yield from read_piece(Piece(piece.endpoint, piece.epoch, first, piece.stop), columns, options)
+        client.look(name=piece.name, lease=lease)
+    finally:
+        client.close()
 
 
 def curve_client(key: str | None, server: str | None) -> CurveClient | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -16,12 +16,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.aquifer.subscriber.log_client import LogClient, LogState
+from penstock.aquifer.subscriber.log_client import LogState
 from penstock.spark.columns import Columns
 from penstock.spark.demand import AdaptiveDemand
-from penstock.spark.options import BadOption, SourceOptions
-from penstock.spark.source.positions import Piece, Position, pieces
-from penstock.spark.source.reading import DataLoss, curve_client, read_piece
+from penstock.spark.options import SourceOptions
+from penstock.spark.source.gateways import Gateways, offset_in
+from penstock.spark.source.positions import Position, partition_count, pieces
+from penstock.spark.source.reading import PiecePartition, read_piece
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,18 +30,13 @@ if TYPE_CHECKING:
 
 __all__ = ["AquiferStreamReader"]
 
-_log = logging.getLogger("penstock.spark")
-
-_FIRST_BATCH = 10_000
+_UNBOUNDED: Final = 2**63 - 1
+_FIRST_BATCH: Final = 10_000
 """Records in the first batch of an adaptive query, when nothing is known about it yet."""
-
-
-class PiecePartition(InputPartition):
-    """A piece, on its way to a task."""
-
-    def __init__(self, piece: Piece) -> None:
-        super().__init__(piece)
-        self.piece = piece
+_TURN: Final = 0.05
+"""Seconds to wait for news of one gateway, when there are others as well."""
+_PAUSE: Final = 1.0
+"""Seconds between looks at gateways whose streams have ended."""
 
 
 class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -49,7 +45,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._columns_of = (schema, options.value)
         self._options = options
-        self._clients: dict[str, LogClient] = {}
+        self._gateways = Gateways(options)
         self._demand: AdaptiveDemand | None = None
         self._asked: tuple[float, int] | None = None
         """When the last batch was given to Spark, and how many records it had."""
@@ -57,8 +53,10 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Mapping[str, int] | None = None
         """Where to end, for the trigger AvailableNow."""
         self._beginning: Position | None = None
+        self._resumed = False
+        """Whether a batch was planned since this reader was made."""
         if options.target_seconds is not None:
-            most = options.max_records or 2**63 - 1
+            most = options.max_records or _UNBOUNDED
             start = min(_FIRST_BATCH, most)
             self._demand = AdaptiveDemand(options.target_seconds, start=start, most=most)
 
@@ -74,92 +72,81 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = options.subscription or f"spark-{secrets.token_hex(8)}"
         offsets, epochs = {}, {}
         for endpoint in options.endpoints:
-            state = self._client(endpoint).look(name=name, lease=options.lease)
-            if options.subscription is not None and state.acknowledged is not None:
-                offset = state.acknowledged
-            else:
-                offset = self._resolved(options.starting, endpoint, state)
-                self._client(endpoint).look(name=name, lease=options.lease, acknowledge=offset)
-            offsets[endpoint], epochs[endpoint] = offset, state.epoch
-        return Position(offsets, epochs, offsets, name, self._partitions())
-
-    def _resolved(self, wanted: str | dict[str, int], endpoint: str, state: LogState) -> int:
-        if wanted == "earliest":
-            return state.first
-        if wanted == "latest":
-            return state.head
-        assert isinstance(wanted, dict)
-        offset = wanted[endpoint]
-        if not state.first <= offset <= state.head:
-            raise BadOption(
-                "startingOffsets", offset, f"{endpoint} has the offsets {state.first} to {state.head - 1}"
-            )
-        return offset
-
-    def _partitions(self) -> int:
-        if self._options.partitions is not None:
-            return self._options.partitions
-        from pyspark import SparkContext
-
-        context = SparkContext._active_spark_context
-        cores = context.defaultParallelism if context is not None else 2
-        return max(1, cores // len(self._options.endpoints))
+            state = self._gateways.look(endpoint, name=name)
+            offset = state.acknowledged if options.subscription is not None else None
+            if offset is None:
+                offset = offset_in(state, options.starting, endpoint, "startingOffsets")
+            offsets[endpoint] = offset
+            epochs[endpoint] = state.epoch
+        beginning = Position(offsets, epochs, offsets, name, 1)
+        kept = {endpoint: self._gateways.keep(endpoint, beginning) for endpoint in options.endpoints}
+        if options.starting == "earliest":
+            # The oldest may have gone since it was looked at. Now it stays.
+            beginning = replace(beginning, offsets=kept, initial=kept)
+        return beginning
 
     # ---------------------------------------------------------------- how much to take
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options allow for each trigger."""
-        return ReadMaxRows(self._options.max_records) if self._options.max_records else ReadAllAvailable()
+        """What the options allow for each trigger; to read everything that is there, Spark says so itself."""
+        return ReadMaxRows(self._options.max_records or _UNBOUNDED)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Everything that is there now, and nothing that comes later."""
-        self._until = {endpoint: self._client(endpoint).look().head for endpoint in self._options.endpoints}
+        self._until = {endpoint: self._gateways.look(endpoint).head for endpoint in self._options.endpoints}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch should end: as far as there are records, and the query can take."""
         self._note_duration()
-        here = Position.from_json(start)
-        states = self._wait_for_news(here)
-        room = self._room(limit, states)
-        there = {endpoint: self._available(endpoint, state) for endpoint, state in states.items()}
-        ends = _shared_out({e: max(there[e] - here.offsets[e], 0) for e in there}, room)
-        taken = sum(ends.values())
-        if not taken:
+        here, states = self._wait_for_news(self._gateways.found(Position.from_json(start)))
+        waiting = {e: max(self._available(e, s) - here.offsets[e], 0) for e, s in states.items()}
+        taken = _shared_out(waiting, self._room(limit, states))
+        records = sum(taken.values())
+        if not records:
             return start  # Spark compares texts: the very same one means that there is nothing new.
-        self._asked = (time.monotonic(), taken)
-        return here.at({e: here.offsets[e] + ends[e] for e in ends}, here.partitions).to_json()
+        self._asked = (time.monotonic(), records)
+        parts = partition_count(self._options.partitions, len(taken), records)
+        return here.at({e: here.offsets[e] + n for e, n in taken.items()}, parts).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """How far the logs go, for the query's progress report."""
         return {"offsets": dict(sorted(self._heads.items()))} if self._heads else None
 
-    def _wait_for_news(self, here: Position) -> dict[str, LogState]:
-        options = self._options
-        states = {e: self._look(e, here) for e in options.endpoints}
-        deadline = time.monotonic() + options.wait
+    def _wait_for_news(self, here: Position) -> tuple[Position, dict[str, LogState]]:
+        """How the logs are, as soon as there is something new in one of them, or the time is over.
+
+        Spark asks again at once. While nothing happens, the waiting is done here.
+        """
+        deadline = time.monotonic() + self._options.wait
+        states = {}
+        for endpoint in self._options.endpoints:
+            here, states[endpoint] = self._look(endpoint, here)
         while self._until is None and not any(s.head > here.offsets[e] for e, s in states.items()):
-            left = (deadline - time.monotonic()) / len(options.endpoints)
+            left = deadline - time.monotonic()
             if left <= 0:
                 break
-            for endpoint in options.endpoints:
-                states[endpoint] = self._look(endpoint, here, beyond=here.offsets[endpoint], wait=left)
+            open_ended = [endpoint for endpoint, state in states.items() if state.end is None]
+            if not open_ended:
+                # They would answer at once. No gateway has more to come, unless it is started again.
+                time.sleep(min(left, _PAUSE))
+            turn = left if len(states) == 1 else min(left, _TURN)
+            for endpoint in open_ended or states:
+                news = {"beyond": here.offsets[endpoint], "wait": turn}
+                here, states[endpoint] = self._look(endpoint, here, **news)
         self._heads = {endpoint: state.head for endpoint, state in states.items()}
-        return states
+        return here, states
 
-    def _look(self, endpoint: str, here: Position, **wishes: Any) -> LogState:
-        lease = self._options.lease
-        state = self._client(endpoint).look(name=here.name, lease=lease, **wishes)
-        if state.epoch != here.epochs[endpoint]:
-            raise DataLoss(
-                f"{endpoint} has started a new log (epoch {state.epoch}, not {here.epochs[endpoint]}): the "
-                "offsets of the old one mean nothing in it. Start the query with a new checkpoint"
-            )
-        return state
+    def _look(self, endpoint: str, here: Position, **wishes: Any) -> tuple[Position, LogState]:
+        lease = self._gateways.lease(here)
+        state = self._gateways.look(endpoint, name=here.name, lease=lease, **wishes)
+        return self._gateways.checked(endpoint, state, here), state
 
     def _available(self, endpoint: str, state: LogState) -> int:
         return state.head if self._until is None else min(state.head, self._until[endpoint])
 
     def _room(self, limit: ReadLimit, states: Mapping[str, LogState]) -> int:
-        room = limit.max_rows if isinstance(limit, ReadMaxRows) else 2**63 - 1
+        if isinstance(limit, ReadAllAvailable):
+            return _UNBOUNDED  # The trigger Once: there is no second batch that could take the rest.
+        room = limit.max_rows if isinstance(limit, ReadMaxRows) else _UNBOUNDED
         if self._options.max_bytes is not None:
             records = sum(state.records for state in states.values())
             nbytes = sum(state.nbytes for state in states.values())
@@ -176,33 +163,43 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---------------------------------------------------------------- reading
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch."""
-        ending = Position.from_json(end)
-        begin = Position.from_json(start).start_of_batch_to(ending)
-        return [PiecePartition(piece) for piece in pieces(begin, ending)]
+        begin = self._gateways.found(Position.from_json(start))
+        ending = self._gateways.found(Position.from_json(end))
+        cut = pieces(begin, ending)
+        if not self._resumed:
+            self._resume(begin, ending)
+            self._resumed = True
+        return [PiecePartition(piece) for piece in cut]
+
+    def _resume(self, begin: Position, end: Position) -> None:
+        """From now on Spark remembers the query's name: it is worth keeping a place under it.
+
+        If this is the first batch once more, there is a new beginning as well, which is of no use.
+        """
+        if begin.name != end.name:
+            self._gateways.release(begin)
+        here = replace(begin, name=end.name)
+        if begin.is_beginning or set(begin.offsets) != set(end.offsets):
+            here = replace(end, offsets=end.initial)
+        for endpoint in here.offsets:
+            if begin.epochs.get(endpoint) == end.epochs[endpoint]:
+                self._gateways.keep(endpoint, here, self._options.lease)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task, on a copy of this object that has nothing but options and schema."""
         assert isinstance(partition, PiecePartition)
-        yield from read_piece(partition.piece, Columns(*self._columns_of), self._options)
+        columns = Columns(*self._columns_of)
+        yield from read_piece(partition.piece, columns, self._options, self._options.lease)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything before ``end`` is safe with Spark: the gateways need not keep it."""
-        done = Position.from_json(end)
-        for endpoint, offset in done.offsets.items():
-            self._client(endpoint).look(name=done.name, lease=self._options.lease, acknowledge=offset)
+        done = self._gateways.found(Position.from_json(end))
+        for endpoint in done.offsets:
+            self._gateways.keep(endpoint, done)
 
     def stop(self) -> None:
         """Often it does not come, so nothing depends on it: the lease ends by itself."""
-        for client in self._clients.values():
-            client.close()
-        self._clients.clear()
-
-    def _client(self, endpoint: str) -> LogClient:
-        if endpoint not in self._clients:
-            options = self._options
-            curve = curve_client(options.curve_key, options.curve_server)
-            self._clients[endpoint] = LogClient(endpoint, patience=options.patience, curve=curve)
-        return self._clients[endpoint]
+        self._gateways.close()
 
 
 def _shared_out(waiting: Mapping[str, int], room: int) -> dict[str, int]:

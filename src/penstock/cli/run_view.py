@@ -1,0 +1,55 @@
+"""What ``penstock run`` shows on standard error: a line that is written over, or a line a second."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from penstock.spark import Progress
+
+__all__ = ["RunView"]
+
+
+class RunView:
+    """Writes notes, and figures unless it is quiet."""
+
+    def __init__(self, out: TextIO, *, live: bool, quiet: bool) -> None:
+        self._out = out
+        self._live = live
+        self._quiet = quiet
+        self._drawn = False
+        self._last: Progress | None = None
+
+    def note(self, text: str) -> None:
+        """Something that happened."""
+        if not self._quiet:
+            self._write(f"{text}\n")
+
+    def warn(self, text: str) -> None:
+        """Something that the user should know even if nothing else is shown."""
+        self._write(f"penstock run: {text}\n")
+
+    def show(self, progress: Progress | None) -> None:
+        """The figures of this moment, if they are others than before."""
+        if self._quiet or progress is None or progress == self._last:
+            return
+        self._last = progress
+        if self._live:
+            self._write(_line(progress))
+            self._drawn = True
+        else:
+            self._write(f"{_line(progress)}\n")
+
+    def _write(self, text: str) -> None:
+        # What was drawn last is written over: by the next figures, or by what is to stay.
+        self._out.write(f"\r\x1b[2K{text}" if self._drawn else text)
+        self._out.flush()
+        self._drawn = False
+
+
+def _line(progress: Progress) -> str:
+    return (
+        f"batch {progress.batch:>5}  {progress.records:>11,} records  "
+        f"{progress.records_per_second:>9,.0f}/s  {progress.batch_seconds:7.2f} s  "
+        f"{progress.lag:>9,} behind"
+    )

@@ -1,0 +1,216 @@
+"""``penstock run`` as a user runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import main
+from tests.cli import running
+from tests.cli.running import Program
+
+pytest.importorskip("pyspark")
+
+LONG = 120.0
+"""Seconds: Spark takes five to start, and half a minute on a busy machine."""
+
+APP = """
+import json
+from penstock.spark import Pipeline
+from penstock.streams import Flux
+from beside import doubled   # the workers have to find it, too
+
+OUT = {out!r}
+
+
+def rows(df):
+    return df.select(doubled("n").alias("n"))
+
+
+class Sink:
+    def on_subscribe(self, subscription):
+        self.out = open(OUT, "a")
+        subscription.request(2**63 - 1)
+
+    def on_next(self, row):
+        print(json.dumps(row), file=self.out, flush=True)
+
+    def on_error(self, error):
+        print(json.dumps(str(error)), file=self.out, flush=True)
+
+    def on_complete(self):
+        print('"complete"', file=self.out, flush=True)
+
+
+def source(count):
+    return lambda done: Flux.range(done, max(count - done, 0)).map(lambda n: {{"n": n}})
+
+
+def pipeline_of(count):
+    options = {{"partitions": "1", "maxRecordsPerTrigger": "500"}}
+    return Pipeline(source(count), schema="n bigint", options=options).through(rows).into(Sink())
+
+
+pipeline = pipeline_of(2000)
+
+
+def endless():
+    return pipeline_of(10**12)
+"""
+
+BESIDE = """
+from pyspark.sql.functions import udf
+
+@udf("bigint")
+def doubled(n):
+    if n < 0:
+        raise ZeroDivisionError("below zero")
+    return 2 * n
+"""
+
+
+class Run(Program):
+    """A running ``penstock run``, in a process group of its own as in a terminal."""
+
+    def __init__(self, *arguments: str) -> None:
+        popen = subprocess.Popen
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subprocess, "Popen", lambda *a, **k: popen(*a, start_new_session=True, **k))
+            super().__init__("run", *arguments)
+
+    def press_ctrl_c(self) -> None:
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def __exit__(self, *details: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        super().__exit__(None, None, None)
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(running, "PATIENCE", LONG)
+    (tmp_path / "beside.py").write_text(BESIDE)
+    (tmp_path / "app.py").write_text(APP.format(out=str(tmp_path / "out")))
+    return tmp_path / "app.py"
+
+
+def printed(app: Path) -> list[object]:
+    return [json.loads(line) for line in (app.parent / "out").read_text().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_pipeline_runs_to_its_end_and_shows_how_it_goes(app: Path) -> None:
+    state = app.parent / "state"
+    with Run(str(app), "--checkpoint", str(state), "--master", "local[2]") as program:
+        code = program.end(LONG)
+
+    assert code == 0, program.said
+    assert printed(app) == [{"n": 2 * n} for n in range(2000)] + ["complete"]
+    assert program.said[:2] == ["starting Spark …", f"running {app}; Ctrl-C stops it"]
+    assert program.said[-1] == "done: 2,000 records"
+    shown = [line for line in program.said if line.startswith("batch ")]
+    assert shown[-1].split()[2:4] == ["2,000", "records"]
+    assert len(program.said) == 3 + len(shown)  # Spark's own log is elsewhere.
+    assert (state / "spark.log").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_stopped_by_ctrl_c_or_sigterm_it_goes_on_where_it_was(app: Path) -> None:
+    again = ("--checkpoint", str(app.parent / "state"), "--master", "local[2]")
+    with Run(f"{app}:endless", *again) as program:
+        program.wait_for(r"batch .*[1-9]00 records")
+        program.press_ctrl_c()
+        assert program.end(LONG) == 130, program.said
+    assert program.said[-1].startswith("stopped after ")
+    before = len(printed(app))
+
+    with Run(f"{app}:endless", *again) as program:
+        program.wait_for(r"batch .*[1-9]00 records")
+        program.process.send_signal(signal.SIGTERM)
+        assert program.end(LONG) == 0, program.said
+
+    assert len(printed(app)) > before > 0
+    assert printed(app) == [{"n": 2 * n} for n in range(len(printed(app)))]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
+    with app.open("a") as file:
+        file.write(
+            "\nfailing = Pipeline(Flux.just({'n': -1}), schema='n bigint').through(rows).into('noop')\n"
+        )
+    with Run(f"{app}:failing", "--quiet", "--checkpoint", str(app.parent / "state")) as program:
+        assert program.end(LONG) == 1
+
+    (line,) = program.said
+    assert line.startswith("penstock run: the query failed: ZeroDivisionError: below zero; mend it and run")
+
+
+# -------------------------------------------------------------------- what can be wrong with the command line
+@pytest.mark.parametrize(
+    ("target", "said", "code"),
+    [
+        ("nowhere.py", "there is no file nowhere.py: check the path", 2),
+        ("nowhere:pipeline", "there is no module nowhere: check the name", 2),
+        ("jobs:number", "jobs:number is no Pipeline, nor a function that returns one, but int", 2),
+        ("jobs.py:other", "jobs.py has no other; did you mean jobs.py:pipeline?", 2),
+        ("jobs.py:number", "jobs.py:number is no Pipeline, nor a function that returns one, but int", 2),
+        ("jobs.py:sinkless", "the pipeline jobs.py:sinkless has no sink: add .into(…)", 2),
+        ("jobs.py:fails", "jobs.py:fails() failed: KeyError: 'x' (jobs.py, line 9)", 1),
+        ("broken.py", "broken.py cannot be run: ValueError: no (broken.py, line 1)", 1),
+    ],
+)
+def test_a_target_that_is_none_is_told_in_one_line(
+    target: str,
+    said: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("PYTHONPATH", "")
+    for name in ("jobs", "broken"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    Path("broken.py").write_text("raise ValueError('no')\n")
+    Path("jobs.py").write_text(
+        textwrap.dedent("""\
+        from penstock.spark import Pipeline
+
+        sinkless = Pipeline("tcp://127.0.0.1:5556")
+        pipeline = sinkless.into("noop")
+        number = 42
+
+
+        def fails():
+            return {}["x"]
+        """)
+    )
+
+    assert main(["run", target]) == code
+    assert capsys.readouterr().err == f"penstock run: {said}\n"
+    for name in ("jobs", "broken"):
+        sys.modules.pop(name, None)
+
+
+def test_a_setting_without_a_value_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "app.py", "--conf", "spark.ui.enabled"]) == 2
+    assert "write KEY=VALUE" in capsys.readouterr().err
+
+
+def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--help"]) == 0
+    assert "penstock run app.py --checkpoint state" in capsys.readouterr().out

@@ -1,0 +1,315 @@
+"""Frames of a gateway as Arrow batches: what Spark will take, and what is told when a record does not fit."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import json
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from penstock.aquifer.arrow import stream
+from penstock.aquifer.batches import Batch, Notes, in_format, pack_notes, pack_values
+from penstock.aquifer.protocol.frames import Frame
+from penstock.spark.columns import BadSchema, Columns, UnreadableRecord, default_schema
+
+ENDPOINT = "tcp://127.0.0.1:5556"
+UTC = datetime.UTC
+NEW_YEAR = datetime.datetime(2026, 1, 1, tzinfo=UTC)
+
+META = [
+    StructField("endpoint", StringType()),
+    StructField("offset", LongType()),
+    StructField("timestamp", TimestampType()),
+    StructField("key", BinaryType()),
+]
+
+
+def frame(values: list[bytes], first: int = 0, notes: Notes | None = None) -> Frame:
+    return Frame(0, first, len(values), pack_values(values), pack_notes(notes or Notes(1_000_000)))
+
+
+def rows(schema: StructType, value: str, data: Frame) -> list[dict[str, Any]]:
+    """What is read, after it was checked as Spark checks it."""
+    batch = Columns(schema, value).batch(ENDPOINT, data)
+    batch.validate(full=True)
+    assert to_arrow_schema(schema, timezone="UTC").equals(batch.schema)
+    read: list[dict[str, Any]] = batch.to_pylist()
+    return read
+
+
+def one(kind: DataType, nullable: bool = True) -> StructType:
+    return StructType([StructField("a", kind, nullable)])
+
+
+def read_one(kind: DataType, form: str, *objects: Any) -> list[Any]:
+    encode = msgspec.msgpack.encode if form == "msgpack" else json.dumps
+    values = [v if isinstance(v := encode(o), bytes) else v.encode() for o in objects]
+    return [row["a"] for row in rows(one(kind), form, frame(values))]
+
+
+# ---------------------------------------------------------------- records as they are
+def test_a_record_is_a_row_of_where_it_is_when_it_came_its_key_and_its_value() -> None:
+    schema = StructType([*META, StructField("value", BinaryType())])
+    data = frame([b"one", b"\xff"], 7, Notes(0, [b"k", None], [1_000_000, 2_000_001]))
+    assert rows(schema, "binary", data) == [
+        {
+            "endpoint": ENDPOINT,
+            "offset": 7,
+            "timestamp": datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+            "key": b"k",
+            "value": b"one",
+        },
+        {
+            "endpoint": ENDPOINT,
+            "offset": 8,
+            "timestamp": datetime.datetime(1970, 1, 1, 0, 0, 2, 1, tzinfo=UTC),
+            "key": None,
+            "value": b"\xff",
+        },
+    ]
+
+
+def test_records_without_keys_or_times_of_their_own_have_those_of_their_batch() -> None:
+    schema = StructType(META[2:])
+    noon = datetime.datetime(2026, 1, 1, 12, tzinfo=UTC)
+    data = frame([b"x", b"y"], 0, Notes(round(noon.timestamp() * 1e6)))
+    assert rows(schema, "binary", data) == [{"timestamp": noon, "key": None}] * 2
+
+
+def test_some_of_the_columns_in_any_order() -> None:
+    schema = StructType([StructField("value", StringType()), StructField("offset", LongType(), False)])
+    assert rows(schema, "string", frame([b"x", "é".encode()], 3)) == [
+        {"value": "x", "offset": 3},
+        {"value": "é", "offset": 4},
+    ]
+
+
+@pytest.mark.parametrize(("value", "kind"), [("binary", "binary"), ("string", "string")])
+def test_the_default_columns(value: str, kind: str) -> None:
+    assert default_schema(value) == (
+        f"endpoint string, offset bigint, timestamp timestamp, key binary, value {kind}"
+    )
+
+
+@pytest.mark.parametrize("value", ["json", "msgpack", "arrow"])
+def test_typed_records_have_no_default_columns(value: str) -> None:
+    with pytest.raises(BadSchema, match=r"so name them: \.schema"):
+        default_schema(value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (StructField("sensor", StringType()), "binary"),
+        (StructField("value", StringType()), "binary"),
+        (StructField("value", BinaryType()), "string"),
+        (StructField("offset", StringType()), "binary"),
+    ],
+)
+def test_columns_that_there_are_not_are_told_at_once(field: StructField, value: str) -> None:
+    with pytest.raises(BadSchema, match=f"{field.name} {field.dataType.simpleString()} is none of them"):
+        Columns(StructType([field]), value)
+
+
+def test_bytes_that_are_no_text() -> None:
+    with pytest.raises(UnreadableRecord, match=r"records 5 to 6 of tcp://.* as string"):
+        rows(StructType([StructField("value", StringType())]), "string", frame([b"ok", b"\xff"], 5))
+
+
+def test_a_key_that_must_be_there_and_is_not() -> None:
+    with pytest.raises(UnreadableRecord, match="key is null, and the schema says NOT NULL"):
+        rows(StructType([StructField("key", BinaryType(), False)]), "binary", frame([b"x"]))
+
+
+# ---------------------------------------------------------------- json and msgpack
+INNER = StructType([StructField("b", LongType()), StructField("c", StringType())])
+BOTH = pytest.mark.parametrize("form", ["json", "msgpack"])
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("kind", "given", "read"),
+    [
+        (LongType(), 2**63 - 1, 2**63 - 1),
+        (ByteType(), -128, -128),
+        (DoubleType(), 1, 1.0),
+        (DoubleType(), 2.5, 2.5),
+        (BooleanType(), True, True),
+        (StringType(), "ü\u0000", "ü\u0000"),
+        (BinaryType(), "text", b"text"),
+        (DecimalType(10, 2), "1.25", decimal.Decimal("1.25")),
+        (DecimalType(10, 2), 3, decimal.Decimal("3.00")),
+        (TimestampType(), "2026-01-01T00:00:00Z", NEW_YEAR),
+        (TimestampType(), "2026-01-01T02:00:00+02:00", NEW_YEAR),
+        (TimestampType(), "2026-01-01T00:00:00.000001Z", NEW_YEAR + datetime.timedelta(microseconds=1)),
+        (TimestampNTZType(), "2026-01-01T00:00:00", NEW_YEAR.replace(tzinfo=None)),
+        (DateType(), "2026-01-01", datetime.date(2026, 1, 1)),
+        (ArrayType(LongType()), [1, None, 3], [1, None, 3]),
+        (ArrayType(DateType()), ["2026-01-01"], [datetime.date(2026, 1, 1)]),
+        (INNER, {"b": 1, "z": 0}, {"b": 1, "c": None}),
+        (ArrayType(INNER), [{"c": "x"}], [{"b": None, "c": "x"}]),
+        (MapType(StringType(), LongType()), {"x": 1, "y": None}, [("x", 1), ("y", None)]),
+    ],
+)
+def test_the_types_of_the_schema(form: str, kind: DataType, given: Any, read: Any) -> None:
+    assert read_one(kind, form, {"a": given}, {"other": 1}, {"a": None}) == [read, None, None]
+
+
+def test_times_and_bytes_of_msgpack() -> None:
+    assert read_one(TimestampType(), "msgpack", {"a": NEW_YEAR}) == [NEW_YEAR]
+    assert read_one(BinaryType(), "msgpack", {"a": b"\xff"}) == [b"\xff"]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (LongType(), "1"),
+        (LongType(), 1.5),
+        (LongType(), 2**63),
+        (ByteType(), 300),
+        (StringType(), 1),
+        (StringType(), {"b": 1}),
+        (BooleanType(), 1),
+        (TimestampType(), "yesterday"),
+        (TimestampType(), 1_700_000_000),
+        (DateType(), "2026-02-30"),
+        (DecimalType(5, 2), "123456"),
+        (ArrayType(LongType()), [1, "x"]),
+        (INNER, [1]),
+        (MapType(StringType(), LongType()), {"x": "y"}),
+    ],
+)
+def test_a_record_of_another_type_is_named_by_its_offset(form: str, kind: DataType, given: Any) -> None:
+    encode = msgspec.msgpack.encode if form == "msgpack" else msgspec.json.encode
+    values = [encode({"a": None}), encode({"a": given}), encode({"a": None})]
+    with pytest.raises(UnreadableRecord, match=rf"record 101 of {ENDPOINT} cannot be read as {form}") as told:
+        rows(one(kind), form, frame(values, 100))
+    assert "\n" not in str(told.value)
+    assert 'option("value", "binary")' in str(told.value)
+
+
+@pytest.mark.parametrize("kind", [LongType(), DateType()])
+@pytest.mark.parametrize(
+    "value", [b"null", b" null", b"", b"  ", b"[1]", b"1", b'"x"', b"{", b'{"a"', b"\xff", b"{} {}"]
+)
+def test_what_is_no_json_object_is_told(kind: DataType, value: bytes) -> None:
+    # A null alone made pyarrow's parser take the whole process along.
+    with pytest.raises(UnreadableRecord, match="cannot be read as json"):
+        rows(one(kind), "json", frame([b"{}", value, b"{}"]))
+    with pytest.raises(UnreadableRecord, match=r"record 0 of .* cannot be read as json|1 records"):
+        rows(one(kind), "json", frame([value]))
+
+
+def test_json_strings_that_are_no_text_are_told() -> None:
+    with pytest.raises(UnreadableRecord, match="record 0 of"):
+        rows(one(StringType()), "json", frame([b'{"a": "\xff"}']))
+
+
+def test_json_with_line_breaks_and_spaces_in_it() -> None:
+    values = [b'\n{\n "a":\n 1 }\n', b' {"a": 2}', b'{"a":3}\r\n']
+    assert [row["a"] for row in rows(one(LongType()), "json", frame(values))] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("value", [b"\xc1", b"", msgspec.msgpack.encode([1]), msgspec.msgpack.encode({1: 2})])
+def test_what_is_no_msgpack_map_is_told(value: bytes) -> None:
+    with pytest.raises(UnreadableRecord, match=r"record 1 of .* cannot be read as msgpack"):
+        rows(one(LongType()), "msgpack", frame([b"\x80", value]))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("kind", "nullable", "good", "bad"),
+    [
+        (LongType(), False, 1, None),
+        (ArrayType(LongType(), False), True, [1], [None]),
+        (StructType([StructField("b", LongType(), False)]), True, {"b": 1}, {"b": None}),
+        (MapType(StringType(), LongType(), False), True, {"x": 1}, {"x": None}),
+    ],
+)
+def test_a_null_where_the_schema_allows_none(
+    form: str, kind: DataType, nullable: bool, good: Any, bad: Any
+) -> None:
+    encode = msgspec.msgpack.encode if form == "msgpack" else msgspec.json.encode
+    schema = one(kind, nullable)
+    assert len(rows(schema, form, frame([encode({"a": good})]))) == 1
+    with pytest.raises(UnreadableRecord, match=r"NOT NULL|required"):
+        rows(schema, form, frame([encode({"a": good}), encode({"a": bad})]))
+
+
+def test_a_struct_that_may_be_missing_with_a_field_that_may_not() -> None:
+    kind = StructType([StructField("b", LongType(), False)])
+    values = [b"\x80", msgspec.msgpack.encode({"a": {"b": 1}})]
+    assert [row["a"] for row in rows(one(kind), "msgpack", frame(values))] == [None, {"b": 1}]
+
+
+# ---------------------------------------------------------------- arrow
+ARROW = pa.record_batch({"x": pa.array([1, 2, None], pa.int32()), "y": ["a", "b", "c"]})
+
+
+def arrow_frame(batch: pa.RecordBatch) -> Frame:
+    return Frame(0, 40, batch.num_rows, stream(batch), pack_notes(Notes(0)))
+
+
+def test_rows_of_a_log_of_arrow_with_the_types_that_the_schema_names() -> None:
+    schema = StructType([StructField("y", StringType()), StructField("x", LongType())])
+    assert rows(schema, "arrow", arrow_frame(ARROW)) == [
+        {"y": "a", "x": 1},
+        {"y": "b", "x": 2},
+        {"y": "c", "x": None},
+    ]
+    assert Columns(schema, "arrow").wire_format == "arrow"
+
+
+def test_arrow_rows_of_other_units_and_zones_are_converted() -> None:
+    times = pa.array([0, 1_000], pa.timestamp("ms", tz="Europe/Berlin"))
+    schema = one(TimestampType())
+    read = rows(schema, "arrow", arrow_frame(pa.record_batch({"a": times})))
+    assert [row["a"].timestamp() for row in read] == [0.0, 1.0]
+
+
+def test_arrow_rows_without_a_column() -> None:
+    with pytest.raises(BadSchema, match=r"have no column z; they have x, y"):
+        rows(StructType([StructField("z", StringType())]), "arrow", arrow_frame(ARROW))
+
+
+def test_arrow_rows_of_another_type() -> None:
+    with pytest.raises(UnreadableRecord, match="records 40 to 42 of"):
+        rows(StructType([StructField("y", LongType())]), "arrow", arrow_frame(ARROW))
+
+
+def test_a_log_of_single_records_looks_like_a_table_to_who_asks_for_arrow() -> None:
+    data = Batch(7, 2, pack_values([b"a", b"b"]), pack_notes(Notes(5, [b"k", None])))
+    sent = in_format(data, "arrow")
+    schema = StructType([StructField("value", BinaryType()), StructField("key", BinaryType())])
+    read = rows(schema, "arrow", Frame(0, 7, 2, sent.payload, sent.notes))
+    assert read == [{"value": b"a", "key": b"k"}, {"value": b"b", "key": None}]
+
+
+def test_a_log_of_arrow_rows_can_be_read_as_json() -> None:
+    sent = in_format(Batch(0, 3, stream(ARROW), pack_notes(Notes(5)), "arrow"), "msgpack")
+    schema = StructType([StructField("x", LongType()), StructField("y", StringType())])
+    read = rows(schema, "json", Frame(0, 0, 3, sent.payload, sent.notes))
+    assert read == ARROW.to_pylist()

@@ -1,0 +1,147 @@
+"""How large a batch should be: the controller against simulated queries, steady and shaky, quick and slow."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.spark.demand import AdaptiveDemand
+
+SECONDS = st.floats(0.02, 5.0)
+PER_RECORD = st.floats(1e-6, 1e-2)
+SEEDS = st.integers(0, 2**32)
+
+
+class Query:
+    """Takes ``fixed`` seconds for a batch and ``per_record`` for each record, more or less."""
+
+    def __init__(self, fixed: float, per_record: float, noise: float = 0.0, seed: int = 0) -> None:
+        self.fixed = fixed
+        self.per_record = per_record
+        self.interval = 0.0
+        """Seconds between the triggers, at least."""
+        self._noise = noise
+        self._random = random.Random(seed)
+
+    def seconds(self, records: int) -> float:
+        """What a batch takes, without noise."""
+        return self.fixed + self.per_record * records
+
+    def best(self, target: float) -> float:
+        """What a batch should take: the target, or twice what an empty one takes."""
+        return max(target, 2 * self.fixed, self.seconds(1))
+
+    def run(self, demand: AdaptiveDemand, batches: int, available: int | None = None) -> list[int]:
+        """Run batches, and return their sizes."""
+        sizes = []
+        for _ in range(batches):
+            size = demand.size if available is None else min(demand.size, available)
+            sizes.append(size)
+            seconds = self.seconds(size) * self._random.lognormvariate(0, self._noise)
+            demand.observed(size, max(seconds, self.interval))
+        return sizes
+
+
+@given(fixed=SECONDS, per_record=PER_RECORD, target=SECONDS, start=st.integers(1, 10**6))
+def test_batches_come_to_take_as_long_as_they_should(
+    fixed: float, per_record: float, target: float, start: int
+) -> None:
+    query, demand = Query(fixed, per_record), AdaptiveDemand(target, start=start)
+    query.run(demand, 40)
+    best = query.best(target)
+    for size in query.run(demand, 10):
+        assert query.seconds(size) == pytest.approx(best, rel=0.35) or abs(size - best / per_record) < 2
+
+
+@given(
+    fixed=SECONDS,
+    per_record=PER_RECORD,
+    target=SECONDS,
+    noise=st.floats(0, 0.3),
+    seed=SEEDS,
+)
+def test_noise_makes_batches_vary_but_not_explode_nor_collapse(
+    fixed: float, per_record: float, target: float, noise: float, seed: int
+) -> None:
+    query, demand = Query(fixed, per_record, noise, seed), AdaptiveDemand(target, start=10_000)
+    query.run(demand, 30)
+    best = query.best(target)
+    seconds = [query.seconds(size) for size in query.run(demand, 60)]
+    assert max(seconds) < 8 * best
+    assert sum(seconds) / len(seconds) < 2 * best
+    # At the worst, half of what the query could do.
+    assert sum(seconds) / len(seconds) > max(fixed, best / 4)
+
+
+@given(per_record=st.floats(1e-6, 1e-4), target=st.floats(0.5, 5.0), slower=st.floats(1.5, 20.0))
+def test_a_query_that_gets_slower_has_smaller_batches_within_three(
+    per_record: float, target: float, slower: float
+) -> None:
+    query, demand = Query(target / 20, per_record), AdaptiveDemand(target, start=10_000)
+    query.run(demand, 40)
+    query.per_record *= slower
+    query.run(demand, 3)
+    assert query.seconds(demand.size) < 1.7 * target
+
+
+@given(per_record=st.floats(1e-5, 1e-3), target=st.floats(0.5, 5.0))
+def test_a_query_that_recovers_has_large_batches_again(per_record: float, target: float) -> None:
+    query, demand = Query(target / 20, per_record), AdaptiveDemand(target, start=10_000)
+    query.run(demand, 40)
+    query.per_record /= 10
+    query.run(demand, 8)
+    assert 0.7 * target < query.seconds(demand.size) < 1.5 * target
+
+
+def test_a_fixed_cost_above_the_target_does_not_make_batches_shrink_for_ever() -> None:
+    query, demand = Query(1.6, 1e-4), AdaptiveDemand(0.2, start=10_000)
+    query.run(demand, 40)
+    assert all(0.25 < query.per_record * size / query.fixed < 2 for size in query.run(demand, 40))
+
+
+@pytest.mark.parametrize("interval", [2.0, 10.0, 60.0])
+def test_waiting_for_the_next_trigger_is_not_taken_for_work(interval: float) -> None:
+    query, demand = Query(0.1, 1e-4), AdaptiveDemand(1.0, start=10_000)
+    query.interval = interval
+    query.run(demand, 40)
+    for size in query.run(demand, 20):
+        assert size > 5_000, "batches collapse though the query does next to nothing"
+        assert query.seconds(size) < 2.5 * interval
+
+
+def test_a_trickle_of_records_teaches_nothing_about_large_batches() -> None:
+    query, demand = Query(0.1, 1e-4, noise=0.2), AdaptiveDemand(1.0, start=10_000)
+    query.run(demand, 500, available=20)
+    assert demand.size <= 10_000
+    # And when many come at once, the first batch of them is no larger than that.
+    assert query.run(demand, 1)[0] <= 10_000
+
+
+def test_a_very_slow_first_batch_is_followed_by_a_small_one() -> None:
+    query, demand = Query(0.1, 1e-2), AdaptiveDemand(1.0, start=10_000)
+    assert query.run(demand, 3) == [10_000, 500, pytest.approx(250, rel=0.1)]
+
+
+@given(
+    observations=st.lists(
+        st.tuples(st.integers(0, 2**40), st.floats(0, 1e6) | st.just(1e-9)), min_size=1, max_size=60
+    ),
+    least=st.integers(1, 1000),
+    room=st.integers(0, 10**6),
+)
+def test_the_bounds_hold_whatever_is_observed(
+    observations: list[tuple[int, float]], least: int, room: int
+) -> None:
+    demand = AdaptiveDemand(1.0, start=10_000, least=least, most=least + room)
+    for records, seconds in observations:
+        demand.observed(records, seconds)
+        assert least <= demand.size <= least + room
+
+
+@pytest.mark.parametrize("target", [0.0, -1.0, float("nan")])
+def test_a_target_that_is_no_time_is_refused(target: float) -> None:
+    with pytest.raises(ValueError, match="longer than 0 seconds"):
+        AdaptiveDemand(target, start=1)

