@@ -44,7 +44,7 @@ format: .venv/.installed ## Mend what can be mended of the style
 
 .PHONY: test
 test: lint ## Lint, then run all tests (ARGS="..." goes to pytest)
-	.venv/bin/python -m pytest $(ARGS)
+	.venv/bin/python -m tests.side_by_side $(ARGS)
 
 .PHONY: test-fast
 test-fast: .venv/.installed ## Run the tests that are not slow

@@ -51,7 +51,7 @@ class AdaptiveDemand:
         self._learn(records, seconds, 0.0 if forget else _MEMORY)
         told_apart = self._fit(records, seconds)
         wanted = max((self.target - self.fixed) / self.per_record, self.fixed / self.per_record)
-        if not told_apart and not 0.1 * records < abs(max(wanted, self.least) - records):
+        if not told_apart and abs(self._bounded(wanted) - records) < max(1, 0.1 * records):
             wanted = 1.2 * records + 1  # A batch of another size will tell what the records cost.
         # No batch can be shorter than an empty one, and the shortest that was seen is the best guess at that.
         acceptable = max(self.target, 2 * min(self._durations, default=0.0))
@@ -78,6 +78,10 @@ class AdaptiveDemand:
             # Larger batches that take no longer: something else takes the time, the wait for the next
             # trigger perhaps. Then records cost next to nothing; how little, larger ones will show.
             mean = self._t / self._weight
+            if slope * self._n < -0.2 * self._t:
+                # Smaller ones that take longer, though: what was remembered holds no more.
+                self._learn(n, t, 0.0)
+                return self._fit(n, t)
             self.per_record = max(slope, 0.1 * mean * self._weight / self._n)
             self.fixed = max(mean - self.per_record * self._n / self._weight, 0.0)
             if self.fixed == 0.0:
