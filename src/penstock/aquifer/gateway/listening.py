@@ -14,6 +14,8 @@ __all__ = ["Listener"]
 
 _LINGER: Final = 1000
 """Milliseconds that a closed socket may take to send what it was given."""
+_QUESTIONS: Final = 64
+"""How many control messages of a peer may wait for the server."""
 _ANSWERS: Final = 1000
 """How many answers may wait for a peer that does not read them; more are dropped, and it will ask again."""
 _LONGEST_TOPIC: Final = 4096
@@ -43,6 +45,8 @@ class Listener:
         # A peer that asked and went away must not stop the gateway, and a returning one gets its place.
         self.control.setsockopt(zmq.ROUTER_HANDOVER, 1)
         # For each part of a message: those who write to the gateway attach their records.
+        # Few questions wait here; who asks more, waits in its own memory.
+        self.control.setsockopt(zmq.RCVHWM, _QUESTIONS)
         self.control.setsockopt(zmq.MAXMSGSIZE, max(16 * limits.max_message, longest_attachment))
         self.data = context.socket(zmq.XPUB)
         # Nobody gets a topic unless the server says so: who asks for all of them would get everybody's

@@ -69,6 +69,7 @@ class _Run:
         if self._engine.wait_for("taken", _START, waiting) is None:
             return self._interrupted()
         self._began = time.monotonic()
+        self._first_result: float | None = None
         return self._watch(duration)
 
     def _part(self, name: str, *arguments: str) -> Part:
@@ -85,7 +86,9 @@ class _Run:
             if results.get("error"):
                 raise PartFailed(f"the reader got an error: {results['error']}")
             now = time.monotonic()
-            wanted = 0.3 * duration < now - self._began < 0.65 * duration and ended is None
+            if results["received"] and self._first_result is None:
+                self._first_result = now
+            wanted = ended is None and self._in_the_middle(now, duration)
             if wanted != slow:
                 slow = wanted
                 self._results.say("slow" if slow else "fast")
@@ -98,6 +101,10 @@ class _Run:
                 self._verdict(feed, engine, results, ended - self._began)
                 return 1
         return self._interrupted()
+
+    def _in_the_middle(self, now: float, duration: float) -> bool:
+        """Of the time in which there are results: before that, nobody would notice a slow reader."""
+        return self._first_result is not None and 0.1 < (now - self._first_result) / duration < 0.5
 
     def _moment(
         self, now: float, slow: bool, ended: bool, feed: dict[str, Any], engine: dict[str, Any], results: Any

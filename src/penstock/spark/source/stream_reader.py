@@ -47,6 +47,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._gateways = Gateways(options)
         self._demand: AdaptiveDemand | None = None
+        self._warm = False
+        """Whether a batch has run."""
         self._asked: tuple[float, int] | None = None
         """When the last batch was given to Spark, and how many records it had."""
         self._heads: dict[str, int] = {}
@@ -157,7 +159,10 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _note_duration(self) -> None:
         if self._asked is not None and self._demand is not None:
             since, records = self._asked
-            self._demand.observed(records, time.monotonic() - since)
+            if self._warm:
+                self._demand.observed(records, time.monotonic() - since)
+            # The first batch of a run pays for Java's warming up, and tells nothing about the others.
+            self._warm = True
         self._asked = None
 
     # ---------------------------------------------------------------- reading
