@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.ends import SinkEnd, SourceEnd
 from penstock.spark.running import QueryFailed, activate, is_sparks, process_everything, reason_of
-from penstock.spark.sessions import session
+from penstock.spark.sessions import option_text, session
 from penstock.spec import Publisher, Subscriber
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Pipeline:
         **options: object,
     ) -> Pipeline:
         """And there it goes. ``mode`` is Spark's output mode: append, update or complete."""
-        texts = {name: _text(value) for name, value in options.items()}
+        texts = {name: option_text(value) for name, value in options.items()}
         SinkEnd(sink, texts)
         return replace(self, sink=sink, sink_options=texts, mode=mode)
 
@@ -302,7 +302,3 @@ def _lag(progress: Any) -> int:
             for endpoint, head in heads.get("offsets", {}).items():
                 lag += max(head - ends.get("offsets", {}).get(endpoint, head), 0)
     return lag
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

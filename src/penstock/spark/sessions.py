@@ -85,7 +85,7 @@ def session(
         if master.startswith("local"):
             # The workers are Pythons too, and have to find what this one finds.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        overrides = {key: _text(value) for key, value in (config or {}).items()}
+        overrides = {key: option_text(value) for key, value in (config or {}).items()}
         chosen = settings(master, **overrides)
         _log.info("Java: %s; Spark settings: %s", home, chosen)
         builder = SparkSession.builder.appName(name).master(master)
@@ -96,5 +96,6 @@ def session(
     return running
 
 
-def _text(value: object) -> str:
+def option_text(value: object) -> str:
+    """A value as Spark takes it: texts only, and its own spelling of true and false."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -115,7 +115,6 @@ class Gateway:
         self._closed = False
         self._ended = threading.Event()
         self._mutex = threading.Lock()
-        self._cursors: dict[str, SavedCursor | None] = {}
 
     # ---------------------------------------------------------------- life
     def start(self) -> Self:

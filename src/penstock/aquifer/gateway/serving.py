@@ -16,8 +16,8 @@ from typing import Final
 import zmq
 
 from penstock.aquifer.batches import MSGPACK, Batch, in_format, joined, part, values_of
+from penstock.aquifer.bell import Bell
 from penstock.aquifer.errors import JournalError
-from penstock.aquifer.gateway.bell import Bell
 from penstock.aquifer.gateway.listening import Listener
 from penstock.aquifer.gateway.log import Log
 from penstock.aquifer.limits import Limits

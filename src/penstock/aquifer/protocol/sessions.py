@@ -8,6 +8,7 @@ replies it gets back, asks how many records it may send (:meth:`Session.allowanc
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
@@ -87,7 +88,7 @@ Table: TypeAlias = Mapping[State, Mapping[Event, tuple[str | None, State | None]
 """For each state and event: the method that deals with it, and the state that follows (None: the same)."""
 
 
-class Session:
+class Session(ABC):
     """What both dialects have in common."""
 
     dialect: ClassVar[str]
@@ -136,9 +137,9 @@ class Session:
         return now - self.heard > self.lease
 
     # ---------------------------------------------------------------- what it may get
+    @abstractmethod
     def allowance(self) -> int:
         """How many records may be sent now."""
-        raise NotImplementedError
 
     def sent(self, count: int, nbytes: int) -> None:
         """So many records, from the cursor on, were sent."""

@@ -6,14 +6,16 @@ for ever when an answer is lost.
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from penstock.aquifer.bell import Bell
 from penstock.aquifer.endpoints import Endpoint
-from penstock.aquifer.errors import ProtocolViolation
-from penstock.aquifer.gateway.bell import Bell
+from penstock.aquifer.errors import ProtocolViolation, Refused
+from penstock.aquifer.protocol.messages import Control, decode
 from penstock.aquifer.security import CurveClient
 
 __all__ = ["Channel"]
@@ -124,6 +126,16 @@ class Channel:
     def control_messages(self) -> list[bytes]:
         """The control messages that have come."""
         return [parts[-1] for parts in _all(self._control, 256)]
+
+    def answer(self, deadline: float) -> Control | None:
+        """The next control message, or None if there is none by then; Refused if the key is not let in."""
+        while (left := deadline - time.monotonic()) > 0:
+            self.wait(left)
+            if zmq.EVENT_HANDSHAKE_FAILED_AUTH in self.control_news():
+                raise Refused(f"the gateway at {self._endpoint} does not let this key in")
+            for message in self.control_messages():
+                return decode(message)
+        return None
 
     def frames(self) -> list[list[bytes]]:
         """The data frames that have come (extended dialect)."""

@@ -9,12 +9,11 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-import zmq
 from msgspec import UNSET
 
 from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.endpoints import Endpoint
-from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation, Refused
+from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     Commit,
     Complete,
@@ -26,7 +25,6 @@ from penstock.aquifer.protocol.messages import (
     OnError,
     OnNext,
     Put,
-    decode,
     encode,
     terms,
 )
@@ -96,7 +94,7 @@ class Courier:
                 self._channel.connect(keep_data=False)
                 self._connected = True
             self._channel.say(*question)
-            answer = self._answer(min(time.monotonic() + _ANSWER, give_up))
+            answer = self._channel.answer(min(time.monotonic() + _ANSWER, give_up))
             if isinstance(answer, OnError):
                 pause = _pause_before_asking_again(answer)
                 if pause is None or time.monotonic() + pause >= give_up:
@@ -111,15 +109,6 @@ class Courier:
                     f"the gateway at {self._endpoint} did not take a batch for {patience:g} s; is it "
                     "running, and does anybody read what is behind it?"
                 )
-
-    def _answer(self, deadline: float) -> Control | None:
-        while (left := deadline - time.monotonic()) > 0:
-            self._channel.wait(left)
-            if zmq.EVENT_HANDSHAKE_FAILED_AUTH in self._channel.control_news():
-                raise Refused(f"the gateway at {self._endpoint} does not let this key in")
-            for message in self._channel.control_messages():
-                return decode(message)
-        return None
 
 
 def _pause_before_asking_again(answer: OnError) -> float | None:

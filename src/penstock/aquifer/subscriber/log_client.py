@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any, Final, NamedTuple
 
-import zmq
 from msgspec import UNSET
 
 from penstock.aquifer.endpoints import Endpoint
-from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation, Refused
+from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     VERSION,
     Control,
@@ -17,7 +16,6 @@ from penstock.aquifer.protocol.messages import (
     OnSubscribe,
     Subscribe,
     SubscribeTerms,
-    decode,
     encode,
     terms,
 )
@@ -120,7 +118,7 @@ class LogClient:
                 self._connected = True
             self._channel.control_messages()  # Answers to what was asked before.
             self._channel.say(question)
-            answer = self._answer(time.monotonic() + wait + _ANSWER)
+            answer = self._channel.answer(time.monotonic() + wait + _ANSWER)
             if answer is None:
                 self._connected = False  # A late answer must not be taken for one to the next question.
             elif (rest := _asked_to_wait(answer)) is None:
@@ -131,15 +129,6 @@ class LogClient:
             f"no gateway answers at {self._endpoint} after {self._patience:g} s; is it running there, and do "
             "both sides use keys or neither?"
         )
-
-    def _answer(self, deadline: float) -> Control | None:
-        while (left := deadline - time.monotonic()) > 0:
-            self._channel.wait(left)
-            if zmq.EVENT_HANDSHAKE_FAILED_AUTH in self._channel.control_news():
-                raise Refused(f"the gateway at {self._endpoint} does not let this key in")
-            for message in self._channel.control_messages():
-                return decode(message)
-        return None
 
 
 def _asked_to_wait(answer: Control) -> float | None:

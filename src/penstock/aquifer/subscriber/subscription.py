@@ -15,16 +15,14 @@ from functools import partial
 from operator import length_hint
 from typing import Any
 
-import zmq
-
 from penstock.aquifer.errors import SourceFailed
 from penstock.aquifer.protocol import effects
 from penstock.aquifer.protocol.extended_reading import ExtendedReading
-from penstock.aquifer.protocol.frames import Frame, parse
-from penstock.aquifer.protocol.messages import encode
+from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.plain_reading import PlainReading
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.aquifer.subscriber.channel import Channel
+from penstock.aquifer.subscriber.driving import Driver
 from penstock.aquifer.subscriber.elements import Chunk, Unpacker
 from penstock.aquifer.subscriber.metrics import Metrics
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber
@@ -69,7 +67,7 @@ class AquiferSubscription:
         """It was cancelled."""
         self._delivered = 0
         self._acknowledge: int | None = None
-        self._finished: effects.Finish | None = None
+        self._driver = Driver(side, channel, self._take, self._take_records)
         self._listened = 0.0
         """When we last looked for what has come."""
         self._portion = 16
@@ -156,7 +154,7 @@ class AquiferSubscription:
     def _run(self) -> None:
         side, channel = self._side, self._channel
         try:
-            self._do(side.start(time.monotonic()))
+            self._driver.do(side.start(time.monotonic()))
             while not self._over():
                 self._deliver()
                 self._note_acknowledgement()
@@ -164,12 +162,12 @@ class AquiferSubscription:
                 self._tick(now)
                 if self._over():
                     break
-                due = float("inf") if self._finished is not None else side.deadline()
+                due = float("inf") if self._driver.finished is not None else side.deadline()
                 channel.wait(0.0 if self._deliverable() else min(due - now, _LONGEST_WAIT))
                 self._listen(time.monotonic())
             self._end()
         except Exception as error:
-            self._do(side.leave())
+            self._driver.do(side.leave())
             self._signal_error(error)
         finally:
             self._subscriber = None  # §3.13
@@ -179,8 +177,8 @@ class AquiferSubscription:
         """Whether there is nothing left to do but to end."""
         if self._cancelled or self._illegal is not None:
             return True
-        if self._finished is not None and self._finished.error is not None:
-            if isinstance(self._finished.error, SourceFailed):
+        if self._driver.finished is not None and self._driver.finished.error is not None:
+            if isinstance(self._driver.finished.error, SourceFailed):
                 # The end of the stream, and in its place: after everything that came before it.
                 return not self._waiting
             # The end of our reading. What nobody has asked for is not acknowledged, and can be read again.
@@ -192,64 +190,26 @@ class AquiferSubscription:
         if now - self._listened > _TAKES_ITS_TIME:
             # It was the subscriber who took so long; what came meanwhile shows that the gateway is there.
             self._listen(now)
-        self._do(self._side.tick(now))
+        self._driver.do(self._side.tick(now))
 
     def _listen(self, now: float) -> None:
         self._listened = now
-        if self._finished is not None:
+        if self._driver.finished is not None:
             return
         try:
-            self._hear(now)
+            self._driver.hear(now)
         except Exception as error:
             # What came before it goes first.
-            self._finished = effects.Finish(error)
-
-    def _hear(self, now: float) -> None:
-        side, channel = self._side, self._channel
-        news = channel.control_news()
-        if zmq.EVENT_HANDSHAKE_FAILED_AUTH in news:
-            self._do(side.turned_away())
-        elif zmq.EVENT_HANDSHAKE_SUCCEEDED in news:
-            side.connected(now)
-        if zmq.EVENT_HANDSHAKE_SUCCEEDED in channel.data_news():
-            self._do(side.joined(now))
-        for message in channel.control_messages():
-            if not self._do(side.control(message, now)):
-                break  # What is left was said on the old connection.
-        reading = side.reading
-        if side.phase is not Phase.READING:
-            return
-        if isinstance(reading, ExtendedReading):
-            for parts in channel.frames():
-                self._do(reading.frame(parse(parts), now))
-                if side.phase is not Phase.READING:
-                    break
-        elif records := channel.records():
-            unpack = partial(self._unpacker.of_values, records, reading.next)
-            self._waiting.append(Chunk(unpack, len(records), 0, 0))
-            self._do(reading.records(len(records), now))
-
-    def _do(self, wanted: list[effects.Effect]) -> bool:
-        """Do what the protocol wants; False if that was to connect anew."""
-        same = True
-        for effect in wanted:
-            if isinstance(effect, effects.Take):
-                self._take(effect.frame)
-            elif isinstance(effect, effects.Say):
-                self._channel.say(encode(effect.message))
-            elif isinstance(effect, effects.Connect):
-                self._channel.connect(keep_data=effect.keep_data)
-                same = False
-            elif isinstance(effect, effects.Join):
-                self._channel.join(effect.port, effect.topic)
-            else:
-                self._finished = effect
-        return same
+            self._driver.finished = effects.Finish(error)
 
     def _take(self, frame: Frame) -> None:
         nbytes = len(frame.payload) + len(frame.notes)
         unpack = partial(self._unpacker.of_frame, frame)
         self._waiting.append(Chunk(unpack, frame.count, frame.first + frame.count, nbytes))
+
+    def _take_records(self, records: list[bytes], before: int) -> None:
+        unpack = partial(self._unpacker.of_values, records, before)
+        self._waiting.append(Chunk(unpack, len(records), 0, 0))
 
     # ---------------------------------------------------------------- signals
     def _deliverable(self) -> bool:
@@ -312,13 +272,13 @@ class AquiferSubscription:
 
     def _end(self) -> None:
         """Say goodbye, then signal the end; the other way round if the end is yet to be acknowledged."""
-        error = self._illegal or (self._finished.error if self._finished is not None else None)
+        error = self._illegal or (self._driver.finished.error if self._driver.finished is not None else None)
         completed = error is None and not self._cancelled
         if completed and not self._automatic:
             self._signal(lambda subscriber: subscriber.on_complete())
             self._await_acknowledgements()
         self._note_acknowledgement()
-        self._do(self._side.leave())
+        self._driver.do(self._side.leave())
         if error is not None:
             self._signal_error(error)
         elif completed and self._automatic:

@@ -1,0 +1,77 @@
+"""Between the protocol's machine and the sockets: does what the one wants, tells it what the others bring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import zmq
+
+from penstock.aquifer.protocol import effects
+from penstock.aquifer.protocol.extended_reading import ExtendedReading
+from penstock.aquifer.protocol.frames import Frame, parse
+from penstock.aquifer.protocol.messages import encode
+from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
+from penstock.aquifer.subscriber.channel import Channel
+
+__all__ = ["Driver"]
+
+
+class Driver:
+    """Drives one subscription. When to listen, and what becomes of the records, is its owner's business."""
+
+    def __init__(
+        self,
+        side: SubscriberSide,
+        channel: Channel,
+        take: Callable[[Frame], object],
+        take_records: Callable[[list[bytes], int], object] | None = None,
+    ) -> None:
+        self.finished: effects.Finish | None = None
+        """How it ended, once it has."""
+        self._side = side
+        self._channel = channel
+        self._take = take
+        self._take_records = take_records
+        """Given single records and the number of those before; None if only frames are to be expected."""
+
+    def do(self, wanted: list[effects.Effect]) -> bool:
+        """Do what the protocol wants; False if that was to connect anew."""
+        same = True
+        for effect in wanted:
+            if isinstance(effect, effects.Take):
+                self._take(effect.frame)
+            elif isinstance(effect, effects.Say):
+                self._channel.say(encode(effect.message))
+            elif isinstance(effect, effects.Connect):
+                self._channel.connect(keep_data=effect.keep_data)
+                same = False
+            elif isinstance(effect, effects.Join):
+                self._channel.join(effect.port, effect.topic)
+            else:
+                self.finished = effect
+        return same
+
+    def hear(self, now: float) -> None:
+        """Tell the protocol what has come in."""
+        side, channel = self._side, self._channel
+        news = channel.control_news()
+        if zmq.EVENT_HANDSHAKE_FAILED_AUTH in news:
+            self.do(side.turned_away())
+        elif zmq.EVENT_HANDSHAKE_SUCCEEDED in news:
+            side.connected(now)
+        if zmq.EVENT_HANDSHAKE_SUCCEEDED in channel.data_news():
+            self.do(side.joined(now))
+        for message in channel.control_messages():
+            if not self.do(side.control(message, now)):
+                break  # What is left was said on the old connection.
+        if side.phase is not Phase.READING:
+            return
+        reading = side.reading
+        if isinstance(reading, ExtendedReading):
+            for parts in channel.frames():
+                self.do(reading.frame(parse(parts), now))
+                if side.phase is not Phase.READING:
+                    return
+        elif self._take_records is not None and (records := channel.records()):
+            self._take_records(records, reading.next)
+            self.do(reading.records(len(records), now))
