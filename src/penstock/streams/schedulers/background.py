@@ -6,6 +6,7 @@ import asyncio
 import atexit
 import threading
 from asyncio import AbstractEventLoop
+from collections.abc import Callable
 
 from penstock.streams.schedulers.forking import renew_after_fork
 from penstock.streams.schedulers.loop import LoopScheduler
@@ -28,8 +29,9 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
     exits, what runs on the loop is cancelled and the loop is closed.
     """
 
-    def __init__(self) -> None:
-        super().__init__(asyncio.new_event_loop(), name="background-loop")
+    def __init__(self, new_loop: Callable[[], AbstractEventLoop] = asyncio.new_event_loop) -> None:
+        self._new_loop = new_loop
+        super().__init__(new_loop(), name="background-loop")
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = self._launch(self._loop)
         renew_after_fork(self)
@@ -66,7 +68,7 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
             if self._closed:
                 raise SchedulerClosed(self.name)
             if self._thread is None:
-                self._bind(asyncio.new_event_loop())
+                self._bind(self._new_loop())
                 self._thread = self._launch(self._loop)
 
     def _launch(self, loop: AbstractEventLoop) -> threading.Thread:

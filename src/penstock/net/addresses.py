@@ -1,0 +1,48 @@
+"""Where a socket is, in one spelling everywhere: ``host:port``, ``[v6]:port``, or the path of a socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import Any
+
+__all__ = ["address_text", "local_of", "remote_of"]
+
+
+def address_text(address: Any) -> str:
+    """A socket's address as people write it."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        host, port = address[0], address[1]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(address, bytes):
+        address = os.fsdecode(address)
+    if not address:
+        return "unnamed"  # the calling side of a Unix socket
+    text = str(address)
+    return f"@{text[1:]}" if text.startswith("\0") else text
+
+
+def local_of(transport: Any) -> str:
+    """Our own end."""
+    return address_text(transport.get_extra_info("sockname"))
+
+
+def remote_of(transport: Any) -> str:
+    """The other end; a Unix socket's caller has no name, so it is known by its process."""
+    peer = transport.get_extra_info("peername")
+    if peer:
+        return address_text(peer)
+    return _caller(transport.get_extra_info("socket")) or "unnamed"
+
+
+def _caller(connection: Any) -> str | None:
+    if connection is None or not hasattr(socket, "SO_PEERCRED"):
+        return None
+    try:
+        process = int.from_bytes(
+            connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder
+        )
+    except OSError:
+        return None
+    return f"process {process}"

@@ -1,0 +1,54 @@
+"""``outbound.send(inbound.receive())`` with nothing between: the socket is connected to itself.
+
+What is received is written by the transport's own method, without a call of ours on the way, and a full
+write buffer pauses reading. The end of it, and its errors, are those of any other send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.net.channel.sending import Sender
+
+if TYPE_CHECKING:
+    from penstock.net.channel.bridge import Bridge
+
+__all__ = ["Echo"]
+
+
+class Echo(asyncio.BaseProtocol):
+    """Stands in for the bridge of a connection until the peer has sent its last byte."""
+
+    __slots__ = ("_bridge", "_sender", "_transport", "data_received", "pause_writing", "resume_writing")
+
+    def __init__(self, bridge: Bridge, transport: Any, sender: Sender) -> None:
+        self._bridge = bridge
+        self._sender = sender
+        self._transport = transport
+        self.data_received: Callable[[bytes], None] = transport.write
+        self.pause_writing: Callable[[], None] = transport.pause_reading
+        self.resume_writing: Callable[[], None] = transport.resume_reading
+        transport.set_protocol(self)
+
+    def eof_received(self) -> bool | None:
+        """The peer has sent its last byte: flush, then the send is complete."""
+        self.finish()
+        return self._bridge.eof_received()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        self._bridge.connection_lost(error)
+
+    def finish(self) -> None:
+        """Give the socket back, and end the send as if the peer had said that this was all."""
+        self._transport.set_protocol(self._bridge)
+        self._sender.on_complete()
+
+    def cancel(self) -> None:
+        """Nobody wants the echo any more: reading stops."""
+        if not self._transport.is_closing():
+            self._transport.set_protocol(self._bridge)
+            self._transport.pause_reading()
+        self._sender.cancel()

@@ -1,0 +1,57 @@
+"""Runs what a handler returned, and closes the connection when that ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.spec import UNBOUNDED, Subscription
+
+__all__ = ["HandlerRun"]
+
+
+class HandlerRun:
+    """The Subscriber of a handler's Publisher: its elements mean nothing, its end closes the connection."""
+
+    __slots__ = ("_done", "_subscription")
+
+    def __init__(self, done: Callable[[BaseException | None], object]) -> None:
+        self._done: Callable[[BaseException | None], object] | None = done
+        self._subscription: Subscription | None = None
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Let it run."""
+        if self._subscription is not None or self._done is None:
+            subscription.cancel()  # §2.5
+            return
+        self._subscription = subscription
+        subscription.request(UNBOUNDED)
+
+    def on_next(self, element: Any, /) -> None:
+        """A handler may return any publisher; what it emits is not ours to send."""
+
+    def on_error(self, error: BaseException, /) -> None:
+        """The handler failed."""
+        self._end(error)
+
+    def on_complete(self) -> None:
+        """The handler is done."""
+        self._end(None)
+
+    def _end(self, error: BaseException | None) -> None:
+        done, self._done = self._done, None
+        self._subscription = None
+        if done is not None:
+            done(error)
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._done is None
+
+    def cancel(self) -> None:
+        """The connection is gone: there is nothing left to do for the handler."""
+        subscription, self._subscription = self._subscription, None
+        self._done = None
+        if subscription is not None:
+            subscription.cancel()

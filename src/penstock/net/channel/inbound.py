@@ -1,0 +1,67 @@
+"""The receiving side of a connection as its user sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.net.channel.receiving import Receiver
+from penstock.net.errors import NetError
+from penstock.streams import Flux
+from penstock.streams.source import PublisherSource
+from penstock.streams.stream import flux_of
+
+if TYPE_CHECKING:
+    from penstock.net.connection import Connection
+
+__all__ = ["Inbound", "ReceiveSource"]
+
+
+class ReceiveSource(PublisherSource):
+    """The top of a stream of what a connection receives."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        super().__init__(receiver)
+        self.label = "receive()"
+
+    def runs_on(self) -> str:
+        """The loop that the socket is read on."""
+        return "event loop of the connection"
+
+
+class Inbound:
+    """What a connection receives; it has one subscriber in its life."""
+
+    def __init__(self, connection: Connection, receiver: Receiver) -> None:
+        self._connection = connection
+        self._receiver = receiver
+
+    def receive(self) -> Flux[bytes]:
+        """The bytes as they come in, in chunks of whatever size the network makes of them.
+
+        Emits when bytes have come and there is demand.
+        Backpressures when there is none: the socket is paused, and the sender waits.
+        Completes when the peer has sent its last byte and all were given.
+        Cancels when its subscriber cancels; reading stops, the connection stays.
+        """
+        return flux_of(ReceiveSource(self._receiver))
+
+    def receive_objects(self) -> Flux[Any]:
+        """What the ``framing`` of the server or client makes of the bytes."""
+        framing = self._connection.settings.framing
+        if framing is None:
+            raise NetError(
+                "receive_objects() needs to know where an object ends: configure framing(lines()), "
+                "framing(length_prefixed()) or another, or use receive()"
+            )
+        return framing.frames(self.receive())
+
+    def with_connection(self, use: Callable[[Connection], object]) -> Inbound:
+        """Call ``use`` with the connection, now."""
+        use(self._connection)
+        return self
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that this is a side of."""
+        return self._connection

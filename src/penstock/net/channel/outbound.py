@@ -1,0 +1,188 @@
+"""The sending side of a connection as its user sees it: sends, in order, which run when subscribed to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.net.channel.sending import Flush
+from penstock.spec import Publisher, Subscriber, check_subscriber, non_positive_request
+from penstock.streams import Flux, Mono
+from penstock.streams.conversion import as_stream
+from penstock.streams.dropped import drop_error
+from penstock.streams.source import PublisherSource
+from penstock.streams.stream import Stream, flux_of
+
+if TYPE_CHECKING:
+    from penstock.net.connection import Connection
+
+__all__ = ["Outbound"]
+
+S = TypeVar("S")
+
+_FILE_CHUNK = 128 * 1024
+
+
+class Outbound:
+    """What is to be sent, in order.
+
+    Nothing happens before somebody subscribes, awaits it, or returns it from a handler. It completes when
+    everything was handed to the kernel, and fails if the connection breaks first.
+
+    ::
+
+        outbound.send_object(b"hello\\n").send(lines).then(audit)      # one after the other
+        await outbound.send(lines)                                     # in a coroutine
+    """
+
+    def __init__(self, connection: Connection, before: Mono[Any] | None = None) -> None:
+        self._connection = connection
+        self._before = before
+
+    # ---------------------------------------------------------------- what to send
+    def send(self, data: Publisher[bytes] | bytes, *, flush: Flush | None = None) -> Outbound:
+        """Send every element of a publisher of bytes; or just these bytes.
+
+        Elements that come together go out together. ``flush`` says of an element whether it has to go at
+        once. The publisher is asked for as much as the socket takes: a peer that does not read stops it.
+        """
+        if isinstance(data, bytes | bytearray | memoryview):
+            data = Mono.just(bytes(data))
+        work = SendMany(self._connection, as_stream(data, "send()"), flush)
+        return self._and(flux_of(PublisherSource(work)))
+
+    def send_object(self, thing: Any, *, flush: Callable[[Any], bool] | None = None) -> Outbound:
+        """Send an object, or every object of a publisher, as the bytes that the ``encoder`` makes of it."""
+        encode = self._connection.settings.encoder
+        if isinstance(thing, Publisher):
+            objects = as_stream(thing, "send_object()")
+            return self.send(objects._as_flux().map(encode), flush=flush)
+        return self.send(Mono.defer(lambda: Mono.just(encode(thing))), flush=flush)
+
+    def send_using(
+        self,
+        resource: Callable[[], S],
+        stream: Callable[[S], Publisher[bytes]],
+        cleanup: Callable[[S], object],
+    ) -> Outbound:
+        """Open something, send what ``stream`` makes of it, and clean up whatever happens."""
+        return self.send(Flux.using(resource, stream, cleanup))
+
+    def send_file(
+        self, path: str | os.PathLike[str], *, offset: int = 0, count: int | None = None
+    ) -> Outbound:
+        """Send a file, or ``count`` bytes of it from ``offset`` on, as the socket takes them."""
+        if offset < 0 or (count is not None and count < 0):
+            raise ValueError(f"send_file(offset={offset}, count={count}): neither can be below 0")
+        return self.send_using(
+            lambda: open(path, "rb", buffering=0),
+            lambda file: Flux.from_iterable(_chunks(file, offset, count)),
+            lambda file: file.close(),
+        )
+
+    def then(self, publisher: Publisher[Any]) -> Outbound:
+        """When everything before has been sent, run this to its end; its elements are not sent."""
+        return self._and(as_stream(publisher, "then()"))
+
+    def keep_open(self) -> Outbound:
+        """Never complete: for a handler whose connection is to stay until the peer closes it."""
+        return self._and(Mono.never())
+
+    def _and(self, step: Stream[Any]) -> Outbound:
+        following = step._as_flux().then()
+        return Outbound(self._connection, following if self._before is None else self._before.then(following))
+
+    # ---------------------------------------------------------------- running it
+    def mono(self) -> Mono[Any]:
+        """The end of it all, as a Mono."""
+        return Mono.empty() if self._before is None else self._before
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        """Send; the subscriber hears of the end, or of the error."""
+        self.mono().subscribe(subscriber)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.mono().__await__()
+
+    def with_connection(self, use: Callable[[Connection], object]) -> Outbound:
+        """Call ``use`` with the connection, now."""
+        use(self._connection)
+        return self
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that this is a side of."""
+        return self._connection
+
+
+def _chunks(file: Any, offset: int, count: int | None) -> Iterator[bytes]:
+    file.seek(offset)
+    while count is None or count > 0:
+        chunk = file.read(_FILE_CHUNK if count is None else min(_FILE_CHUNK, count))
+        if not chunk:
+            return
+        if count is not None:
+            count -= len(chunk)
+        yield chunk
+
+
+class SendMany:
+    """One send, as a Publisher that has no elements but an end."""
+
+    def __init__(self, connection: Connection, stream: Stream[Any], flush: Flush | None) -> None:
+        self.connection = connection
+        self.stream = stream
+        self.flush = flush
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        """Begin, on the connection's event loop."""
+        check_subscriber(subscriber)  # §1.9
+        sending = _Sending(self, subscriber)
+        subscriber.on_subscribe(sending)
+        self.connection.on_loop(sending.begin)
+
+
+class _Sending:
+    """The Subscription of one send: there is nothing to ask for, but it can be left."""
+
+    __slots__ = ("_cancel", "_over", "_subscriber", "_work")
+
+    def __init__(self, work: SendMany, subscriber: Subscriber[Any]) -> None:
+        self._work = work
+        self._subscriber: Subscriber[Any] | None = subscriber
+        self._cancel: Callable[[], object] | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        if self._over:
+            return
+        try:
+            self._cancel = self._work.connection.start_sending(self._work.stream, self._work.flush, self.done)
+        except Exception as refused:
+            self.done(refused)
+
+    def done(self, error: BaseException | None) -> None:
+        subscriber, self._subscriber = self._subscriber, None
+        self._over = True
+        if subscriber is None:
+            if error is not None:
+                drop_error(error, "a send that was cancelled")
+        elif error is None:
+            subscriber.on_complete()
+        else:
+            subscriber.on_error(error)
+
+    def request(self, n: int, /) -> None:
+        if n < 1:
+            subscriber = self._subscriber
+            self.cancel()
+            if subscriber is not None:
+                subscriber.on_error(non_positive_request(n))  # §3.9
+
+    def cancel(self) -> None:
+        self._over = True
+        self._subscriber = None  # §3.13
+        cancel, self._cancel = self._cancel, None
+        if cancel is not None:
+            cancel()

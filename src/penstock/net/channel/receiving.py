@@ -1,0 +1,339 @@
+"""What comes in from a socket, as a Publisher of bytes: nothing is read that was not asked for, or nearly.
+
+The queue between the socket and the subscriber is bounded in bytes and in elements, with hysteresis: at the
+bound the socket is paused, its window closes and the sender waits; when most of the queue is gone, reading
+goes on. A little read-ahead without demand is on purpose: while a socket is paused nobody hears that the peer
+has gone. ``read_ahead=0`` reads nothing before it is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from _thread import get_ident
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.net.errors import ReceiverTaken
+from penstock.spec import (
+    UNBOUNDED,
+    Subscriber,
+    check_subscriber,
+    non_positive_request,
+)
+from penstock.streams.dropped import drop_error
+
+__all__ = ["MOST_CHUNKS", "Receiver"]
+
+MOST_CHUNKS: Final = 32
+"""Chunks that wait at most, whatever their size."""
+
+
+class Receiver:
+    """One direction of one connection. Every signal is given on the event loop; requests come from anywhere.
+
+    It is its own Subscription: a connection has one receiving subscriber in its life.
+    """
+
+    __slots__ = (
+        "_cancelled",
+        "_demand",
+        "_emitting",
+        "_ended",
+        "_error",
+        "_high",
+        "_loop",
+        "_on_next",
+        "_paused",
+        "_queue",
+        "_queued",
+        "_subscriber",
+        "_taken_by",
+        "_thread",
+        "_transport",
+        "when_over",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, read_ahead: int) -> None:
+        self._loop = loop
+        self._thread = get_ident()
+        self._high = read_ahead
+        self._transport: Any = None
+        self._subscriber: Subscriber[bytes] | None = None
+        self._on_next: Callable[[bytes], object] = self._hold
+        self._taken_by: str | None = None
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self._demand = 0
+        self._paused = False
+        self._emitting = False
+        self._ended = False
+        self._error: BaseException | None = None
+        self._cancelled = False
+        self.when_over: Callable[[], object] | None = None
+        """Called when nothing more will be given to anybody."""
+
+    # ---------------------------------------------------------------- what the socket calls
+    def open(self, transport: Any) -> None:
+        """The connection is there."""
+        self._transport = transport
+        if not self._high:
+            self._pause()
+            # uvloop forgets a pause that is made while the connection is being made.
+            self._loop.call_soon(self._pause_again)
+
+    def take(self, data: bytes) -> None:
+        """A chunk has come: straight to the subscriber if it waits for one."""
+        if self._demand and not self._queue:
+            self._demand -= 1
+            try:
+                self._on_next(data)
+            except Exception as fault:
+                self._subscriber_failed(fault, "on_next")
+            if not self._demand and not self._high:
+                self._pause()
+            return
+        self._hold(data)
+
+    def end(self, error: BaseException | None) -> None:
+        """Nothing more will come; what is queued is still given."""
+        if self._ended:
+            return
+        self._ended = True
+        self._error = error
+        if not self._queue:
+            self._finish()
+
+    # ---------------------------------------------------------------- Publisher
+    def subscribe(self, subscriber: Subscriber[bytes], /) -> None:
+        """Give what comes in to this subscriber; a second one hears that there was a first."""
+        check_subscriber(subscriber)  # §1.9
+        if get_ident() == self._thread:
+            self._welcome(subscriber)
+        else:
+            self._loop.call_soon_threadsafe(self._welcome, subscriber)
+
+    def _welcome(self, subscriber: Subscriber[bytes]) -> None:
+        if self._taken_by is not None:
+            taken = ReceiverTaken(
+                f"this connection is already received by {self._taken_by}; subscribe once and share what "
+                "comes, with receive().share()"
+            )
+            subscriber.on_subscribe(_NOTHING)
+            _tell(subscriber, taken)
+            return
+        self._taken_by = f"a {type(subscriber).__name__}"
+        self._subscriber = subscriber
+        self._on_next = subscriber.on_next
+        # What is asked for in on_subscribe is given when that has returned.
+        self._emitting = True
+        try:
+            subscriber.on_subscribe(self)
+        except Exception as fault:
+            self._subscriber_failed(fault, "on_subscribe")
+        finally:
+            self._emitting = False
+        if self._queue:
+            self._drain()
+        elif self._ended:
+            self._finish()
+
+    # ---------------------------------------------------------------- Subscription
+    def request(self, n: int, /) -> None:
+        """Take ``n`` more chunks."""
+        if get_ident() == self._thread:
+            self._request(n)
+        else:
+            self._on_loop(self._request, n)
+
+    def cancel(self) -> None:
+        """Take nothing more. The connection stays; reading stops."""
+        if get_ident() == self._thread:
+            self._cancel()
+        else:
+            self._on_loop(self._cancel)
+
+    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _request(self, n: int) -> None:
+        if self._cancelled:
+            return  # §3.6
+        if n < 1:
+            subscriber = self._subscriber
+            self._cancel()
+            if subscriber is not None:
+                # From the loop, not from inside the subscriber's own call (§1.3).
+                self._loop.call_soon(_tell, subscriber, non_positive_request(n))  # §3.9
+            return
+        self._demand = min(self._demand + n, UNBOUNDED)
+        if self._queue:
+            if not self._emitting:
+                self._drain()
+        elif self._paused:
+            self._resume()
+
+    def _cancel(self) -> None:
+        if self._cancelled:
+            return
+        self._release()
+        self._drop_queue()
+        self._pause()
+        self._over()
+
+    # ---------------------------------------------------------------- between the two
+    def _hold(self, data: bytes) -> None:
+        if self._cancelled:
+            return
+        self._queue.append(data)
+        self._queued += len(data)
+        if not self._paused and (self._queued >= self._high or len(self._queue) >= MOST_CHUNKS):
+            self._pause()
+
+    def _drain(self) -> None:
+        queue = self._queue
+        self._emitting = True
+        try:
+            while self._demand and queue:
+                self._demand -= 1
+                data = queue.popleft()
+                self._queued -= len(data)
+                self._on_next(data)
+        except Exception as fault:
+            self._subscriber_failed(fault, "on_next")
+        finally:
+            self._emitting = False
+        if self._cancelled:
+            return
+        if self._ended and not queue:
+            self._finish()
+        elif self._paused and (
+            self._demand or (self._queued * 4 <= self._high > 0 and len(queue) * 4 <= MOST_CHUNKS)
+        ):
+            self._resume()
+
+    def _finish(self) -> None:
+        subscriber = self._subscriber
+        if self._cancelled or subscriber is None:
+            if subscriber is None:
+                self._over()
+            return
+        self._release()
+        _tell(subscriber, self._error)
+        self._over()
+
+    def _subscriber_failed(self, fault: Exception, where: str) -> None:
+        """§2.13: a Subscriber that raises is as good as gone."""
+        if not self._cancelled:
+            self._cancel()
+        drop_error(fault, f"{where} of the subscriber to receive()")
+
+    def _release(self) -> None:
+        self._cancelled = True
+        self._demand = 0
+        self._subscriber = None  # §3.13
+        self._on_next = self._hold
+
+    def _drop_queue(self) -> None:
+        self._queue.clear()
+        self._queued = 0
+
+    def _over(self) -> None:
+        call, self.when_over = self.when_over, None
+        if call is not None:
+            call()
+
+    # ---------------------------------------------------------------- the socket's tap
+    def _pause(self) -> None:
+        if not self._paused and self._transport is not None and not self._ended:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _pause_again(self) -> None:
+        if self._paused and not self._ended:
+            self._transport.pause_reading()
+
+    def _resume(self) -> None:
+        if self._transport is not None and not self._ended and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    def discard(self) -> None:
+        """Read on without anybody to give it to, so that the peer's end is heard; before a close."""
+        subscriber = self._subscriber
+        if self._taken_by is None:
+            self._taken_by = "nobody: the connection is being closed"
+        self._drop_queue()
+        if not self._cancelled:
+            self._release()
+            if subscriber is not None:
+                _tell(subscriber, self._error)
+            self._over()
+        if self._paused and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    def stop(self) -> None:
+        """Receive no more, although the peer may send more; what has come is still given."""
+        self._pause()
+        self.end(None)
+
+    def hand_over(self) -> list[bytes]:
+        """Leave the socket to somebody else; returns what has come already."""
+        waiting = list(self._queue)
+        self._taken_by = "an echo: outbound.send(inbound.receive())"
+        self._drop_queue()
+        self._release()
+        if self._paused:
+            self._resume()
+        return waiting
+
+    # ---------------------------------------------------------------- for those who look
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait for the subscriber."""
+        return self._queued
+
+    @property
+    def paused(self) -> bool:
+        """Whether the socket is not being read."""
+        return self._paused
+
+    @property
+    def over(self) -> bool:
+        """Whether everything has been given, or nobody wants it."""
+        return self._cancelled or (self._ended and not self._queue)
+
+    @property
+    def taken(self) -> bool:
+        """Whether it has, or had, a subscriber."""
+        return self._taken_by is not None
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nobody has subscribed, and it is not at its end."""
+        return self._taken_by is None and not self._ended
+
+
+def _tell(subscriber: Subscriber[bytes], error: BaseException | None) -> None:
+    try:
+        if error is None:
+            subscriber.on_complete()
+        else:
+            subscriber.on_error(error)
+    except Exception as fault:
+        drop_error(fault, "the end of receive()")  # §2.13
+
+
+class _NoDemand:
+    """The Subscription of a subscriber that is turned away."""
+
+    def request(self, n: int, /) -> None:
+        """There is nothing to ask for."""
+
+    def cancel(self) -> None:
+        """There is nothing to leave."""
+
+
+_NOTHING = _NoDemand()

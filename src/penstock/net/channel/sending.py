@@ -1,0 +1,347 @@
+"""What goes out to a socket: a Subscriber that writes, and asks for as much as the socket takes.
+
+Demand is counted in elements, because the standard does so, and steered by bytes, because that is what memory
+and the peer's window are made of: the window of elements follows their mean size, so that about
+``BUDGET`` bytes are on their way whether an element has ten bytes or a quarter of a million.
+
+Elements that a source produces inside one ``request`` are joined into one write. After such a burst the next
+request goes through the event loop, so that a source which never waits cannot keep the loop for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from _thread import get_ident
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock.net.errors import ConnectionAborted, SendRefused
+from penstock.spec import Subscription, none_element, none_error, none_subscription
+
+__all__ = ["BUDGET", "HIGH_WATER", "MOST_ELEMENTS", "Flush", "Sender"]
+
+MOST_ELEMENTS: Final = 128
+"""Elements that are asked for ahead at most."""
+HIGH_WATER: Final = 64 * 1024
+"""Bytes in the transport's own buffer at which it says that it is full."""
+BUDGET: Final = 128 * 1024
+"""Bytes that are asked for ahead, about."""
+_JOINED: Final = 64 * 1024
+"""A burst is written when it has this many bytes."""
+
+Flush = Callable[[bytes], bool]
+"""Says of an element whether it must not wait for the rest of its burst."""
+
+
+class Sender:
+    """Writes the elements of one source to one transport; then tells ``done`` with None or an error.
+
+    Elements may come from any thread; everything else happens on the event loop.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_burst",
+        "_burst_bytes",
+        "_bytes",
+        "_done",
+        "_elsewhere",
+        "_finishing",
+        "_flush",
+        "_left",
+        "_loop",
+        "_low",
+        "_scheduled",
+        "_since_full",
+        "_source_error",
+        "_subscription",
+        "_target",
+        "_thread",
+        "_tight",
+        "_transport",
+        "_unsent",
+        "_window_bytes",
+        "_writable",
+        "_write",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        transport: Any,
+        write: Callable[[bytes], None],
+        writable: bool,
+        flush: Flush | None,
+        done: Callable[[BaseException | None], object],
+    ) -> None:
+        self._loop = loop
+        self._thread = get_ident()
+        self._transport = transport
+        self._write = write
+        self._writable = writable
+        self._flush = flush
+        self._done: Callable[[BaseException | None], object] | None = done
+        self._subscription: Subscription | None = None
+        self._burst: list[bytes] | None = None
+        self._burst_bytes = 0
+        self._asked = 0
+        """Elements that were asked for."""
+        self._left = 0
+        """Those of them that have not come."""
+        self._target = 2
+        """Elements to be asked for ahead."""
+        self._low = 1
+        self._bytes = 0
+        """Bytes given to the socket."""
+        self._window_bytes = 0
+        """The same when the window was last set."""
+        self._unsent = 0
+        """Bytes that waited in the transport when it said that it was full."""
+        self._since_full = 0
+        """Bytes given to the socket by then."""
+        self._tight = False
+        """Whether the transport was told to say when it is empty."""
+        self._elsewhere: deque[Any] = deque()
+        """Signals that came on other threads."""
+        self._scheduled = False
+        self._finishing = False
+        self._source_error: BaseException | None = None
+
+    # ---------------------------------------------------------------- Subscriber
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Ask for the first elements."""
+        if subscription is None:
+            raise none_subscription()
+        if self._subscription is not None or self._done is None:
+            subscription.cancel()  # §2.5
+            return
+        self._subscription = subscription
+        if get_ident() == self._thread:
+            self._refill()
+        else:
+            self._loop.call_soon_threadsafe(self._refill)
+
+    def on_next(self, data: bytes, /) -> None:
+        """Write an element, or keep it until the burst that it belongs to is over."""
+        if get_ident() != self._thread:
+            self._from_elsewhere(data)
+            return
+        if type(data) is not bytes:
+            copied = self._as_bytes(data)
+            if copied is None:
+                return
+            data = copied
+        self._bytes += len(data)
+        self._left -= 1
+        if self._burst is None:
+            self._write(data)
+            if self._left <= self._low and self._writable:
+                self._refill()
+            return
+        self._burst.append(data)
+        self._burst_bytes += len(data)
+        if self._burst_bytes >= _JOINED or (self._flush is not None and self._wants_flush(data)):
+            self._write_burst()
+
+    def on_error(self, error: BaseException, /) -> None:
+        """The source failed: what it gave before is written, then the error goes on."""
+        if error is None:
+            raise none_error()
+        self._source_ended(error)
+
+    def on_complete(self) -> None:
+        """The source is at its end: when everything has been handed to the kernel, so are we."""
+        self._source_ended(None)
+
+    # ---------------------------------------------------------------- what the connection calls
+    def pause(self) -> None:
+        """The transport's buffer is full."""
+        self._writable = False
+        self._unsent = self._transport.get_write_buffer_size()
+        self._since_full = self._bytes
+
+    def resume(self) -> None:
+        """There is room again; or, while finishing, nothing is left."""
+        self._writable = True
+        self._unsent = 0
+        if self._finishing:
+            self._check_flushed()
+        else:
+            self._refill()
+
+    def lost(self, why: str, error: BaseException | None = None) -> None:
+        """The connection is gone; what it had not taken is told as an error, never as an end."""
+        if self._done is None:
+            return
+        elements, unsent = self._asked - self._left, self._unsent + self._bytes - self._since_full
+        if self._writable:
+            unsent = min(self._bytes, HIGH_WATER)
+        aborted = ConnectionAborted(
+            f"{why} while sending: {elements:,} elements with {self._bytes:,} bytes were written, and up to "
+            f"{unsent:,} of these had not left",
+            elements=elements,
+            written=self._bytes,
+            unsent=unsent,
+        )
+        aborted.__cause__ = error
+        self._end(aborted, cancel=True)
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more: stop asking. What was written still goes out."""
+        if get_ident() != self._thread:
+            self._loop.call_soon_threadsafe(self.cancel)
+            return
+        if self._done is not None:
+            self._done = None
+            self._loosen()
+            self._cancel_source()
+
+    # ---------------------------------------------------------------- demand
+    def _refill(self) -> None:
+        self._scheduled = False
+        if self._left > self._low or not self._writable or self._done is None or self._finishing:
+            return
+        subscription = self._subscription
+        if subscription is None:
+            return
+        came = self._target - self._left
+        size = self._bytes - self._window_bytes
+        if came and size:
+            # The next window has as many elements of the size seen as fit, at most twice what this one had.
+            self._target = max(1, min(BUDGET * came // size, self._target * 2, MOST_ELEMENTS))
+            self._low = self._target >> 1
+            self._window_bytes = self._bytes
+        n = self._target - self._left
+        if n <= 0:
+            return
+        self._left += n
+        self._asked += n
+        if self._burst is not None:
+            subscription.request(n)
+            return
+        self._burst = []
+        try:
+            subscription.request(n)
+        except Exception as fault:
+            self._end(fault, cancel=True)  # §3.16
+        finally:
+            self._write_burst()
+            self._burst = None
+        if self._left <= self._low and self._writable and not self._scheduled and self._done is not None:
+            # All of it came at once: let the others on this loop have their turn.
+            self._scheduled = True
+            self._loop.call_soon(self._refill)
+
+    def _write_burst(self) -> None:
+        burst = self._burst
+        if not burst:
+            return
+        data = burst[0] if len(burst) == 1 else b"".join(burst)
+        burst.clear()
+        self._burst_bytes = 0
+        # Not writelines: on some interpreters it does not say when the buffer is full (CVE-2024-12254).
+        self._write(data)
+
+    # ---------------------------------------------------------------- other threads
+    def _from_elsewhere(self, signal: Any) -> None:
+        self._elsewhere.append(signal)
+        if len(self._elsewhere) == 1:
+            # Whoever put the first one in wakes the loop; the loop empties all of it.
+            self._loop.call_soon_threadsafe(self._take_elsewhere)
+
+    def _take_elsewhere(self) -> None:
+        arrived = self._elsewhere
+        if self._burst is None:
+            self._burst = []
+            try:
+                self._take_all(arrived)
+            finally:
+                self._write_burst()
+                self._burst = None
+        else:
+            self._take_all(arrived)
+        self._refill()
+
+    def _take_all(self, arrived: deque[Any]) -> None:
+        while arrived:
+            signal = arrived[0]
+            if type(signal) is _End:
+                arrived.popleft()
+                self._write_burst()
+                self._source_ended(signal.error)
+            else:
+                self.on_next(signal)
+                arrived.popleft()
+
+    # ---------------------------------------------------------------- ends
+    def _source_ended(self, error: BaseException | None) -> None:
+        if get_ident() != self._thread:
+            self._from_elsewhere(_End(error))
+            return
+        if self._done is None or self._finishing:
+            return
+        self._subscription = None
+        self._finishing = True
+        self._source_error = error
+        self._write_burst()
+        self._check_flushed()
+
+    def _check_flushed(self) -> None:
+        if self._transport.get_write_buffer_size() == 0 or self._source_error is not None:
+            self._end(self._source_error, cancel=False)
+            return
+        # With no room at all the transport is full now, and says so again when it is empty.
+        self._tight = True
+        self._transport.set_write_buffer_limits(high=0)
+
+    def _end(self, error: BaseException | None, *, cancel: bool) -> None:
+        done, self._done = self._done, None
+        self._loosen()
+        if cancel:
+            self._cancel_source()
+        if done is not None:
+            done(error)
+
+    def _loosen(self) -> None:
+        if self._tight:
+            self._tight = False
+            self._transport.set_write_buffer_limits(high=HIGH_WATER)
+
+    def _cancel_source(self) -> None:
+        self._write = _drop  # §2.8: elements may still come
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            subscription.cancel()
+
+    def _wants_flush(self, data: bytes) -> bool:
+        try:
+            return self._flush is not None and bool(self._flush(data))
+        except Exception as fault:
+            self._end(fault, cancel=True)
+            return False
+
+    def _as_bytes(self, data: Any) -> bytes | None:
+        if data is None:
+            raise none_element("send()")
+        if isinstance(data, bytearray | memoryview):
+            # A copy: the transport may keep what it is given, and its owner may change it.
+            return bytes(data)
+        refused = SendRefused(
+            f"send() was given {data!r:.80}, which is no bytes; encode it before, or use send_object()"
+        )
+        self._end(refused, cancel=True)
+        return None
+
+
+class _End:
+    """The end of a source, on its way from another thread."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+def _drop(data: bytes) -> None:
+    """Where elements go that nobody waits for."""

@@ -1,0 +1,65 @@
+"""Closes connections on which nothing moves.
+
+Nothing is done for a chunk but to count it. A timer looks at the figures a few times per limit: a connection
+is closed after the limit, and no later than a quarter of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.net.errors import IdleTimeout
+
+__all__ = ["IdleWatch", "Limit"]
+
+
+@dataclass(slots=True)
+class Limit:
+    """Something that has to move once in a while."""
+
+    what: str
+    seconds: float
+    progress: Callable[[], object]
+    """A figure that is another one when something has moved."""
+    due: Callable[[], bool]
+    """Whether it has to move at all at the moment."""
+    last: object = None
+    since: float = 0.0
+
+
+class IdleWatch:
+    """The limits of one connection."""
+
+    __slots__ = ("_expire", "_limits", "_loop", "_period", "_timer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: list[Limit],
+        expire: Callable[[IdleTimeout], object],
+    ) -> None:
+        self._loop = loop
+        self._limits = limits
+        self._expire = expire
+        self._period = min(limit.seconds for limit in limits) / 4
+        for limit in limits:
+            limit.last, limit.since = limit.progress(), loop.time()
+        self._timer: Any = loop.call_later(self._period, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        for limit in self._limits:
+            progress = limit.progress()
+            if progress != limit.last or not limit.due():
+                limit.last, limit.since = progress, now
+            elif now - limit.since >= limit.seconds:
+                self._expire(IdleTimeout(f"{limit.what} for {limit.seconds:g} s"))
+                return
+        self._timer = self._loop.call_later(self._period, self._look)
+
+    def cancel(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()

@@ -1,0 +1,423 @@
+"""One connection: its two sides, its handler, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from _thread import get_ident
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from penstock.net.addresses import local_of, remote_of
+from penstock.net.channel.echoing import Echo
+from penstock.net.channel.handling import HandlerRun
+from penstock.net.channel.inbound import Inbound, ReceiveSource
+from penstock.net.channel.outbound import Outbound
+from penstock.net.channel.receiving import Receiver
+from penstock.net.channel.sending import HIGH_WATER, Flush, Sender
+from penstock.net.channel.watching import IdleWatch, Limit
+from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, SendRefused
+from penstock.net.metrics import Traffic
+from penstock.net.settings import Settings
+from penstock.net.states import State
+from penstock.streams import Mono
+from penstock.streams.conversion import as_stream
+from penstock.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from penstock.net.channel.bridge import Bridge
+    from penstock.net.channel.tracking import Connections
+
+__all__ = ["Connection"]
+
+_log = logging.getLogger("penstock.net")
+
+_READ_SIZE = 64 * 1024
+
+
+class Connection:
+    """A connection and what is known about it; handlers get its sides, clients get all of it.
+
+    ::
+
+        async with await TcpClient.create().host("localhost").port(7000).connect() as connection:
+            await connection.outbound.send(b"hello\\n")
+            async for chunk in connection.inbound.receive(): ...
+
+    Everything but waiting may be called from any thread.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_aborted",
+        "_bridge",
+        "_closing",
+        "_connections",
+        "_echo",
+        "_handler",
+        "_lost",
+        "_peer_ended",
+        "_receiver",
+        "_sender",
+        "_thread",
+        "_timer",
+        "_traffic",
+        "_waiters",
+        "_watch",
+        "_writable",
+        "_write",
+        "id",
+        "inbound",
+        "local",
+        "loop",
+        "outbound",
+        "remote",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        transport: Any,
+        receiver: Receiver,
+        traffic: Traffic | None,
+        connections: Connections,
+    ) -> None:
+        self.id = connections.next_id()
+        """Eight characters that stand for this connection in every line of the log."""
+        self.transport = transport
+        """The transport of asyncio, for what is not offered here."""
+        self.local = local_of(transport)
+        self.remote = remote_of(transport)
+        self.loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+        self._bridge = bridge
+        self._connections = connections
+        self._receiver = receiver
+        self._traffic = traffic
+        self._sender: Sender | None = None
+        self._echo: Echo | None = None
+        self._handler: HandlerRun | None = None
+        self._watch: IdleWatch | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writable = True
+        self._closing = False
+        self._peer_ended = False
+        self._lost = False
+        self._aborted: BaseException | None = None
+        self._waiters: list[asyncio.Future[None]] | None = None
+        self._write: Callable[[bytes], None] = transport.write
+        if traffic is not None:
+            self._write = traffic.counting_sent(self._write)
+        if connections.settings.wiretap is not None:
+            self._write = connections.settings.wiretap.tapped(lambda: self.label, "WRITE", self._write)
+        self.inbound = Inbound(self, receiver)
+        """What is received."""
+        self.outbound = Outbound(self)
+        """What is sent."""
+
+    # ---------------------------------------------------------------- who it is
+    @property
+    def settings(self) -> Settings:
+        """The settings of the server or client that this connection belongs to."""
+        return self._connections.settings
+
+    @property
+    def label(self) -> str:
+        """``[id, L:local - R:remote]``; with ``!`` for ``-`` once it is closed."""
+        return f"[{self.id}, L:{self.local} {'!' if self._lost else '-'} R:{self.remote}]"
+
+    @property
+    def tls(self) -> Any:
+        """The TLS session (``ssl.SSLObject``: its version, cipher, the peer's certificate), or None."""
+        return self.transport.get_extra_info("ssl_object")
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over."""
+        return self._lost
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.label}>"
+
+    # ---------------------------------------------------------------- what the bridge calls
+    def begin(self) -> None:
+        """Take up work: bind both sides, tell the observers, run the handler."""
+        self.transport.set_write_buffer_limits(high=HIGH_WATER)
+        if hasattr(self.transport, "max_size"):
+            # Stock asyncio: without this, every small read costs a large allocation.
+            self.transport.max_size = _READ_SIZE
+        if not self._connections.admit(self):
+            return
+        self._receiver.open(self.transport)
+        for option in self.settings.options:
+            self._connections.set_option(self, option)
+        self._tell(State.CONNECTED)
+        self._watch = self._watching()
+        self._tell(State.CONFIGURED)
+        try:
+            for call in self.settings.on_connection:
+                call(self)
+            if self.settings.handler is not None:
+                self._run(self.settings.handler(self.inbound, self.outbound))
+        except Exception as fault:
+            self._handler_done(fault)
+
+    def _run(self, work: Any) -> None:
+        if work is None:
+            raise NetError(
+                "the handler returned None; return what is to run: outbound.send(…), a publisher or a "
+                "coroutine. To keep the connection open without sending, return Mono.never()"
+            )
+        self._handler = HandlerRun(self._handler_done)
+        stream = work.mono() if isinstance(work, Outbound) else as_stream(work, "handle()")
+        stream._connect(self._handler)
+
+    def _handler_done(self, error: BaseException | None) -> None:
+        if error is not None and not self._lost:
+            self._connections.metrics.errors += 1
+            if isinstance(error, NetError | ConnectionError):
+                _log.warning("%s the handler failed: %s", self.label, error)
+            else:
+                _log.error("%s the handler failed: %r", self.label, error, exc_info=error)
+        self.on_loop(self._close)
+
+    def peer_ended(self) -> bool:
+        """The peer sends no more: whether the connection stays, so that we may go on sending."""
+        self._peer_ended = True
+        self._receiver.end(None)
+        return not self._closing
+
+    def pause_writing(self) -> None:
+        """The transport is full."""
+        self._writable = False
+        if self._sender is not None:
+            self._sender.pause()
+
+    def resume_writing(self) -> None:
+        """The transport has room."""
+        self._writable = True
+        if self._sender is not None:
+            self._sender.resume()
+
+    def lost(self, error: BaseException | None) -> None:
+        """The socket is closed: everything ends, with an error if that was not asked for."""
+        self._lost = True
+        error = error or self._aborted
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
+        self._echo = None
+        sender, self._sender = self._sender, None
+        self._receiver.end(None if error is None else self._broken(error))
+        if sender is not None:
+            sender.lost(
+                "the connection was closed" if error is None else f"the connection was lost ({error})", error
+            )
+        self._tell(State.DISCONNECTING)
+        self._connections.remove(self, self._traffic)
+        for waiter in self._waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
+        handler = self._handler
+        if handler is None or handler.over:
+            return
+        if self._receiver.over:
+            handler.cancel()
+            return
+        # It is not done with what has come in. If it has not even begun to read, it gets a moment to do so.
+        self._receiver.when_over = handler.cancel
+        if not self._receiver.taken:
+            self._timer = self.loop.call_later(self.settings.linger, self._receiver.discard)
+
+    def _broken(self, error: BaseException) -> BaseException:
+        if isinstance(error, IdleTimeout):
+            return error
+        broken = ConnectionAborted(f"{self.label} the connection was lost: {error}")
+        broken.__cause__ = error
+        return broken
+
+    # ---------------------------------------------------------------- sending
+    def start_sending(
+        self, stream: Stream[Any], flush: Flush | None, done: Callable[[BaseException | None], object]
+    ) -> Callable[[], object]:
+        """Write the elements of a stream; returns what stops it. On the event loop only."""
+        if self._lost or self._closing:
+            raise ConnectionAborted(f"{self.label} the connection was closed before this send began")
+        if self._sender is not None:
+            raise SendRefused(
+                f"{self.label} another send is under way on this connection; put this one behind it with "
+                "outbound.send(…).send(…), or merge the publishers"
+            )
+
+        def ended(error: BaseException | None) -> None:
+            self._sender = self._echo = None
+            done(error)
+
+        sender = Sender(self.loop, self.transport, self._write, self._writable, flush, ended)
+        self._sender = sender
+        if flush is None and self._is_our_own_receive(stream):
+            for data in self._receiver.hand_over():
+                self.transport.write(data)
+            self._echo = Echo(self._bridge, self.transport, sender)
+            return self._stop_echo
+        stream._connect(sender)
+        return self._stop_sending
+
+    def _is_our_own_receive(self, stream: Stream[Any]) -> bool:
+        source = stream._source
+        return (
+            self.settings.may_fuse
+            and not stream._ops
+            and isinstance(source, ReceiveSource)
+            and source.publisher is self._receiver
+            and self._receiver.untouched
+        )
+
+    def _stop_sending(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.cancel()
+
+    def _stop_echo(self) -> None:
+        echo, self._echo, self._sender = self._echo, None, None
+        if echo is not None:
+            self.on_loop(echo.cancel)
+
+    # ---------------------------------------------------------------- the end
+    def close(self) -> None:
+        """Flush what was sent and close; does not wait. See :meth:`aclose`."""
+        self.on_loop(self._close)
+
+    def abort(self, why: BaseException | None = None) -> None:
+        """Close at once; what has not left is lost, and whoever reads or writes gets an error."""
+        self.on_loop(self._abort, why or ConnectionAborted(f"{self.label} was aborted by its owner"))
+
+    async def aclose(self) -> None:
+        """Flush, close, and wait until it is closed."""
+        self.close()
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """Until the connection is over, however that comes about."""
+        if asyncio.get_running_loop() is not self.loop:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.wait_closed(), self.loop))
+            return
+        if self._lost:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append(waiter)
+        await waiter
+
+    def on_dispose(self) -> Mono[Any]:
+        """A Mono that completes when the connection is over."""
+        return Mono.from_callable(self.wait_closed)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def finish(self) -> None:
+        """Receive no more: ``receive()`` completes after what has come, so that the handler can end."""
+        if self._echo is not None:
+            echo, self._echo = self._echo, None
+            self.transport.pause_reading()
+            echo.finish()
+        self._receiver.stop()
+        if self._handler is None:
+            self._close()
+
+    def _close(self) -> None:
+        if self._closing or self._lost:
+            return
+        self._closing = True
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.lost("this side closed the connection")
+        linger = self.settings.linger
+        if not self._peer_ended and linger and self.transport.can_write_eof():
+            # To close with unread bytes would reset the connection and could destroy what was just sent: say
+            # that we are done, and read on until the peer is, too.
+            self.transport.write_eof()
+            self._receiver.discard()
+        else:
+            self.transport.close()
+        self._timer = self.loop.call_later(linger, self._give_up)
+
+    def _give_up(self) -> None:
+        if not self._lost:
+            self.transport.abort()
+
+    def _abort(self, why: BaseException) -> None:
+        if not self._lost:
+            self._aborted = why
+            self._closing = True
+            self.transport.abort()
+
+    def on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Call this on the connection's event loop: at once if we are on it."""
+        if get_ident() == self._thread:
+            call(*arguments)
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(call, *arguments)
+
+    # ---------------------------------------------------------------- who watches
+    def _tell(self, state: State) -> None:
+        if self.settings.wiretap is not None:
+            self.settings.wiretap.tell(self.label, state.name)
+        for observer in self.settings.observers:
+            try:
+                observer(self, state)
+            except Exception as fault:
+                _log.error("%s an observer failed at %s: %r", self.label, state.name, fault, exc_info=fault)
+
+    def _watching(self) -> IdleWatch | None:
+        settings, traffic, transport = self.settings, self._traffic, self.transport
+        if traffic is None:
+            return None
+
+        def left() -> int:
+            """Bytes that have left this process."""
+            return traffic.sent - int(transport.get_write_buffer_size())
+
+        limits = []
+        if settings.idle_timeout is not None:
+            limits.append(
+                Limit(
+                    "nothing was received or sent",
+                    settings.idle_timeout,
+                    lambda: (traffic.received, left()),
+                    lambda: True,
+                )
+            )
+        if settings.read_timeout is not None:
+            limits.append(
+                Limit(
+                    "the peer sent nothing",
+                    settings.read_timeout,
+                    lambda: traffic.received,
+                    lambda: not (self._receiver.paused or self._peer_ended),
+                )
+            )
+        if settings.write_timeout is not None:
+            limits.append(
+                Limit(
+                    "the peer took nothing of what was sent",
+                    settings.write_timeout,
+                    left,
+                    lambda: transport.get_write_buffer_size() > 0,
+                )
+            )
+        return IdleWatch(self.loop, limits, self._idle) if limits else None
+
+    def _idle(self, timeout: IdleTimeout) -> None:
+        _log.info("%s %s: closing", self.label, timeout)
+        self._abort(timeout)

@@ -1,0 +1,121 @@
+"""What can go wrong on the network, each with what was wrong and what to do about it.
+
+All of them are :class:`NetError`; those that the operating system reported are ``OSError`` as well, so that
+code which knows only that still catches them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+
+__all__ = [
+    "BindFailed",
+    "ConnectFailed",
+    "ConnectionAborted",
+    "HandshakeFailed",
+    "IdleTimeout",
+    "NetError",
+    "ReceiverTaken",
+    "SendRefused",
+]
+
+
+class NetError(Exception):
+    """Something about the network, or about how a connection was used."""
+
+
+class BindFailed(NetError, OSError):
+    """A server could not take its address."""
+
+    @classmethod
+    def at(cls, where: str, error: OSError) -> BindFailed:
+        """The error for this address, with a remedy."""
+        failed = cls(f"cannot listen on {where}: {_reason(error)}; {_bind_remedy(error)}")
+        failed.errno = error.errno
+        return failed
+
+
+class ConnectFailed(NetError, OSError):
+    """A client could not get a connection."""
+
+    @classmethod
+    def to(cls, where: str, error: BaseException) -> ConnectFailed:
+        """The error for this address, with a remedy."""
+        failed = cls(f"cannot connect to {where}: {_reason(error)}; {_connect_remedy(error)}")
+        failed.errno = getattr(error, "errno", None)
+        return failed
+
+
+class HandshakeFailed(ConnectFailed):
+    """The other side was reached, but TLS did not come about."""
+
+
+class ConnectionAborted(NetError, ConnectionError):
+    """A connection was lost while something was still to be sent or received.
+
+    ``elements`` were given to the socket, ``written`` bytes in all; ``unsent`` bytes at most of them had not
+    left this process when the connection was lost.
+    """
+
+    def __init__(self, message: str, *, elements: int = 0, written: int = 0, unsent: int = 0) -> None:
+        super().__init__(message)
+        self.elements = elements
+        self.written = written
+        self.unsent = unsent
+
+
+class IdleTimeout(NetError, TimeoutError):
+    """Nothing has moved on a connection for as long as its settings allow."""
+
+
+class ReceiverTaken(NetError):
+    """``receive()`` has one subscriber, and it has had it."""
+
+
+class SendRefused(NetError):
+    """A send that cannot be: a second one beside the first, or of something that is not bytes."""
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate was not accepted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or error})"
+    if isinstance(error, TimeoutError) and not error.args:
+        return "no answer in time"
+    if isinstance(error, socket.gaierror):
+        return f"the name is not known ({error.strerror})"
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)  # asyncio puts a text of its own, with the address, into strerror
+    return str(error) or type(error).__name__
+
+
+def _bind_remedy(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another program has it: stop that one, or take another port (port 0 takes any free one)"
+    if error.errno == errno.EACCES:
+        return "take a port above 1023, or give the program the right to use lower ones"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "this machine has no such address; 0.0.0.0 means all that it has"
+    if isinstance(error, socket.gaierror):
+        return "give an address of this machine, or a name that stands for one"
+    return "check host and port, or the path"
+
+
+def _connect_remedy(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "trust its authority with secure(trust=…), or check the name and the clock"
+    if isinstance(error, ssl.SSLError):
+        return "does the other side speak TLS on this port, with a version and a certificate that fit?"
+    if isinstance(error, socket.gaierror):
+        return "check the spelling of the host"
+    if isinstance(error, ConnectionRefusedError):
+        return "is a server listening there?"
+    if isinstance(error, TimeoutError):
+        return "is the host right, and is there a firewall between? connect_timeout() allows more time"
+    if isinstance(error, FileNotFoundError):
+        return "no server has made this socket; check the path"
+    return "check the host, the port and the network"

@@ -1,0 +1,36 @@
+"""The life of a connection as others may watch it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from penstock.net.connection import Connection
+
+__all__ = ["ConnectionObserver", "Observing", "State"]
+
+
+class State(enum.Enum):
+    """Where a connection is in its life; each is told once, in this order."""
+
+    CONNECTED = "connected"
+    """The socket is up, with TLS if there is any; nobody has the connection yet."""
+    CONFIGURED = "configured"
+    """Its inbound and outbound sides are there; the handler is called next."""
+    DISCONNECTING = "disconnecting"
+    """It is over, for whatever reason; nothing more is received or sent."""
+
+
+@runtime_checkable
+class ConnectionObserver(Protocol):
+    """Somebody who wants to know; give one to ``observe()``."""
+
+    def on_state_change(self, connection: Connection, state: State, /) -> object:
+        """The connection is in this state now. Called on the event loop: do not block."""
+        ...
+
+
+Observing = Callable[["Connection", State], object]
+"""An observer as a plain function."""

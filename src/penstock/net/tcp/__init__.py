@@ -1,0 +1,1 @@
+"""Servers and clients over TCP and Unix sockets, with TLS or without."""

@@ -1,0 +1,264 @@
+"""A TCP server whose connections are streams."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.net.addresses import address_text
+from penstock.net.channel.bridge import Bridge
+from penstock.net.channel.tracking import Closed, Connections
+from penstock.net.connection import Connection
+from penstock.net.errors import BindFailed
+from penstock.net.loops import block_on
+from penstock.net.metrics import Metrics
+from penstock.net.settings import Configured, Settings
+from penstock.net.tls import Path, Tls
+from penstock.streams import Mono
+
+__all__ = ["RunningServer", "TcpServer"]
+
+_log = logging.getLogger("penstock.net")
+
+
+class TcpServer(Configured):
+    """Says how to serve; :meth:`bind` begins. The same one may be bound many times.
+
+    ::
+
+        server = await (
+            TcpServer.create()
+            .port(7000)
+            .handle(lambda inbound, outbound: outbound.send(inbound.receive()))
+            .bind()
+        )
+        async with server:
+            await server.wait_closed()
+    """
+
+    @classmethod
+    def create(cls) -> Self:
+        """A server on all addresses and any free port, until it is told otherwise."""
+        return cls(Settings(host="127.0.0.1"))
+
+    def secure(
+        self,
+        context: ssl.SSLContext | None = None,
+        *,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        password: str | None = None,
+        client_authority: Path | None = None,
+        names: Mapping[str, ssl.SSLContext] | None = None,
+        handshake_timeout: float = 10.0,
+    ) -> Self:
+        """Speak TLS: with a context of yours, or with a certificate and its key from PEM files.
+
+        ``client_authority`` makes clients show a certificate that this authority has signed. ``names`` has
+        other contexts for other names of the server (``"*.example.org"`` for all below one).
+        """
+        return self._with(
+            tls=Tls.for_server(
+                context, certificate, key, password, client_authority, names, handshake_timeout
+            )
+        )
+
+    def max_connections(self, most: int) -> Self:
+        """Cut off whoever comes when there are so many connections already."""
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ValueError(f"max_connections({most!r}): give a whole number of at least 1")
+        return self._with(max_connections=most)
+
+    def backlog(self, most: int) -> Self:
+        """How many connections the system may keep waiting to be accepted (128)."""
+        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+            raise ValueError(f"backlog({most!r}): give a whole number of at least 1")
+        return self._with(backlog=most)
+
+    async def bind(self) -> RunningServer:
+        """Listen; the server runs on this event loop until it is closed."""
+        settings = self._settings
+        if settings.handler is None and not settings.on_connection:
+            raise ValueError("this server does nothing with its connections: give it handle(…) before bind()")
+        loop = asyncio.get_running_loop()
+        connections = Connections(settings)
+        tls: dict[str, Any] = {}
+        if settings.tls is not None:
+            settings.tls.reporting(lambda error: _handshake_failed(connections, error))
+            tls = {"ssl": settings.tls.context, "ssl_handshake_timeout": settings.tls.handshake_timeout}
+            tls["ssl_shutdown_timeout"] = max(settings.linger, 0.1)
+
+        def accepted() -> Bridge:
+            return Bridge(connections, loop)
+
+        try:
+            if settings.path is not None:
+                await _refuse_if_served(settings.path)
+                server = await loop.create_unix_server(
+                    accepted, settings.path, backlog=settings.backlog, start_serving=False, **tls
+                )
+            else:
+                server = await loop.create_server(
+                    accepted,
+                    settings.host,
+                    settings.port,
+                    backlog=settings.backlog,
+                    start_serving=False,
+                    **tls,
+                )
+            for listening in server.sockets:
+                for option in settings.options:
+                    option.apply(listening)
+            await server.start_serving()
+        except OSError as error:
+            raise BindFailed.at(settings.where, error) from error
+        running = RunningServer(settings, server, connections, loop)
+        _log.info("listening on %s", running.where)
+        return running
+
+    def bind_now(self, timeout: float = 45.0) -> RunningServer:
+        """Listen, from a thread that has no event loop; the server runs on one in the background."""
+        return block_on(self.bind(), timeout)
+
+
+class RunningServer:
+    """A server that listens. Closing it lets its connections finish."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        server: asyncio.AbstractServer,
+        connections: Connections,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._settings = settings
+        self._server = server
+        self._connections = connections
+        self._loop = loop
+        self._addresses = [listening.getsockname() for listening in getattr(server, "sockets", ())]
+        self._closing: asyncio.Task[Closed] | None = None
+        self._over = asyncio.Event()
+
+    @property
+    def host(self) -> str:
+        """The address that it listens on."""
+        return str(self._addresses[0][0]) if self._settings.path is None else ""
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on: the real one, also if it was bound to 0."""
+        return int(self._addresses[0][1]) if self._settings.path is None else 0
+
+    @property
+    def where(self) -> str:
+        """All that it listens on, as people write it."""
+        return ", ".join(address_text(address) for address in self._addresses)
+
+    @property
+    def connections(self) -> list[Connection]:
+        """The connections that there are now."""
+        return list(self._connections.alive)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What it has done so far."""
+        return self._connections.metrics
+
+    def reload_certificate(self) -> None:
+        """Read certificate and key again; connections from now on get them."""
+        if self._settings.tls is None:
+            raise ValueError("this server does not speak TLS")
+        self._settings.tls.reload()
+
+    async def aclose(self, grace: float = 3.0) -> Closed:
+        """Stop listening, let the handlers finish what has been received, and cut off those still at it.
+
+        ``receive()`` of every connection completes after what has come, which lets its handler end by itself;
+        whoever has not ended after ``grace`` seconds is aborted, and named in what this returns.
+        """
+        if asyncio.get_running_loop() is not self._loop:
+            work = asyncio.run_coroutine_threadsafe(self.aclose(grace), self._loop)
+            return await asyncio.wrap_future(work)
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close(grace))
+        return await asyncio.shield(self._closing)
+
+    async def _close(self, grace: float) -> Closed:
+        self._server.close()
+        if self._settings.path is not None and not self._settings.path.startswith("\0"):
+            _remove_socket(self._settings.path)
+        closed = await self._connections.close(grace)
+        for label in closed.aborted:
+            _log.warning("%s was cut off: its handler had not ended %g s after the close", label, grace)
+        self._over.set()
+        return closed
+
+    def close_now(self, grace: float = 3.0) -> Closed:
+        """:meth:`aclose` for a thread that has no event loop."""
+        return asyncio.run_coroutine_threadsafe(self.aclose(grace), self._loop).result()
+
+    async def wait_closed(self) -> None:
+        """Until somebody has closed it."""
+        if asyncio.get_running_loop() is self._loop:
+            await self._over.wait()
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._over.wait(), self._loop))
+
+    def on_dispose(self) -> Mono[Any]:
+        """A Mono that completes when the server is closed: ``server.on_dispose().block()``."""
+        return Mono.from_callable(self.wait_closed)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_now()
+
+    def __repr__(self) -> str:
+        return f"<RunningServer {self.where}, {len(self._connections.alive)} connections>"
+
+
+def _handshake_failed(connections: Connections, error: ssl.SSLError) -> None:
+    connections.metrics.handshakes_failed += 1
+    _log.warning("a TLS handshake failed: %s", error.reason or error)
+
+
+async def _refuse_if_served(path: str) -> None:
+    """A socket that a dead server left is replaced; one that answers belongs to somebody."""
+    if path.startswith("\0") or not os.path.exists(path):
+        return
+    if not stat.S_ISSOCK(os.stat(path).st_mode):
+        raise FileExistsError(17, "there is a file that is no socket")
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.setblocking(False)
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(probe, path), 1.0)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return
+    finally:
+        probe.close()
+    raise OSError(98, "Address already in use")
+
+
+def _remove_socket(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return  # asyncio of newer Pythons has removed it already
