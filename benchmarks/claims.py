@@ -20,14 +20,29 @@ class Direction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """``of`` takes at most, or at least, ``bound`` times as long as ``to``."""
+    """``of`` takes at most, or at least, ``bound`` times as long as ``to``.
+
+    Without ``to`` it takes at most, or at least, ``bound`` milliseconds: no ratio, and so a claim about this
+    machine.
+    """
 
     name: str
     question: str
     of: str
-    to: str
+    to: str | None
     direction: Direction
     bound: float
+
+    @property
+    def unit(self) -> str:
+        """What stands after its figures."""
+        return "" if self.to is not None else " ms"
+
+    def figures(self, answer: Answer) -> tuple[float, float]:
+        """What was measured, by the median of the rounds and by the best."""
+        if self.to is None:
+            return answer.median(self.of) / 1e6, answer.best(self.of) / 1e6
+        return answer.ratio(self.of, self.to), answer.ratio_of_best(self.of, self.to)
 
     def met_by(self, ratio: float) -> bool:
         """Whether this ratio bears the claim out."""
@@ -52,8 +67,23 @@ def _at_most(bound: float, name: str, question: str, of: str, to: str) -> Claim:
     return Claim(name, question, of, to, Direction.AT_MOST, bound)
 
 
+def _milliseconds(bound: float, name: str, question: str, of: str) -> Claim:
+    return Claim(name, question, of, None, Direction.AT_MOST, bound)
+
+
 def _times_faster(bound: float, name: str, question: str, ours: str, theirs: str) -> Claim:
     return Claim(name, question, theirs, ours, Direction.AT_LEAST, bound)
+
+
+def _of_raw_uvloop(bound: float, traffic: str, ours: str) -> Claim:
+    how = "as fast" if bound == 1 else f"{bound:g} as fast"
+    return _times_faster(
+        bound,
+        f"an echo ({ours}) is {how} as the raw uvloop protocol: {traffic}",
+        "net.echo",
+        f"{traffic}: {ours}",
+        f"{traffic}: raw uvloop protocol",
+    )
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -124,6 +154,42 @@ CLAIMS: tuple[Claim, ...] = (
         "Penstock, extended, SQLite journal",
         "Penstock, extended",
     ),
+    _of_raw_uvloop(0.9, "1 connection", "Penstock, not fused"),
+    _of_raw_uvloop(0.9, "10 connections", "Penstock, not fused"),
+    _of_raw_uvloop(0.9, "100 connections", "Penstock, not fused"),
+    _of_raw_uvloop(0.97, "64 KiB writes", "Penstock, not fused"),
+    _of_raw_uvloop(1.0, "1 connection", "Penstock, fused"),
+    _of_raw_uvloop(1.0, "10 connections", "Penstock, fused"),
+    _of_raw_uvloop(1.0, "100 connections", "Penstock, fused"),
+    _times_faster(
+        20,
+        "small elements go out 20 times as fast as with a write for each of them",
+        "net.small_elements",
+        "Penstock",
+        "raw uvloop protocol, a write per element",
+    ),
+    _times_faster(
+        0.8,
+        "Spark reads from a gateway, which encodes meanwhile, 0.8 as fast as Arrow batches in memory",
+        "spark_throughput",
+        "aquifer, as they come in",
+        "Arrow in memory",
+    ),
+    _times_faster(
+        0.6,
+        "Spark reads from the SQLite journal of a gateway 0.6 as fast as Arrow batches in memory",
+        "spark_throughput",
+        "aquifer, from an SQLite journal",
+        "Arrow in memory",
+    ),
+    _times_faster(
+        3,
+        "Spark reads from a gateway 3 times as fast as from a source that yields tuples",
+        "spark_throughput",
+        "aquifer, as they come in",
+        "tuples in memory",
+    ),
+    _milliseconds(60, "a trigger of Spark costs 60 ms", "spark_trigger", "aquifer, one partition"),
 )
 
 
@@ -133,6 +199,5 @@ def examine(answers: Mapping[str, Answer], claims: Iterable[Claim] = CLAIMS) -> 
     for claim in claims:
         answer = answers.get(claim.question)
         if answer is not None:
-            ratio = answer.ratio(claim.of, claim.to)
-            findings.append(Finding(claim, ratio, answer.ratio_of_best(claim.of, claim.to)))
+            findings.append(Finding(claim, *claim.figures(answer)))
     return findings

@@ -15,15 +15,26 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeAlias
 
 from benchmarks.measuring import Timed
 
-__all__ = ["LONGEST", "RECORD", "Facts", "Line", "Receiving", "Relaying", "Sending", "exchange", "now"]
+__all__ = [
+    "LONGEST",
+    "RECORD",
+    "Facts",
+    "Line",
+    "Receiving",
+    "Relaying",
+    "Sending",
+    "beside",
+    "exchange",
+    "now",
+]
 
 RECORD = bytes(range(100))
 """What is sent: always the same 100 bytes."""
@@ -107,6 +118,15 @@ def exchange(
         _dismissed("relay", between)
         facts |= _dismissed("sender", [sender]) | of_receivers
         return Timed(sum(count for _, count in finished), taken, facts)
+
+
+@contextmanager
+def beside(part: Callable[..., Facts], *arguments: Any) -> Iterator[Line]:
+    """A process that plays its part while this one does its own; at the end it is told to stop."""
+    with ExitStack() as stack:
+        line = _start(stack, part, *arguments)
+        yield line
+        _dismissed("sender", [line])
 
 
 def _start(stack: ExitStack, part: Callable[..., Facts], *arguments: Any) -> Line:

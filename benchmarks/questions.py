@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager
 from importlib import import_module
 
 from benchmarks.measuring import Question
 
 __all__ = ["NAMES", "ask"]
+
+_NET = ("net.echo", "net.small_elements", "net.idle_connections")
+"""Those that put load on servers, which the load generator does on Linux only."""
 
 NAMES = (
     "chain",
@@ -22,6 +26,10 @@ NAMES = (
     "aquifer_throughput",
     "aquifer_fan_out",
     "aquifer_round_trip",
+    "spark_throughput",
+    "spark_trigger",
+    "spark_latency",
+    *(_NET if sys.platform == "linux" else ()),
 )
 
 

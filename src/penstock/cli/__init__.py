@@ -25,9 +25,11 @@ from typing import Final
 from penstock import __version__
 from penstock.cli import (
     demo_command,
+    echo_command,
     gateway_command,
     rules_command,
     run_command,
+    send_command,
     tail_command,
     tck_command,
 )
@@ -38,6 +40,8 @@ REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     gateway_command.add_parser,
     tail_command.add_parser,
     run_command.add_parser,
+    send_command.add_parser,
+    echo_command.add_parser,
     rules_command.add_parser,
     tck_command.add_parser,
 ]
@@ -52,6 +56,8 @@ examples:
                                    read them, here or elsewhere
   penstock run app.py --checkpoint state
                                    a Spark query between them, exactly once
+  penstock send FILE tcp://127.0.0.1:9000
+                                   a file to a server, as fast as it reads
   penstock rules                   all rules of the specification, one line each
   penstock rules 3.9 --lang ko     one rule in full, in Korean
   penstock tck yours:range         does your publisher keep the rules?

@@ -44,12 +44,14 @@ def complaining(command: str, run: Callable[[], int]) -> int:
 
 
 class LogOnScreen(logging.Handler):
-    """While it is open, what the gateway's modules log is shown to the user, in one line each."""
+    """While it is open, what the modules of a layer log is shown to the user, in one line each."""
 
-    def __init__(self, show: Callable[[str], object], level: int = logging.WARNING) -> None:
+    def __init__(
+        self, show: Callable[[str], object], level: int = logging.WARNING, layer: str = "penstock.aquifer"
+    ) -> None:
         super().__init__(level)
         self._show = show
-        self._logger = logging.getLogger("penstock.aquifer")
+        self._logger = logging.getLogger(layer)
         self._before = self._logger.level
 
     def emit(self, record: logging.LogRecord) -> None:

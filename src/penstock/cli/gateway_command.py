@@ -24,7 +24,9 @@ When the log is full of what somebody still needs, the source is held back: noth
 With a journal in a file, records survive the process. A restart on the same journal goes on behind what is
 there: of a file (--source file:PATH) the lines that the journal has already are passed over, so that each
 line becomes a record exactly once, even after a crash. Standard input and a TCP server cannot be read again:
-what they send after the restart is put behind what was journalled before.
+what they send after the restart is put behind what was journalled before. Whoever connects to
+tcp-listen://HOST:PORT?acknowledge is told how many lines are safe, and can go on there: `penstock send
+--acknowledged` does.
 
 When the source has ended, the gateway serves on until a subscriber has got everything and none that has to
 be kept lacks anything, and then ends; with --stay it serves until it is interrupted.
@@ -38,6 +40,9 @@ examples:
                                      kill it, start it again: every line is served exactly once
   penstock gateway --source tcp://feed.example:9000 --max-bytes 256M --max-age 1h --journal feed.db
                                      lines from a server, which waits while the log is full
+  penstock gateway --source 'tcp-listen://127.0.0.1:9000?acknowledge' --journal in.db
+                                     with `penstock send --acknowledged FILE tcp://127.0.0.1:9000` elsewhere:
+                                     kill either, start it again, and every line is there once
   penstock gateway --keygen gateway  make gateway.key and gateway.pub
   penstock gateway --source stdin --curve gateway.key --allow clients/ --curve-control tcp://0.0.0.0:5560
                                      beside the local endpoint, an encrypted one for the keys in clients/
@@ -58,7 +63,13 @@ def add_parser(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     source = parser.add_argument_group("the source")
-    source.add_argument("--source", metavar="SOURCE", help="stdin, file:PATH, or tcp://HOST:PORT: lines")
+    source.add_argument(
+        "--source",
+        metavar="SOURCE",
+        help="where lines come from: stdin; file:PATH; tcp://HOST:PORT, a server; tcp-listen://HOST:PORT, "
+        "whoever connects (with ?acknowledge, one who is told what is safe); udp://HOST:PORT, a line in each "
+        "datagram; http://… or https://…, the lines of a page",
+    )
     source.add_argument(
         "--codec",
         choices=CODECS,
@@ -121,7 +132,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return _make_keys(arguments.keygen)
     if arguments.source is None:
         raise Complaint(
-            "which source? Give --source stdin, file:PATH or tcp://HOST:PORT; "
+            "which source? Give --source stdin, file:PATH, tcp://HOST:PORT or another; "
             "`penstock gateway --help` has examples"
         )
     if arguments.allow is not None and arguments.curve is None:

@@ -43,7 +43,7 @@ def run_gateway(arguments: argparse.Namespace) -> int:
         except OSError as error:
             raise Complaint(error.strerror or str(error), 1) from None
         _introduce(gateway, arguments, origin, view)
-        audience = _watch(gateway, arguments.stay, view, interruption)
+        audience = _watch(gateway, origin, arguments.stay, view, interruption)
         return _finish(gateway, journal, audience, view, interruption)
 
 
@@ -115,7 +115,7 @@ def _introduce(gateway: Gateway, arguments: argparse.Namespace, origin: Origin, 
 
 
 # ---------------------------------------------------------------- running
-def _watch(gateway: Gateway, stay: bool, view: View, interruption: Interruption) -> Audience:
+def _watch(gateway: Gateway, origin: Origin, stay: bool, view: View, interruption: Interruption) -> Audience:
     """Show how things go, until everybody is served or a signal comes."""
     meter, audience = Meter(), Audience()
     meter.figures(gateway.status(), time.monotonic())
@@ -123,6 +123,7 @@ def _watch(gateway: Gateway, stay: bool, view: View, interruption: Interruption)
     ended = False
     while not interruption.wait(_LOOK_AT_END if ended and not stay else _LOOK):
         status, now = gateway.status(), time.monotonic()
+        origin.journalled(status["head"])
         meter.look(status)
         audience.look(status, now)
         if now >= next_show:

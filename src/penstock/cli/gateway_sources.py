@@ -1,17 +1,19 @@
-"""What ``penstock gateway`` reads: lines from standard input, from a file, or from a server.
+"""What ``penstock gateway`` reads: lines from standard input, from a file, or from the network.
 
-Every source is a Publisher of lines that reads when it is asked to, on the thread that asks. Nobody reads
-ahead: while the gateway has no room, a pipe fills up and its writer waits, and a TCP connection closes its
-window and the sender waits.
+The first two are Publishers of lines that read when they are asked to, on the thread that asks. Nobody reads
+ahead: while the gateway has no room, a pipe fills up and its writer waits. Those of the network are in
+:mod:`penstock.cli.network_sources`.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import select
 import socket
 import stat
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
@@ -19,15 +21,43 @@ from penstock.cli.complaints import Complaint
 from penstock.spec import Publisher, Subscriber, Subscription, check_subscriber
 from penstock.streams import Flux
 
-__all__ = ["FileLines", "LineTooLong", "Lines", "SocketLines", "StdinLines", "open_source"]
+__all__ = [
+    "NETWORK",
+    "Decode",
+    "FileLines",
+    "LineTooLong",
+    "Lines",
+    "Origin",
+    "StdinLines",
+    "numbered",
+    "open_source",
+]
 
 CHUNK: Final = 256 * 1024
 """How many bytes are read at once, at most."""
-_RECEIVE_BUFFER: Final = 1024 * 1024
-"""Fixed, or the system would let it grow to many times that before the sender has to wait."""
-_CONNECT: Final = 10.0
+NETWORK: Final = "tcp://HOST:PORT, tcp-listen://HOST:PORT, udp://HOST:PORT, http://…"
+"""The sources of the network, as they are written."""
 
 Decode = Callable[[bytes], Any]
+
+
+class Origin(ABC):
+    """A source at the command line."""
+
+    name: str
+    note: str | None = None
+
+    @abstractmethod
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Its lines; those after the first ``journalled`` ones, if it can begin there."""
+
+    def journalled(self, head: int) -> None:
+        """Hear how many lines are safe; most do not care."""
+        return
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what is open."""
 
 
 class LineTooLong(ValueError):
@@ -70,15 +100,7 @@ class Lines(Publisher[Any]):
         try:
             lines = self._lines(reader)
             self._pass_over(lines)
-            if self._decode is None:
-                yield from lines
-            else:
-                for number, line in enumerate(lines, start=self._skip + 1):
-                    try:
-                        element = self._decode(line)
-                    except ValueError as error:
-                        raise ValueError(f"line {number}: {error}") from None
-                    yield element
+            yield from lines if self._decode is None else map(numbered(self._decode, self._skip), lines)
         finally:
             reader.close()
 
@@ -193,16 +215,6 @@ class _Waiting:
         self._inside.close()
 
 
-class _WaitingForServer(_Waiting):
-    def __init__(self, connection: socket.socket) -> None:
-        super().__init__(connection.fileno(), connection.recv)
-        self._connection = connection
-
-    def close(self) -> None:
-        super().close()
-        self._connection.close()
-
-
 class _File:
     """A file is always ready: nobody has to be woken."""
 
@@ -224,7 +236,7 @@ class _File:
             os.close(self._descriptor)
 
 
-class StdinLines:
+class StdinLines(Origin):
     """Standard input: a pipe, a terminal, or a file. A restart goes on with whatever comes in then."""
 
     def __init__(self, longest: int, decode: Decode | None) -> None:
@@ -243,14 +255,13 @@ class StdinLines:
         """Nothing to let go of: standard input is not ours."""
 
 
-class FileLines:
+class FileLines(Origin):
     """A file; the lines that are in the journal already are passed over."""
 
     def __init__(self, path: str, longest: int, decode: Decode | None) -> None:
         self._settings = longest, decode
         self._path = path
         self.name = path
-        self.note: str | None = None
         try:
             mode = os.stat(path).st_mode
             with open(path, "rb"):
@@ -272,56 +283,32 @@ class FileLines:
         """Nothing to let go of: the file is closed with its lines."""
 
 
-class SocketLines:
-    """A server to which we connect, and which sends lines; the end of the connection is their end."""
-
-    def __init__(self, host: str, port: int, longest: int, decode: Decode | None) -> None:
-        self._settings = longest, decode
-        self.name = f"{host}:{port}"
-        self.note: str | None = None
-        try:
-            self._connection = socket.create_connection((host, port), timeout=_CONNECT)
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise Complaint(
-                f"cannot connect to tcp://{self.name}: {why}; is a server listening there?", 1
-            ) from None
-        self._connection.settimeout(None)
-        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-
-    def __call__(self, journalled: int) -> Publisher[Any]:
-        """The lines that the server sends, whatever the journal has already."""
-        return Lines(lambda: _WaitingForServer(self._connection), 0, *self._settings)
-
-    def close(self) -> None:
-        """Hang up, if nobody has begun to read."""
-        self._connection.close()
-
-
-Origin = StdinLines | FileLines | SocketLines
-
-
 def open_source(text: str, longest: int, codec: str) -> Origin:
-    """The source with this name: ``stdin``, ``file:PATH`` or ``tcp://HOST:PORT``."""
+    """The source with this name: ``stdin``, ``file:PATH``, or somewhere on the network."""
     decode = _decoder(codec)
     if text == "stdin":
         return StdinLines(longest, decode)
     if text.startswith("file:"):
         return FileLines(text.removeprefix("file:"), longest, decode)
-    scheme = text.partition("://")[0]
-    if scheme == "tcp":
-        from penstock.aquifer.endpoints import Endpoint
+    if "://" in text:
+        from penstock.cli.network_sources import open_network_source
 
+        return open_network_source(text, longest, decode)
+    raise Complaint(f"--source {text!r} is none; write stdin, file:PATH or {NETWORK}")
+
+
+def numbered(decode: Decode, skipped: int = 0) -> Decode:
+    """``decode``, whose errors say which line was wrong."""
+    count = itertools.count(skipped + 1)
+
+    def element(line: bytes) -> Any:
+        number = next(count)
         try:
-            place = Endpoint.parse(text)
+            return decode(line)
         except ValueError as error:
-            raise Complaint(str(error)) from None
-        if not place.is_one_place:
-            raise Complaint(f"--source {text}: name the host and the port of one server")
-        return SocketLines(place.host, place.port, longest, decode)
-    if scheme in ("udp", "http", "https"):
-        raise Complaint(f"--source {text}: {scheme}:// is not there yet; use stdin, file:PATH or tcp://…")
-    raise Complaint(f"--source {text!r} is none; write stdin, file:PATH or tcp://HOST:PORT")
+            raise ValueError(f"line {number}: {error}") from None
+
+    return element
 
 
 def _decoder(codec: str) -> Decode | None:

@@ -15,7 +15,7 @@ from penstock.net.channel.handling import HandlerRun
 from penstock.net.channel.inbound import Inbound, ReceiveSource
 from penstock.net.channel.outbound import Outbound
 from penstock.net.channel.receiving import Receiver
-from penstock.net.channel.sending import HIGH_WATER, Flush, Sender
+from penstock.net.channel.sending import HIGH_WATER, Flush, LoopSender, Sender
 from penstock.net.channel.watching import IdleWatch, Limit
 from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, SendRefused
 from penstock.net.metrics import Traffic
@@ -132,6 +132,11 @@ class Connection:
     def tls(self) -> Any:
         """The TLS session (``ssl.SSLObject``: its version, cipher, the peer's certificate), or None."""
         return self.transport.get_extra_info("ssl_object")
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """How many bytes went over it, if they are counted: with ``metrics()`` or a timeout."""
+        return self._traffic
 
     @property
     def closed(self) -> bool:
@@ -256,7 +261,10 @@ class Connection:
             self._sender = self._echo = None
             done(error)
 
-        sender = Sender(self.loop, self.transport, self._write, self._writable, flush, ended)
+        source = stream._source
+        received = isinstance(source, ReceiveSource) and source.loop is self.loop and not stream._ops
+        kind = LoopSender if received else Sender
+        sender = kind(self.loop, self.transport, self._write, self._writable, flush, ended)
         self._sender = sender
         if flush is None and self._is_our_own_receive(stream):
             for data in self._receiver.hand_over():

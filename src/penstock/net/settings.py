@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from penstock.net.states import ConnectionObserver, Observing
 from penstock.net.wiretap import Wiretap, WiretapFormat
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.net.connection import Connection
     from penstock.net.tls import Tls
 
-__all__ = ["Configured", "Framing", "Handler", "Settings", "SocketOption"]
+__all__ = ["Addressed", "Configured", "Framing", "Handler", "Settings", "SocketOption", "SocketSettings"]
 
 Handler = Callable[["Inbound", "Outbound"], Any]
 """Gets both sides of a connection; returns what to run: a publisher, an Outbound, or a coroutine."""
@@ -67,17 +67,29 @@ class SocketOption:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that can be set; what does not apply to one kind of end is not offered by its builder."""
+class SocketSettings:
+    """What can be set for a socket of any kind."""
 
     host: str | None = None
     port: int = 0
-    path: str | None = None
-    tls: Tls | None = None
-    handler: Handler | None = None
     wiretap: Wiretap | None = None
     metered: bool = False
     options: tuple[SocketOption, ...] = ()
+    encoder: Callable[[Any], Any] = field(default=lambda thing: thing)
+
+    @property
+    def where(self) -> str:
+        """The address as people write it."""
+        return f"{self.host or '*'}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(SocketSettings):
+    """Everything that can be set; what does not apply to one kind of end is not offered by its builder."""
+
+    path: str | None = None
+    tls: Tls | None = None
+    handler: Handler | None = None
     on_connection: tuple[Callable[[Connection], object], ...] = ()
     observers: tuple[Observing, ...] = ()
     max_connections: int | None = None
@@ -90,7 +102,6 @@ class Settings:
     read_ahead: int = 64 * 1024
     fused: bool = True
     framing: Framing | None = None
-    encoder: Callable[[Any], bytes] = field(default=lambda thing: thing)
 
     @property
     def where(self) -> str:
@@ -108,14 +119,17 @@ class Settings:
         return self.fused and self.wiretap is None and not self.counts_bytes
 
 
-class Configured:
-    """What servers and clients have in common. Each method returns a changed copy; the original stays."""
+S = TypeVar("S", bound=SocketSettings)
 
-    def __init__(self, settings: Settings) -> None:
+
+class Addressed(Generic[S]):
+    """What builders have in common, whatever they open. Each method returns a changed copy."""
+
+    def __init__(self, settings: S) -> None:
         self._settings = settings
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> S:
         """What is set."""
         return self._settings
 
@@ -126,13 +140,56 @@ class Configured:
         """The name or the address: to listen on, or to connect to."""
         if not isinstance(host, str) or not host:
             raise ValueError(f"host({host!r}): give a name or an address as text")
-        return self._with(host=host, path=None)
+        return self._with(host=host)
 
     def port(self, port: int) -> Self:
         """The port; a server takes any free one for 0."""
         if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_535:
             raise ValueError(f"port({port!r}): give a whole number from 0 to 65535")
-        return self._with(port=port, path=None)
+        return self._with(port=port)
+
+    def wiretap(
+        self,
+        tap: bool | Wiretap | WiretapFormat = True,
+        *,
+        level: int = logging.DEBUG,
+        redact: Callable[[bytes], bytes] | None = None,
+    ) -> Self:
+        """Log what goes over the wire, with the logger ``penstock.net.wire``."""
+        if isinstance(tap, WiretapFormat):
+            tap = Wiretap(tap, level=level, redact=redact)
+        elif tap is True:
+            tap = Wiretap(level=level, redact=redact)
+        return self._with(wiretap=tap or None)
+
+    def metrics(self, on: bool = True) -> Self:
+        """Count bytes as well."""
+        return self._with(metered=on)
+
+    def option(self, name: str, value: int | bytes) -> Self:
+        """Set an option of the socket, by the name in its manual: ``option("SO_RCVBUF", 65536)``."""
+        return self._with(options=(*self._settings.options, SocketOption.named(name, value)))
+
+    def encoder(self, encode: Callable[[Any], bytes]) -> Self:
+        """What makes bytes of an object, for ``send_object()``."""
+        if not callable(encode):
+            raise TypeError(f"encoder({encode!r}): give a function that makes bytes of an object")
+        return self._with(encoder=encode)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._settings.where}>"
+
+
+class Configured(Addressed[Settings]):
+    """What servers and clients of connections have in common."""
+
+    def host(self, host: str) -> Self:
+        """The name or the address: to listen on, or to connect to."""
+        return super().host(host)._with(path=None)
+
+    def port(self, port: int) -> Self:
+        """The port; a server takes any free one for 0."""
+        return super().port(port)._with(path=None)
 
     def unix(self, path: str) -> Self:
         """A Unix socket at this path, in place of host and port."""
@@ -150,27 +207,9 @@ class Configured:
             raise TypeError(f"handle({handler!r}): give a function of inbound and outbound")
         return self._with(handler=handler)
 
-    def wiretap(
-        self,
-        tap: bool | Wiretap | WiretapFormat = True,
-        *,
-        level: int = logging.DEBUG,
-        redact: Callable[[bytes], bytes] | None = None,
-    ) -> Self:
-        """Log what goes over the wire, with the logger ``penstock.net.wire``."""
-        if isinstance(tap, WiretapFormat):
-            tap = Wiretap(tap, level=level, redact=redact)
-        elif tap is True:
-            tap = Wiretap(level=level, redact=redact)
-        return self._with(wiretap=tap or None)
-
     def metrics(self, on: bool = True) -> Self:
         """Count bytes as well as connections; an echo is then not fused."""
         return self._with(metered=on)
-
-    def option(self, name: str, value: int | bytes) -> Self:
-        """Set an option of the socket, by the name in its manual: ``option("SO_RCVBUF", 65536)``."""
-        return self._with(options=(*self._settings.options, SocketOption.named(name, value)))
 
     def on_connection(self, call: Callable[[Connection], object]) -> Self:
         """Call this with every new connection, before its handler; if it raises, the connection is closed."""
@@ -214,15 +253,6 @@ class Configured:
         if not callable(getattr(framing, "frames", None)):
             raise TypeError(f"framing({framing!r}): give one of penstock.net.framing, for example lines()")
         return self._with(framing=framing)
-
-    def encoder(self, encode: Callable[[Any], bytes]) -> Self:
-        """What makes bytes of an object, for ``send_object()``."""
-        if not callable(encode):
-            raise TypeError(f"encoder({encode!r}): give a function that makes bytes of an object")
-        return self._with(encoder=encode)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._settings.where}>"
 
 
 def _seconds(name: str, seconds: float) -> float:

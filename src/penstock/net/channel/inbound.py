@@ -23,6 +23,7 @@ class ReceiveSource(PublisherSource):
     def __init__(self, receiver: Receiver) -> None:
         super().__init__(receiver)
         self.label = "receive()"
+        self.loop = receiver.loop
 
     def runs_on(self) -> str:
         """The loop that the socket is read on."""

@@ -42,7 +42,6 @@ class Receiver:
         "_ended",
         "_error",
         "_high",
-        "_loop",
         "_on_next",
         "_paused",
         "_queue",
@@ -51,11 +50,12 @@ class Receiver:
         "_taken_by",
         "_thread",
         "_transport",
+        "loop",
         "when_over",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read_ahead: int) -> None:
-        self._loop = loop
+        self.loop = loop
         self._thread = get_ident()
         self._high = read_ahead
         self._transport: Any = None
@@ -80,11 +80,11 @@ class Receiver:
         if not self._high:
             self._pause()
             # uvloop forgets a pause that is made while the connection is being made.
-            self._loop.call_soon(self._pause_again)
+            self.loop.call_soon(self._pause_again)
 
     def take(self, data: bytes) -> None:
-        """A chunk has come: straight to the subscriber if it waits for one."""
-        if self._demand and not self._queue:
+        """A chunk has come: straight to the subscriber if it waits for one; then nothing is queued."""
+        if self._demand:
             self._demand -= 1
             try:
                 self._on_next(data)
@@ -111,7 +111,7 @@ class Receiver:
         if get_ident() == self._thread:
             self._welcome(subscriber)
         else:
-            self._loop.call_soon_threadsafe(self._welcome, subscriber)
+            self.loop.call_soon_threadsafe(self._welcome, subscriber)
 
     def _welcome(self, subscriber: Subscriber[bytes]) -> None:
         if self._taken_by is not None:
@@ -154,8 +154,8 @@ class Receiver:
             self._on_loop(self._cancel)
 
     def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call, *arguments)
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(call, *arguments)
 
     def _request(self, n: int) -> None:
         if self._cancelled:
@@ -165,7 +165,7 @@ class Receiver:
             self._cancel()
             if subscriber is not None:
                 # From the loop, not from inside the subscriber's own call (§1.3).
-                self._loop.call_soon(_tell, subscriber, non_positive_request(n))  # §3.9
+                self.loop.call_soon(_tell, subscriber, non_positive_request(n))  # §3.9
             return
         self._demand = min(self._demand + n, UNBOUNDED)
         if self._queue:

@@ -19,9 +19,9 @@ from typing import Any, Final
 from penstock.net.errors import ConnectionAborted, SendRefused
 from penstock.spec import Subscription, none_element, none_error, none_subscription
 
-__all__ = ["BUDGET", "HIGH_WATER", "MOST_ELEMENTS", "Flush", "Sender"]
+__all__ = ["BUDGET", "HIGH_WATER", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
 
-MOST_ELEMENTS: Final = 128
+MOST_ELEMENTS: Final = 256
 """Elements that are asked for ahead at most."""
 HIGH_WATER: Final = 64 * 1024
 """Bytes in the transport's own buffer at which it says that it is full."""
@@ -55,6 +55,7 @@ class Sender:
         "_scheduled",
         "_since_full",
         "_source_error",
+        "_subscribed",
         "_subscription",
         "_target",
         "_thread",
@@ -83,6 +84,7 @@ class Sender:
         self._flush = flush
         self._done: Callable[[BaseException | None], object] | None = done
         self._subscription: Subscription | None = None
+        self._subscribed = False
         self._burst: list[bytes] | None = None
         self._burst_bytes = 0
         self._asked = 0
@@ -113,9 +115,10 @@ class Sender:
         """Ask for the first elements."""
         if subscription is None:
             raise none_subscription()
-        if self._subscription is not None or self._done is None:
+        if self._subscribed or self._done is None:
             subscription.cancel()  # §2.5
             return
+        self._subscribed = True
         self._subscription = subscription
         if get_ident() == self._thread:
             self._refill()
@@ -136,8 +139,10 @@ class Sender:
         self._left -= 1
         if self._burst is None:
             self._write(data)
-            if self._left <= self._low and self._writable:
-                self._refill()
+            if self._left <= self._low and self._writable and not self._scheduled:
+                # Not from here: a source that is in the middle of a loop of its own would never leave it.
+                self._scheduled = True
+                self._loop.call_soon(self._refill)
             return
         self._burst.append(data)
         self._burst_bytes += len(data)
@@ -208,8 +213,8 @@ class Sender:
         came = self._target - self._left
         size = self._bytes - self._window_bytes
         if came and size:
-            # The next window has as many elements of the size seen as fit, at most twice what this one had.
-            self._target = max(1, min(BUDGET * came // size, self._target * 2, MOST_ELEMENTS))
+            # The next window has as many elements of the size seen as fit, but it does not grow at one go.
+            self._target = max(1, min(BUDGET * came // size, self._target * 8, MOST_ELEMENTS))
             self._low = self._target >> 1
             self._window_bytes = self._bytes
         n = self._target - self._left
@@ -245,6 +250,8 @@ class Sender:
 
     # ---------------------------------------------------------------- other threads
     def _from_elsewhere(self, signal: Any) -> None:
+        if signal is None:
+            raise none_element("send()")  # §2.13
         self._elsewhere.append(signal)
         if len(self._elsewhere) == 1:
             # Whoever put the first one in wakes the loop; the loop empties all of it.
@@ -276,12 +283,12 @@ class Sender:
 
     # ---------------------------------------------------------------- ends
     def _source_ended(self, error: BaseException | None) -> None:
+        self._subscription = None  # §2.4: from now on, whenever the loop gets to know of it
         if get_ident() != self._thread:
             self._from_elsewhere(_End(error))
             return
         if self._done is None or self._finishing:
             return
-        self._subscription = None
         self._finishing = True
         self._source_error = error
         self._write_burst()
@@ -332,6 +339,24 @@ class Sender:
         )
         self._end(refused, cancel=True)
         return None
+
+
+class LoopSender(Sender):
+    """A Sender for what a connection on the same loop receives: it is bytes, and it comes on the loop."""
+
+    __slots__ = ()
+
+    def on_next(self, data: bytes, /) -> None:
+        """As above, without a look at the thread and the type."""
+        if self._burst is not None:
+            super().on_next(data)
+            return
+        self._bytes += len(data)
+        self._left -= 1
+        self._write(data)
+        if self._left <= self._low and self._writable and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._refill)
 
 
 class _End:

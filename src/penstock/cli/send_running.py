@@ -1,0 +1,153 @@
+"""Sending at the command line: progress on the screen, and an end for every way that it can end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from penstock.aquifer.endpoints import Endpoint
+from penstock.cli.complaints import Complaint
+from penstock.cli.delivering import Delivery, DeliveryFailed
+from penstock.cli.quantities import size
+from penstock.net import BadCertificate, ConnectFailed, Connection, NetError, TcpClient, run
+from penstock.streams import Flux, schedulers
+
+__all__ = ["run_send"]
+
+_CHUNK: Final = 128 * 1024
+_SHOW: Final = 0.5
+
+
+def run_send(arguments: argparse.Namespace) -> int:
+    """Send, until the other side has everything; returns the exit code."""
+    if arguments.file != "-" and not os.path.isfile(arguments.file):
+        kind = "is a directory" if os.path.isdir(arguments.file) else "is not there"
+        raise Complaint(f"{arguments.file} {kind}; name a file, or - for standard input")
+    if arguments.acknowledged and arguments.file == "-":
+        raise Complaint("--acknowledged may have to go back, and standard input cannot: name a file")
+    try:
+        client = _client(arguments)
+        return run(_until_interrupted(_send(arguments, client)))
+    except (ConnectFailed, BadCertificate) as error:
+        raise Complaint(str(error), 1) from None
+    except DeliveryFailed as error:
+        raise Complaint(str(error), 1) from None
+    except NetError as error:
+        raise Complaint(str(error), 1) from None
+
+
+def _client(arguments: argparse.Namespace) -> TcpClient:
+    client = TcpClient.create().metrics()
+    if arguments.address.startswith("unix:"):
+        client = client.unix(arguments.address.removeprefix("unix:"))
+    else:
+        try:
+            place = Endpoint.parse(arguments.address)
+        except ValueError as error:
+            raise Complaint(str(error)) from None
+        if not place.is_one_place:
+            raise Complaint(f"{arguments.address}: name the host and the port of one server")
+        client = client.host(place.host).port(place.port)
+    if arguments.tls or arguments.trust is not None:
+        client = client.secure(trust=arguments.trust)
+    return client
+
+
+async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    came: list[int] = []
+
+    def stop(number: int) -> None:
+        came.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not came:
+            raise
+        print("interrupted; what the server has not taken is not sent", file=sys.stderr)
+        return 130 if came[0] == signal.SIGINT else 1
+
+
+async def _send(arguments: argparse.Namespace, client: TcpClient) -> int:
+    began = time.monotonic()
+    if arguments.acknowledged:
+        delivery = Delivery(client, arguments.file, arguments.patience)
+        showing = asyncio.ensure_future(_show_lines(delivery, arguments.quiet))
+        try:
+            await delivery.run()
+        finally:
+            await _end(showing)
+        if not arguments.quiet:
+            _say(f"{delivery.safe:,} lines are safe, {delivery.sent:,} of them sent now{_pace(began)}")
+        return 0
+    connection = await client.connect()
+    async with connection:
+        total = None if arguments.file == "-" else os.path.getsize(arguments.file)
+        showing = asyncio.ensure_future(_show_bytes(connection, total, arguments.quiet))
+        try:
+            if arguments.file == "-":
+                # Reading may wait for somebody to type: not on the loop.
+                read = Flux.from_iterable(_standard_input()).subscribe_on(schedulers.shared_pool())
+                await connection.outbound.send(read)
+            else:
+                await connection.outbound.send_file(arguments.file)
+        finally:
+            await _end(showing)
+        if not arguments.quiet and connection.traffic is not None:
+            _say(f"{connection.traffic.sent:,} bytes were sent{_pace(began)}")
+    return 0
+
+
+def _standard_input() -> Iterator[bytes]:
+    while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+        yield chunk
+
+
+async def _show_bytes(connection: Connection, total: int | None, quiet: bool) -> None:
+    traffic = connection.traffic
+    while not quiet and traffic is not None:
+        before = traffic.sent
+        await asyncio.sleep(_SHOW)
+        rate = (traffic.sent - before) / _SHOW
+        of = "" if not total else f" of {size(total)} ({traffic.sent * 100 // total}%)"
+        held = "; the server does not read" if not rate else ""
+        _progress(f"{size(traffic.sent)}{of}, {size(rate)}/s{held}")
+
+
+async def _show_lines(delivery: Delivery, quiet: bool) -> None:
+    while not quiet:
+        before = delivery.safe
+        await asyncio.sleep(_SHOW)
+        rate = (delivery.safe - before) / _SHOW
+        _progress(f"{delivery.safe:,} lines are safe, {rate:,.0f}/s; {delivery.state}")
+
+
+async def _end(showing: asyncio.Future[None]) -> None:
+    showing.cancel()
+    with suppress(asyncio.CancelledError):
+        await showing
+
+
+def _pace(began: float) -> str:
+    return f", in {time.monotonic() - began:.1f} s"
+
+
+def _progress(text: str) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _say(text: str) -> None:
+    print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)

@@ -1,0 +1,84 @@
+"""The servers of the network part serve and end, and every claim is about something that is measured."""
+
+import os
+
+import pytest
+
+from benchmarks.claims import CLAIMS
+from benchmarks.net import load, reactor_netty
+from benchmarks.net.placing import Role, placed
+from benchmarks.net.serving import Running, Server, of_python
+from benchmarks.questions import NAMES, ask
+from tests.required_tools import missing_part
+
+NET = [name for name in NAMES if name.startswith("net.")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _program() -> None:
+    try:
+        load.compiled()
+    except load.NoCompiler as problem:
+        missing_part("The load generator", str(problem))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["raw-uvloop", "streams-asyncio", "anyio", "penstock-fused", "penstock-unfused", "penstock-mapped"],
+)
+def test_an_echo_server_sends_back_what_it_gets(kind: str) -> None:
+    with Running(of_python(kind, kind)) as server:
+        assert load.pingpong(server.port, connections=3, size=64, seconds=0.05)["round_trips"] > 3
+        assert load.stream(server.port, size=2**16, in_flight=2**18, seconds=0.05)["bytes"] > 0
+        with load.idle(server.port, connections=50):
+            assert server.memory() > 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["raw-uvloop-source", "raw-uvloop-joined-source", "streams-uvloop-source", "penstock-source"],
+)
+def test_a_source_sends_elements_and_survives_those_who_leave(kind: str) -> None:
+    with Running(of_python(kind, kind)) as server:
+        for _ in range(2):
+            assert load.sink(server.port, seconds=0.05)["bytes"] > 0
+
+
+def test_a_server_that_does_not_start_is_told() -> None:
+    with pytest.raises(RuntimeError, match="silent did not start"):
+        Running(Server("silent", lambda: ["true"]))
+
+
+def test_a_server_ends_with_its_input() -> None:
+    running = Running(of_python("asyncio", "raw-asyncio"))
+
+    running.close()
+
+    assert running.exit_code == 0
+
+
+def test_what_is_started_gets_its_core_and_we_keep_ours() -> None:
+    before = os.sched_getaffinity(0), os.sched_getscheduler(0)
+    for role in Role:
+        expected = role.cores()
+
+        with placed(role):
+            assert os.sched_getaffinity(0) == expected
+
+        assert (os.sched_getaffinity(0), os.sched_getscheduler(0)) == before
+
+
+@pytest.mark.parametrize("name", NET)
+def test_every_claim_is_about_alternatives_that_there_are(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there is no JDK, which is why no claim is about Reactor Netty."""
+    monkeypatch.setattr(reactor_netty, "available", lambda: False)
+
+    with ask(name) as question:
+        names = {alternative.name for alternative in question.alternatives}
+        bases = {question.base_of(alternative) for alternative in question.alternatives}
+
+    assert question.name == name
+    assert bases <= names
+    for claim in CLAIMS:
+        if claim.question == name:
+            assert {claim.of, claim.to} <= names
