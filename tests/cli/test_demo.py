@@ -31,9 +31,13 @@ def test_demand_goes_left_when_the_reader_is_slow_and_everything_arrives(tmp_pat
     assert "Nothing was lost, and nothing came twice." in shown
     sent, received = re.findall(r"(?:sent|received) +([\d,]+) readings, fingerprint (\w+)", shown)
     assert sent == received
-    # The reader is slow, its gateway is full: so Spark waits, and the source with it.
-    slow = re.findall(r"source +([\d,]+)/s.*results +(\d+)/16  reader slow", shown)
+    # The reader is slow, its gateway is full: so Spark waits, and the sensors, whose socket takes nothing.
+    slow = re.findall(r"sensors +([\d,]+)/s.*results +(\d+)/16  reader slow", shown)
     assert max(int(held) for _, held in slow) >= 8, shown
+    assert " BLOCKED " in shown
+    waiting = re.search(r"waiting +([\d.]+) s", shown)
+    assert waiting is not None
+    assert float(waiting[1]) > 0
     assert _left_in(tmp_path) == []
 
 

@@ -76,7 +76,14 @@ class ListeningLines(Origin):
     """
 
     def __init__(
-        self, host: str, port: int, longest: int, decode: Decode | None, *, acknowledge: bool = False
+        self,
+        host: str,
+        port: int,
+        longest: int,
+        decode: Decode | None,
+        *,
+        acknowledge: bool = False,
+        buffer: int = _RECEIVE_BUFFER,
     ) -> None:
         self._longest = longest
         self._decode = decode
@@ -87,7 +94,7 @@ class ListeningLines(Origin):
         self._sender: Connection | None = None
         self._turn = asyncio.Lock()
         self._told = -1
-        server = TcpServer.create().host(host).port(port).option("SO_RCVBUF", _RECEIVE_BUFFER)
+        server = TcpServer.create().host(host).port(port).option("SO_RCVBUF", buffer)
         # Nothing is read before we are called: who connects earlier waits.
         self._ready = Sinks.one()
         try:
@@ -105,7 +112,7 @@ class ListeningLines(Origin):
         """The lines of whoever connects."""
         self._accepted = journalled
         self._ready.try_value(True)
-        received: Flux[Any] = self._sink.flux().flat_map_iterable(lambda chunk: chunk)
+        received: Flux[Any] = self._sink.flux().concat_map(Flux.from_iterable)
         return received if self._decode is None else received.map(numbered(self._decode))
 
     def journalled(self, head: int) -> None:

@@ -8,13 +8,16 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from penstock.cli.interruption import Interruption
 from penstock.cli.showcase.parts import Part, PartFailed
 from penstock.cli.showcase.picture import Moment, Picture
 
 __all__ = ["direct"]
+
+Facts: TypeAlias = dict[str, Any]
+"""What a part has said, by name."""
 
 _RATE: Final = 20_000
 """Readings per second that the source would like to send."""
@@ -24,8 +27,8 @@ _FINISH: Final = 120.0
 """Seconds that may pass between the last reading and the last result."""
 
 _WAY: Final = """\
-  source ▸ Flux ▸ gateway, SQLite journal ▸ Spark: counts by window and sensor ▸ gateway ▸ reader
-  ◀──────────────────────────────── demand ────────────────────────────────────────────────────
+  sensors ▸ TCP ▸ Flux ▸ gateway, SQLite journal ▸ Spark: counts by window and sensor ▸ gateway ▸ reader
+  ◀───────────────────────────────────── demand ──────────────────────────────────────────────────────
 """
 
 
@@ -60,9 +63,14 @@ class _Run:
         sink = self._results.wait_for("endpoint", 30, waiting)
         limit = ["--records", str(records)] if records is not None else []
         journal = str(self._folder / "journal.db")
-        self._feed = self._part("feed", journal, "--rate", str(_RATE), "--duration", str(duration), *limit)
+        self._feed = self._part("feed", journal)
         source = self._feed.wait_for("endpoint", 30, waiting)
         if sink is None or source is None:
+            return self._interrupted()
+        port = str(self._feed.facts["port"])
+        pace = ["--rate", str(_RATE), "--duration", str(duration)]
+        self._sensors = self._part("sensors", port, *pace, *limit)
+        if self._sensors.wait_for("sent", 30, waiting) is None:
             return self._interrupted()
         self._picture.say("  starting Spark, which takes some seconds; the journal fills meanwhile")
         self._engine = self._part("engine", source, sink, str(self._folder / "checkpoint"))
@@ -82,7 +90,10 @@ class _Run:
         ended: float | None = None
         slow = False
         while not self._interruption.wait(0.25):
-            feed, engine, results = self._feed.look(), self._engine.look(), self._results.look()
+            sensors, feed = self._sensors.look(), self._feed.look()
+            engine, results = self._engine.look(), self._results.look()
+            if sensors["error"]:
+                raise PartFailed(f"the sensors could not send: {sensors['error']}")
             if results.get("error"):
                 raise PartFailed(f"the reader got an error: {results['error']}")
             now = time.monotonic()
@@ -92,13 +103,13 @@ class _Run:
             if wanted != slow:
                 slow = wanted
                 self._results.say("slow" if slow else "fast")
-            if feed.get("ended") and ended is None:
+            if ended is None and sensors["ended"] and feed["journalled"] > sensors["sent"]:
                 ended = now
-            self._picture.show(self._moment(now, slow, ended is not None, feed, engine, results))
-            if ended is not None and results["counted"] >= feed["sent"]:
-                return self._verdict(feed, engine, results, ended - self._began)
+            self._picture.show(self._moment(now, slow, ended is not None, sensors, feed, engine, results))
+            if ended is not None and results["counted"] >= sensors["sent"]:
+                return self._verdict(sensors, feed, engine, results, ended - self._began)
             if ended is not None and now - ended > _FINISH:
-                self._verdict(feed, engine, results, ended - self._began)
+                self._verdict(sensors, feed, engine, results, ended - self._began)
                 return 1
         return self._interrupted()
 
@@ -107,10 +118,10 @@ class _Run:
         return self._first_result is not None and 0.1 < (now - self._first_result) / duration < 0.5
 
     def _moment(
-        self, now: float, slow: bool, ended: bool, feed: dict[str, Any], engine: dict[str, Any], results: Any
+        self, now: float, slow: bool, ended: bool, sensors: Facts, feed: Facts, engine: Facts, results: Facts
     ) -> Moment:
         if ended:
-            phase = "the source has ended; the rest is on its way"
+            phase = "the sensors have ended; the rest is on its way"
         elif slow:
             phase = "the reader is slow: what it does not ask for is not sent to it, nor before it"
         else:
@@ -118,8 +129,9 @@ class _Run:
         return Moment(
             elapsed=now - self._began,
             phase=phase,
-            sent=feed["sent"],
-            sent_rate=self._rates.of("sent", feed["sent"], now),
+            sent=sensors["sent"],
+            sent_rate=self._rates.of("sent", sensors["sent"], now),
+            blocked=sensors["blocked"],
             asked=feed["asked"],
             held=feed["held"],
             capacity=feed["capacity"],
@@ -135,21 +147,21 @@ class _Run:
         )
 
     # ---------------------------------------------------------------- the end
-    def _verdict(
-        self, feed: dict[str, Any], engine: dict[str, Any], results: dict[str, Any], seconds: float
-    ) -> int:
-        same = results["counted"] == feed["sent"] and results["fingerprint"] == feed["fingerprint"]
+    def _verdict(self, sensors: Facts, feed: Facts, engine: Facts, results: Facts, seconds: float) -> int:
+        same = results["counted"] == sensors["sent"] and results["fingerprint"] == sensors["fingerprint"]
         memory = {
-            "source and gateway": feed["memory"],
+            "sensors": sensors["memory"],
+            "server and gateway": feed["memory"],
             "Spark": engine["memory"] + engine["jvm"],
             "gateway and reader": results["memory"],
         }
         said = [
             "",
-            f"  sent      {feed['sent']:>12,} readings, fingerprint {feed['fingerprint']:x}",
+            f"  sent      {sensors['sent']:>12,} readings, fingerprint {sensors['fingerprint']:x}",
             f"  received  {results['counted']:>12,} readings, fingerprint {results['fingerprint']:x}, "
             f"in {results['received']:,} results",
-            f"  pace      {feed['sent'] / max(seconds, 0.1):>12,.0f} readings a second, over {seconds:.0f} s",
+            f"  pace      {sensors['sent'] / max(seconds, 0.1):>12,.0f} a second, over {seconds:.0f} s",
+            f"  waiting   {sensors['blocked_for']:>12.1f} s, in which the sensors' socket took nothing",
             "  memory    "
             + ", ".join(f"{name} {nbytes / 2**20:.0f} MiB" for name, nbytes in memory.items())
             + ", at most",

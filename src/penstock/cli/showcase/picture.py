@@ -18,6 +18,7 @@ class Moment:
     phase: str
     sent: int
     sent_rate: float
+    blocked: bool
     asked: int
     held: int
     capacity: int
@@ -72,7 +73,7 @@ def _drawing(m: Moment) -> list[str]:
     return [
         f"  {m.elapsed:5.1f} s  {m.phase}",
         "",
-        f"  source    {m.sent_rate:>9,.0f} /s   {m.sent:>11,} sent      may send {m.asked:>6,} more",
+        f"  sensors   {m.sent_rate:>9,.0f} /s   {m.sent:>11,} sent      {_held_back(m)}",
         f"  journal   {_bar(m.held, m.capacity)} {m.held:>7,} of {m.capacity:,} wait for Spark",
         f"  Spark     {m.taken_rate:>9,.0f} /s   {m.taken:>11,} taken     "
         f"batch {m.batch}: {m.batch_seconds:.2f} s",
@@ -85,7 +86,12 @@ def _drawing(m: Moment) -> list[str]:
 def _line(m: Moment) -> str:
     pace = "slow" if m.slow else "fast"
     return (
-        f"{m.elapsed:5.1f} s  source {m.sent_rate:>7,.0f}/s  journal {m.held:>6,}/{m.capacity:,}  "
+        f"{m.elapsed:5.1f} s  sensors {m.sent_rate:>7,.0f}/s{' BLOCKED' if m.blocked else ''}  "
+        f"journal {m.held:>6,}/{m.capacity:,}  "
         f"Spark {m.taken_rate:>7,.0f}/s, batch {m.batch} {m.batch_seconds:.2f} s  "
         f"results {m.results_held:>2}/{m.results_capacity}  reader {pace}, {m.results_rate:,.1f}/s"
     )
+
+
+def _held_back(m: Moment) -> str:
+    return "BLOCKED: the socket takes nothing" if m.blocked else f"the gateway asks for {m.asked:>6,} more"

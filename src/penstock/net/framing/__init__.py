@@ -1,0 +1,58 @@
+"""Where one message ends and the next begins, in a stream of bytes.
+
+A socket sends bytes as they come: half a message, or three and a half. A **framing** puts the messages
+together again. It is a step of a stream:
+
+>>> from penstock.streams import Flux
+>>> received = Flux.just(b"one\\ntw", b"o\\n")
+>>> received.transform(lines()).collect_list().block()
+[b'one', b'two']
+
+and below it is a decoder, a plain object without any input or output, for those who have no stream:
+
+>>> decoder = lines().decoder()
+>>> decoder.feed(b"one\\ntw"), decoder.finish()
+([b'one'], [b'tw'])
+
+Every framing has a longest frame, so nobody can make us keep more than that and one chunk.
+"""
+
+from penstock.net.framing.decoder import Decoder
+from penstock.net.framing.delimiters import DelimiterDecoder, LineDecoder
+from penstock.net.framing.encoders import end_with, json_line, length_prefix
+from penstock.net.framing.errors import BadFrame, FrameTooLong, FrameTruncated, FramingError
+from penstock.net.framing.json_objects import JsonObjectDecoder
+from penstock.net.framing.lengths import LengthDecoder
+from penstock.net.framing.streaming import (
+    Framing,
+    delimited,
+    frames,
+    json_objects,
+    length_prefixed,
+    lines,
+    text,
+)
+from penstock.net.framing.texts import TextDecoder
+
+__all__ = [
+    "BadFrame",
+    "Decoder",
+    "DelimiterDecoder",
+    "FrameTooLong",
+    "FrameTruncated",
+    "Framing",
+    "FramingError",
+    "JsonObjectDecoder",
+    "LengthDecoder",
+    "LineDecoder",
+    "TextDecoder",
+    "delimited",
+    "end_with",
+    "frames",
+    "json_line",
+    "json_objects",
+    "length_prefix",
+    "length_prefixed",
+    "lines",
+    "text",
+]

@@ -1,0 +1,123 @@
+"""The stage behind every framing: chunks come in, frames wait for demand, and go down.
+
+``flat_map_iterable`` is close, and does not do here for three reasons. It asks for as many chunks as frames
+are wanted, and all but the first may then have to wait, at up to 64 KiB each; it has no last word when the
+source completes; and it looks for the end of the source, or its error, only when more is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.net.framing.decoder import Decoder
+from penstock.spec import UNBOUNDED, Subscriber
+from penstock.streams.assembly import Place
+from penstock.streams.dropped import drop_error
+from penstock.streams.segment import Op, Relay
+from penstock.streams.source import Next, Source
+from penstock.streams.stages.failing import FailedSource
+from penstock.streams.stream import Stream
+
+__all__ = ["FramesSource"]
+
+
+class FramesSource(Source):
+    """A stream of chunks, cut into frames by a decoder of its own for each subscriber."""
+
+    def __init__(self, label: str, upstream: Stream[Any], make: Callable[[], Decoder[Any]]) -> None:
+        super().__init__("frames")
+        self.label = label
+        self._upstream = upstream
+        self._make = make
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Make the decoder, then subscribe."""
+        try:
+            decoder = self._make()
+        except Exception as error:
+            FailedSource(error, self.label).attach(ops, downstream)
+            return None
+        stage = _Cutting(decoder, ops, downstream, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, stage)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The stream of chunks."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """Wherever the chunks come from."""
+        return self._upstream._source.runs_on()
+
+
+class _Cutting(Relay):
+    """Queues the frames of one chunk, and asks for the next chunk when they are gone and more are wanted.
+
+    The decoder is used by the source's signals alone, which are serial; the queue is what other threads see.
+    """
+
+    __slots__ = ("_chunk_is_due", "_decoder")
+
+    def __init__(
+        self,
+        decoder: Decoder[Any],
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self._decoder = decoder
+        self._chunk_is_due = False
+        """A chunk was asked for and has not come."""
+
+    def on_next(self, chunk: Any, /) -> None:
+        """Queue the frames that end in this chunk."""
+        if self.closed or self.error is not None:
+            return  # §2.8: may still come after a cancel
+        try:
+            self.queue.extend(self._decoder.feed(chunk))
+        except Exception as error:
+            self.error = error  # goes down after the frames that came before it
+            if self.upstream is not None:
+                self.upstream.cancel()
+        self._chunk_is_due = False
+        self.dirty = True
+        self.drain()
+
+    def on_error(self, error: BaseException, /) -> None:
+        """The source failed: that goes down after what is queued, and an unfinished frame is forgotten."""
+        if self.error is not None:
+            drop_error(error, f"the source of {self.name}, after its end")
+            return
+        super().on_error(error)
+
+    def on_complete(self) -> None:
+        """Let the decoder have its last word."""
+        if self.closed or self.error is not None:
+            return
+        try:
+            self.queue.extend(self._decoder.finish())
+        except Exception as error:
+            self.error = error
+            self.dirty = True
+            self.drain()
+            return
+        super().on_complete()
+
+    def wanted(self) -> int:
+        """One chunk, if there is demand and nothing is left of the last; everything, if that is wanted."""
+        upstream = self.upstream
+        if upstream is None or self._chunk_is_due or self.queue or self.done or self.error is not None:
+            return 0
+        need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
+        for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
+            need = op.kind.demand(need, op.args, state)
+        if need <= 0 or self.asked >= UNBOUNDED:
+            return 0
+        n = UNBOUNDED if need >= UNBOUNDED else 1
+        self.asked += n
+        self._chunk_is_due = True
+        self._owed.append((upstream, n))
+        return n

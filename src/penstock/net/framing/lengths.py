@@ -1,0 +1,120 @@
+"""Frames that begin with their length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from penstock.net.framing.decoder import Decoder, a_limit
+from penstock.net.framing.errors import BadFrame, FrameTooLong, FrameTruncated
+
+__all__ = ["LONGEST_FRAME", "ByteOrder", "LengthDecoder", "a_byte_order", "a_size"]
+
+LONGEST_FRAME = 1024 * 1024
+"""The most bytes in a frame by default, where its length is announced or its braces are counted."""
+
+ByteOrder = Literal["big", "little"]
+
+
+class LengthDecoder(Decoder[bytes]):
+    """Frames behind a header with their length. See :func:`penstock.net.framing.length_prefixed`."""
+
+    def __init__(
+        self,
+        size: int = 4,
+        byteorder: ByteOrder = "big",
+        max_length: int = LONGEST_FRAME,
+        *,
+        offset: int = 0,
+        adjustment: int = 0,
+        keep_header: bool = False,
+    ) -> None:
+        super().__init__()
+        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
+            raise ValueError(f"length_prefixed() needs an offset of at least 0 bytes, not {offset!r}")
+        if isinstance(adjustment, bool) or not isinstance(adjustment, int):
+            raise TypeError(f"length_prefixed() needs a whole number as adjustment, not {adjustment!r}")
+        self._offset = offset
+        self._header = offset + a_size(size, "length_prefixed")
+        self._byteorder: ByteOrder = a_byte_order(byteorder, "length_prefixed")
+        self._limit = a_limit(max_length, "length_prefixed")
+        self._adjustment = adjustment
+        self._keep_header = keep_header
+        self._pending = bytearray()
+        self._needed = self._header
+        """With this many bytes there is something to decide: a header, or a frame, is complete."""
+        self._before = 0
+        """Bytes of the stream before those that are pending."""
+
+    def cut(self, chunk: bytes) -> Iterable[bytes]:
+        """Collect until something is complete, then take all frames that are."""
+        pending = self._pending
+        if pending:
+            if len(pending) + len(chunk) < self._needed:
+                pending += chunk
+                return []
+            chunk = b"".join((pending, chunk))
+            pending.clear()
+        offset, header, byteorder = self._offset, self._header, self._byteorder
+        adjustment, limit = self._adjustment, self._limit
+        skipped = 0 if self._keep_header else header
+        frames: list[bytes] = []
+        start, end = 0, len(chunk)
+        needed = header
+        while end - start >= header:
+            body = start + header
+            length = int.from_bytes(chunk[start + offset : body], byteorder) + adjustment
+            if not 0 <= length <= limit:
+                return self.broken(frames, self._wrong(length, self._before + start))
+            stop = body + length
+            if stop > end:
+                needed = stop - start
+                break
+            frames.append(chunk[start + skipped : stop])
+            start = stop
+        self._needed = needed
+        self._before += start
+        pending += chunk[start:]
+        return frames
+
+    def rest(self) -> list[bytes]:
+        """Nothing may be left."""
+        left = len(self._pending)
+        if not left:
+            return []
+        missing = self._needed - left
+        what = "the header of a frame" if left < self._header else "a frame"
+        raise FrameTruncated(
+            f"the stream ended inside {what}, {self._before} bytes after its start: {left} bytes had come, "
+            f"{missing} more were to follow; the peer has closed too early, or counts in another way",
+            left=left,
+            missing=missing,
+        )
+
+    def _wrong(self, length: int, start: int) -> BadFrame | FrameTooLong:
+        if length < 0:
+            return BadFrame(
+                f"the frame at byte {start} announces a length of {length - self._adjustment}, which with "
+                f"adjustment={self._adjustment} is below 0; see what the peer counts in its lengths",
+                offset=start,
+            )
+        return FrameTooLong(
+            f"the frame at byte {start} announces {length} bytes, and at most {self._limit} are allowed; set "
+            "max_length of length_prefixed() higher, or see that the peer means the same size and byte order",
+            limit=self._limit,
+            length=length,
+        )
+
+
+def a_size(size: int, wanted_by: str) -> int:
+    """How many bytes a length takes, or an error that says what is allowed."""
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 8:
+        raise ValueError(f"{wanted_by}() needs a size of 1 to 8 bytes for the length, not {size!r}")
+    return size
+
+
+def a_byte_order(byteorder: ByteOrder, wanted_by: str) -> ByteOrder:
+    """Which byte of a length comes first."""
+    if byteorder not in ("big", "little"):
+        raise ValueError(f"{wanted_by}() needs the byteorder 'big' or 'little', not {byteorder!r}")
+    return byteorder
