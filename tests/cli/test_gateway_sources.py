@@ -180,7 +180,7 @@ def test_a_server_that_is_asked_for_nothing_can_send_only_what_the_buffers_hold(
 
 
 def test_a_source_of_another_kind_is_refused() -> None:
-    with pytest.raises(Complaint, match="is none; write stdin, file:PATH or tcp://HOST:PORT"):
+    with pytest.raises(Complaint, match="is none; write stdin, file:PATH, tcp://HOST:PORT"):
         open_source("stdout", LONGEST, "bytes")
 
 

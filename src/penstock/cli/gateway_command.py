@@ -43,6 +43,8 @@ examples:
   penstock gateway --source 'tcp-listen://127.0.0.1:9000?acknowledge' --journal in.db
                                      with `penstock send --acknowledged FILE tcp://127.0.0.1:9000` elsewhere:
                                      kill either, start it again, and every line is there once
+  penstock gateway --source writers --control tcp://127.0.0.1:5557 --journal out.db
+                                     for the results of a Spark query: penstock run, .into("tcp://…:5557")
   penstock gateway --keygen gateway  make gateway.key and gateway.pub
   penstock gateway --source stdin --curve gateway.key --allow clients/ --curve-control tcp://0.0.0.0:5560
                                      beside the local endpoint, an encrypted one for the keys in clients/
@@ -68,7 +70,7 @@ def add_parser(commands: Commands) -> None:
         metavar="SOURCE",
         help="where lines come from: stdin; file:PATH; tcp://HOST:PORT, a server; tcp-listen://HOST:PORT, "
         "whoever connects (with ?acknowledge, one who is told what is safe); udp://HOST:PORT, a line in each "
-        "datagram; http://… or https://…, the lines of a page",
+        "datagram; http://… or https://…, the lines of a page; or writers: what a Spark query writes",
     )
     source.add_argument(
         "--codec",

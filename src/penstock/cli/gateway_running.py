@@ -77,7 +77,7 @@ def _gateway(
 ) -> Gateway:
     try:
         return Gateway(
-            origin,
+            None if origin.writable else origin,
             None if arguments.control == "none" else arguments.control,
             data=arguments.data,
             journal=journal,
@@ -85,6 +85,7 @@ def _gateway(
             curve=curve,
             curve_control=arguments.curve_control,
             allow_remote=arguments.insecure,
+            writable=origin.writable,
         )
     except ValueError as error:
         raise Complaint(str(error)) from None

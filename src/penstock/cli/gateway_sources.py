@@ -29,6 +29,7 @@ __all__ = [
     "Lines",
     "Origin",
     "StdinLines",
+    "Writers",
     "numbered",
     "open_source",
 ]
@@ -46,6 +47,8 @@ class Origin(ABC):
 
     name: str
     note: str | None = None
+    writable = False
+    """Whether it is not lines that are read, but those who write to the gateway."""
 
     @abstractmethod
     def __call__(self, journalled: int) -> Publisher[Any]:
@@ -283,9 +286,25 @@ class FileLines(Origin):
         """Nothing to let go of: the file is closed with its lines."""
 
 
+class Writers(Origin):
+    """Whoever writes to the gateway: a Spark query with ``writeStream.format("aquifer")``, or a Courier."""
+
+    name = "what others write"
+    writable = True
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """There is nothing to read."""
+        return Flux.never()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
 def open_source(text: str, longest: int, codec: str) -> Origin:
     """The source with this name: ``stdin``, ``file:PATH``, or somewhere on the network."""
     decode = _decoder(codec)
+    if text == "writers":
+        return Writers()
     if text == "stdin":
         return StdinLines(longest, decode)
     if text.startswith("file:"):
@@ -294,7 +313,7 @@ def open_source(text: str, longest: int, codec: str) -> Origin:
         from penstock.cli.network_sources import open_network_source
 
         return open_network_source(text, longest, decode)
-    raise Complaint(f"--source {text!r} is none; write stdin, file:PATH or {NETWORK}")
+    raise Complaint(f"--source {text!r} is none; write stdin, file:PATH, {NETWORK} or writers")
 
 
 def numbered(decode: Decode, skipped: int = 0) -> Decode:
