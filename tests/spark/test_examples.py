@@ -23,6 +23,7 @@ SHOWN = {
     ],
     "15_spark_two_gateways.py": ["1000 of 2000 orders are paid, 12998 in all"],
     "16_spark_enrichment.py": ["{'cellar': 750, 'nowhere': 750, 'roof': 750, 'yard': 750}"],
+    "17_spark_state.py": ["second 199: yard silent", "second 260: yard back", "second 449: roof silent"],
 }
 
 

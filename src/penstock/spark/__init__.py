@@ -22,6 +22,7 @@ from penstock.spark.processor import SparkProcessor
 from penstock.spark.registration import register
 from penstock.spark.running import QueryFailed
 from penstock.spark.sessions import session, settings
+from penstock.spark.shipping import package_zip, ship
 
 __all__ = [
     "BadOption",
@@ -30,7 +31,9 @@ __all__ = [
     "QueryFailed",
     "RunningPipeline",
     "SparkProcessor",
+    "package_zip",
     "register",
     "session",
     "settings",
+    "ship",
 ]

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
+from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import AquiferError, SourceFailed
 from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.spark.registration import is_remote
 from penstock.spec import Publisher, Subscriber, Subscription
 from penstock.streams import Flux
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SinkEnd", "SourceEnd"]
 
-_ANYWHERE: Final = "tcp://127.0.0.1:0"
+_LOOPBACK: Final = "127.0.0.1"
 _A_WEEK: Final = 7 * 24 * 3600.0
 """How long a pipeline that was stopped may be away before what is journalled for it may be forgotten."""
 _LOOK: Final = 1.0
@@ -44,8 +46,10 @@ class SourceEnd:
         schema: str | None,
         codec: str | None,
         options: dict[str, str],
+        host: str | None = None,
     ) -> None:
         self._schema = schema
+        self._host = host
         self._codec = codec or ("bytes" if schema is None else "json")
         self._options = options
         self._endpoint: str | None = None
@@ -83,8 +87,9 @@ class SourceEnd:
         if self._endpoint is None:
             if self._file is not None and not self._file.is_file():
                 raise FileNotFoundError(f"the source file:{self._file} is not there: check the path")
+            place = _place(spark, self._host)
             journal = SqliteJournal(folder / "source.db")
-            self._gateway = Gateway(self._source, _ANYWHERE, journal=journal, codec=self._codec)
+            self._gateway = Gateway(self._source, journal=journal, codec=self._codec, **place)
             endpoint = closing.enter_context(self._gateway).endpoint
             reader = reader.option("leaseSeconds", f"{_A_WEEK:.0f}").option("waitSeconds", "0.2")
         else:
@@ -128,7 +133,10 @@ class SinkEnd:
     """Where the results go: a Subscriber, the endpoint of a gateway, a Spark format, or a function."""
 
     def __init__(
-        self, sink: Subscriber[Any] | str | Callable[[DataFrame, int], None], options: dict[str, str]
+        self,
+        sink: Subscriber[Any] | str | Callable[[DataFrame, int], None],
+        options: dict[str, str],
+        host: str | None = None,
     ) -> None:
         if not isinstance(sink, str | Subscriber) and not callable(sink):
             raise TypeError(f"into() needs a Subscriber, a text or a function, not {sink!r}")
@@ -139,6 +147,7 @@ class SinkEnd:
             )
         self._sink = sink
         self._options = options
+        self._host = host
         self._gateway: Gateway | None = None
         self._customer: _Customer | None = None
 
@@ -151,8 +160,9 @@ class SinkEnd:
             return writer.format(sink).options(**self._options)
         if not isinstance(sink, Subscriber):
             return writer.foreachBatch(sink)
+        place = _place(results.sparkSession, self._host)
         self._journal = SqliteJournal(folder / "sink.db")
-        self._gateway = Gateway(None, _ANYWHERE, journal=self._journal, writable=True)
+        self._gateway = Gateway(None, journal=self._journal, writable=True, **place)
         endpoint = closing.enter_context(self._gateway).endpoint
         self._customer = _Customer(sink)
         closing.callback(self._customer.leave)
@@ -229,6 +239,27 @@ class _Customer:
         """Go before the gateway closes: what was delivered is acknowledged, and will not come again."""
         self._subscription.cancel()
         self._subscription.join(_GOODBYE)
+
+
+def _place(spark: SparkSession, host: str | None) -> dict[str, Any]:
+    """Where a gateway in this process listens, so that the tasks of this session reach it."""
+    if host is not None:
+        return {"control": str(Endpoint(host, 0)), "allow_remote": True}
+    if not _runs_here(spark):
+        raise ValueError(
+            "the tasks of this session run on other machines, which cannot reach a source or a sink in this "
+            "process. Say where they can: Pipeline(…, host=an address of this machine); everybody in that "
+            "network can then read along. Or start a gateway, with CURVE keys, and give its endpoint"
+        )
+    return {"control": str(Endpoint(_LOOPBACK, 0))}
+
+
+def _runs_here(spark: SparkSession) -> bool:
+    """Whether the tasks of a session run on this machine, as far as can be known."""
+    if is_remote(spark):
+        server = Endpoint(spark.client.host.strip("[]"), 0)
+        return server.is_loopback and str(spark.conf.get("spark.master", "")).startswith("local")
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def _lines(path: Path, done: int) -> Iterator[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.aquifer.endpoints import Endpoint
 from penstock.spark.ends import SinkEnd, SourceEnd
 from penstock.spark.running import QueryFailed, activate, is_sparks, process_everything, reason_of
 from penstock.spark.sessions import option_text, session
@@ -61,13 +62,18 @@ class Pipeline:
     sink: Subscriber[Any] | str | Callable[[DataFrame, int], None] | None = None
     sink_options: Mapping[str, str] | None = None
     mode: str | None = None
+    host: str | None = None
+    """An address of this machine that the executors of a cluster reach: sources and sinks that are in this
+    process listen there, without keys. Not needed with a ``local`` master."""
 
     def __post_init__(self) -> None:
         self._source_end()  # Wrong things are refused where they are written.
+        if self.host is not None and not Endpoint(self.host, 1).is_one_place:
+            raise ValueError(f"host={self.host!r} means all addresses: give one that the executors can reach")
 
     def _source_end(self) -> SourceEnd:
         options = dict(self.options or {})
-        return SourceEnd(self.source, schema=self.schema, codec=self.codec, options=options)
+        return SourceEnd(self.source, schema=self.schema, codec=self.codec, options=options, host=self.host)
 
     def through(self, step: Callable[[DataFrame], DataFrame]) -> Pipeline:
         """Then this: a function from DataFrame to DataFrame. May be called several times."""
@@ -106,7 +112,7 @@ class Pipeline:
             folder = _folder(checkpoint, opened)
             spark = spark or session()
             activate(spark)
-            start, end = self._source_end(), SinkEnd(self.sink, dict(self.sink_options or {}))
+            start, end = self._source_end(), SinkEnd(self.sink, dict(self.sink_options or {}), self.host)
             if once and start.is_elsewhere:
                 trigger = {"availableNow": True}
             try:

@@ -12,6 +12,8 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from penstock.spark.java import java_home
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["session", "settings"]
 
 _log = logging.getLogger("penstock.spark")
+
+_CONNECT: Final = "sc://"
+"""How the address of a Spark Connect server begins."""
+_CLIENT_NEEDS: Final = ("grpc", "grpc_status", "pandas")
 
 _EVERYWHERE: Final[Mapping[str, str]] = {
     # Arrow batches of this size pass between Spark and Python.
@@ -37,18 +43,22 @@ _ON_ONE_MACHINE: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     # 200 by default: five seconds for each batch that counts something.
     "spark.sql.shuffle.partitions": "2",
-    # The default manager forks chmod and readlink, about 19 times for each batch.
+    # The default manager forks chmod and readlink, about 19 times for each batch. (Hadoop's raw file system
+    # would save nothing more, and RocksDB, which functions with state need, cannot do with it.)
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # And what still forks, forks quickly.
     "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
     # TCP to the Python workers waits 40 ms for more to send.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.enabled": "false",
 }
-"""What helps, and is safe, where driver and executors share a machine and its disk."""
+"""What helps, and is safe, where driver and executors share a machine and its disk.
+
+(Worker sockets in the file system help on a cluster as well. But there the path of the temporary directory is
+not ours, and one of more than about 60 characters, as YARN's, is too long for them.)
+"""
 
 
 def settings(master: str = "local[*]", **overrides: str) -> dict[str, str]:
@@ -57,43 +67,89 @@ def settings(master: str = "local[*]", **overrides: str) -> dict[str, str]:
     Names with dots go in a dictionary: ``settings(**{"spark.sql.shuffle.partitions": "8"})``.
     """
     chosen = dict(_EVERYWHERE)
-    if master.startswith("local"):
+    if master.startswith(_CONNECT):
+        # The server was started with settings of its own; those of SQL can be set for a session.
+        chosen = {key: value for key, value in chosen.items() if key.startswith("spark.sql.")}
+    elif master.startswith("local"):
         chosen |= _ON_ONE_MACHINE
     return chosen | overrides
 
 
 def session(
-    name: str = "penstock", master: str = "local[*]", config: Mapping[str, object] | None = None
+    name: str = "penstock",
+    master: str = "local[*]",
+    config: Mapping[str, object] | None = None,
+    *,
+    ship: bool = False,
 ) -> SparkSession:
     """A SparkSession with the format ``aquifer``; the one that is running already, if there is one.
 
     ``config`` overrides any setting, ours and Spark's. A Java of version 17 or newer is used if there is one,
-    and the one from pip otherwise.
+    and the one from pip otherwise. With ``ship`` the executors of a cluster are given this package, see
+    :func:`~penstock.spark.ship`. A master ``"sc://host:15002"`` is a Spark Connect server: then no Java is
+    needed here, and what is set is for the session, since the server has its settings already.
     """
+    from penstock.spark.registration import register
+    from penstock.spark.shipping import importable
+    from penstock.spark.shipping import ship as ship_to_executors
+
+    running = _running()
+    if running is None:
+        overrides = {key: option_text(value) for key, value in (config or {}).items()}
+        chosen = settings(master, **overrides)
+        if master.startswith(_CONNECT):
+            running = _connected(name, master, chosen)
+        else:
+            with importable() if ship else nullcontext():
+                running = _started(name, master, chosen)
+    if ship:
+        ship_to_executors(running)
+    else:
+        register(running)
+    return running
+
+
+def _running() -> SparkSession | None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
-
-    from penstock.spark.registration import register
 
     running = SparkSession.getActiveSession()
     if running is None and SparkContext._active_spark_context is not None:
         # There is one, but not on this thread. It is given back as it is.
         running = SparkSession.builder.getOrCreate()
-    if running is None:
-        home = java_home()
-        os.environ["JAVA_HOME"] = str(home)
-        if master.startswith("local"):
-            # The workers are Pythons too, and have to find what this one finds.
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        overrides = {key: option_text(value) for key, value in (config or {}).items()}
-        chosen = settings(master, **overrides)
-        _log.info("Java: %s; Spark settings: %s", home, chosen)
-        builder = SparkSession.builder.appName(name).master(master)
-        for key, value in chosen.items():
-            builder = builder.config(key, value)
-        running = builder.getOrCreate()
-    register(running)
     return running
+
+
+def _started(name: str, master: str, chosen: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    home = java_home()
+    os.environ["JAVA_HOME"] = str(home)
+    if master.startswith("local"):
+        # The workers are Pythons too, and have to find what this one finds.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _log.info("Java: %s; Spark settings: %s", home, chosen)
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _connected(name: str, master: str, chosen: Mapping[str, str]) -> SparkSession:
+    missing = [name for name in _CLIENT_NEEDS if find_spec(name) is None]
+    if missing:
+        # Spark would end the process, without a word of an error.
+        raise ModuleNotFoundError(
+            f"{master} is a Spark Connect server, and its clients need {', '.join(missing)}: "
+            "pip install 'penstock[connect]'"
+        )
+    from pyspark.sql import SparkSession
+
+    _log.info("Spark Connect: %s; settings of the session: %s", master, chosen)
+    builder = SparkSession.builder.appName(name).remote(master)
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
 
 
 def option_text(value: object) -> str:

@@ -1,0 +1,1 @@
+"""The protocol without sockets: messages, and what each side makes of them."""

@@ -1,0 +1,295 @@
+"""The storm: who runs, who is killed when, who is started again, and how it has to end.
+
+Who is killed follows from the seed, and so does where: a kill is due when the two queries together have
+committed so many records, and a moment later, so that it meets a batch at any stage; or in the very moment in
+which a batch appears in the second gateway's log, and Spark does not know it yet. How far a batch is then is
+for the machine to say, so a seed does not repeat a run exactly, but nearly.
+
+No kill is wasted: each comes while both queries are in the middle of the stream, and something has been
+committed since the kill before it. Everybody is killed once before anybody is killed again: should a machine
+be so fast that the queries get to the end before all kills are done, it is these that do not take place.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+
+from penstock.aquifer.subscriber.log_client import LogClient
+from tests.aquifer.chaos.children import port_that_stays_free
+from tests.spark.chaos.checkpoints import committed
+from tests.spark.chaos.driver_process import DriverSettings
+from tests.spark.chaos.gateway_process import GatewaySettings
+from tests.spark.chaos.processes import Part, Process, kill
+from tests.spark.conftest import SPARK_SETTINGS
+
+__all__ = ["Forecast", "Storm"]
+
+_LOOK: Final = 0.02
+"""Seconds between looks at how far everybody is."""
+_LONGEST_DELAY: Final = 0.3
+"""Seconds between the place of a kill and the kill: about what a batch takes."""
+_LONGEST_BATCH: Final = 10.0
+_TO_ANSWER: Final = 60.0
+_BATCH: Final = 25_000
+_KEPT: Final = 100_000
+"""Records that the first gateway has room for: neither query can be further ahead of the other, and nothing
+stays for long that has been committed."""
+_KINDS: Final = ("driver", "worker", "planner", "committer", "input", "output")
+_BESIDE: Final = {
+    "planner": "pyspark.sql.streaming.python_streaming_source_runner",
+    "committer": "pyspark.daemon pyspark.sql.worker.python_streaming_sink_runner",
+}
+_ONCE_A_KILL: Final = (
+    # A process of Spark's own in which our reader or writer lives is gone, and this Spark does not replace.
+    "Python worker exited unexpectedly",
+    "Broken pipe",
+    "Connection reset",
+    "(no cause message)",  # Of reading from it, Spark says no more than this.
+    # The second gateway is gone, with what was staged for a batch and not published.
+    "run the batch again",
+)
+"""Why a query may fail, and be started again: as often as somebody was killed, not oftener."""
+_ANY_TIME: Final = (
+    # The machine has so much to do that a new process does not get to its first line for ten seconds.
+    "Python worker failed to connect back",
+    # The queries of a session share a table, the environment of their Python processes. Spark may change it
+    # for one of them while it serialises a task of the other.
+    "Task serialization failed: java.lang.IllegalStateException: Illegal size",
+)
+"""Why a query of Spark may fail even if nobody is killed."""
+_QUERIES: Final = ("files", "sink")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is to happen."""
+
+    seed: int
+    total: int
+    kills: Mapping[str, int]
+    """How often who is killed: the driver, with everything that it has started; a worker while it runs a
+    task; the process beside the driver that plans the batches of a query; the one that commits the batches of
+    the sink; the first gateway; the second one."""
+    seconds: float
+    """How long it may take."""
+
+
+@dataclass(frozen=True)
+class Blow:
+    """A kill that is planned."""
+
+    kind: str
+    place: int
+    """Due when so many records have been committed, in both queries together."""
+    delay: float
+    at_publication: bool
+    """Whether to wait for a batch to appear in the second gateway's log."""
+
+
+class Storm:
+    """Two gateways, a driver with two queries between them, and somebody who kills them."""
+
+    def __init__(self, forecast: Forecast, folder: Path) -> None:
+        self.forecast = forecast
+        self.events: list[str] = []
+        """What has happened."""
+        self.struck: dict[str, int] = dict.fromkeys(_KINDS, 0)
+        self.files = folder / "files"
+        self._chance = random.Random(forecast.seed)
+        self._blows = self._plan()
+        self._pause = threading.Event()
+        self._began = time.monotonic()
+        self._due: float | None = None
+        self._committed_then = 0
+        """At the last kill, or start."""
+        # Not the test's own folder: the path of a socket has to be short.
+        self._scratch = tempfile.mkdtemp(prefix="chaos-")
+        ports = [port_that_stays_free(random.Random()) for _ in range(2)]
+        self.input, self.output = (f"tcp://127.0.0.1:{port}" for port in ports)
+        config = {
+            **SPARK_SETTINGS,
+            "spark.local.dir": self._scratch,
+            "spark.driver.extraJavaOptions": (
+                f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} -Djava.io.tmpdir={self._scratch}"
+            ),
+        }
+        self._settings = DriverSettings(
+            str(folder), self.input, self.output, forecast.total, _BATCH, config, [*_ONCE_A_KILL, *_ANY_TIME]
+        )
+        source = GatewaySettings(self.input, str(folder / "input.db"), forecast.total, _KEPT, len(_QUERIES))
+        target = GatewaySettings(self.output, str(folder / "output.db"), 0, 10 * forecast.total, 0)
+        self._parts = {
+            "input": Part("input", "gateway_process", source, folder),
+            "output": Part("output", "gateway_process", target, folder),
+            "driver": Part("driver", "driver_process", self._settings, folder, TMPDIR=self._scratch),
+        }
+
+    def _plan(self) -> list[Blow]:
+        """All kills in some order, each somewhere in a stretch of its own, and none near either end."""
+        chance, forecast = self._chance, self.forecast
+        once = list(_KINDS)
+        again = [kind for kind in _KINDS for _ in range(forecast.kills[kind] - 1)]
+        chance.shuffle(once)
+        chance.shuffle(again)
+        kinds = once + again
+        both = forecast.total * len(_QUERIES)
+        stretch = both * 2 // 3 // len(kinds)
+        often = {"committer": 1.0, "driver": 0.5, "output": 0.5}
+        return [
+            Blow(
+                kind,
+                place=both // 50 + number * stretch + chance.randrange(stretch),
+                delay=chance.uniform(0, _LONGEST_DELAY),
+                at_publication=chance.random() < often.get(kind, 0.0),
+            )
+            for number, kind in enumerate(kinds)
+        ]
+
+    # ---------------------------------------------------------------- the storm
+    def rage(self) -> None:
+        """Start everybody, kill them as planned, and wait until the driver is done."""
+        for part in self._parts.values():
+            part.start()
+        while (status := self._parts["driver"].ended()) is None:
+            self._look()
+        if status != 0:
+            self.fail(f"the driver ended with status {status}")
+        self._note("the driver is done")
+        # It has gone in good order, but Spark may still be about to leave.
+        self._parts["driver"].kill()
+        if not all(self.struck.values()):
+            self.fail("it was over before everybody was killed")
+        failures = [line for line in self.failures() if not any(reason in line for reason in _ANY_TIME)]
+        if len(failures) > sum(self.struck.values()):
+            self.fail("queries failed oftener than anybody was killed")
+
+    def close(self) -> None:
+        """Nothing of it is left, however it ended."""
+        for part in self._parts.values():
+            part.kill()
+        shutil.rmtree(self._scratch)
+
+    def _look(self) -> None:
+        self._pause.wait(_LOOK)
+        if time.monotonic() > self._began + self.forecast.seconds:
+            self.fail(f"it is not over after {self.forecast.seconds:g} s")
+        for name in ("input", "output"):
+            status = self._parts[name].ended()
+            if status is not None:
+                self.fail(f"the {name} gateway ended by itself, with status {status}")
+        if self._blows and self._is_due(self._blows[0]):
+            self._strike(self._blows[0])
+
+    def _is_due(self, blow: Blow) -> bool:
+        reached = self._reached()
+        both = sum(reached.values())
+        if both < blow.place or both <= self._committed_then or not all(reached.values()):
+            return False
+        if self._due is None:
+            self._due = time.monotonic() + blow.delay
+        return time.monotonic() >= self._due
+
+    def _strike(self, blow: Blow) -> None:
+        reached = self._reached()
+        if not all(0 < count < self.forecast.total for count in reached.values()):
+            if not self.struck[blow.kind]:
+                self.fail(f"too late for {blow}: {reached}")
+            self._blows.clear()
+            return
+        killed = self._kill_part(blow) if blow.kind in self._parts else self._kill_process(blow)
+        if not killed:
+            return  # Nobody was there just now. At the next look, perhaps.
+        when = "when a batch was published, " if blow.at_publication else ""
+        self._blows.pop(0)
+        self._due = None
+        self._committed_then = sum(reached.values())
+        self.struck[blow.kind] += 1
+        self._note(f"killed {killed}, {when}at {reached}")
+
+    def _kill_part(self, blow: Blow) -> str:
+        """Kill one of the three, and start it again; who was killed, if anybody."""
+        part, victims = self._parts[blow.kind], [blow.kind]
+        if blow.at_publication and not self._kill_at_publication(part.processes()):
+            return ""
+        if blow.kind == "driver":
+            # Now and then a gateway goes down with it.
+            victims += self._chance.choice([[], ["input"], ["output"]])
+        for name in victims:
+            self._parts[name].kill()
+        for name in victims:
+            self._parts[name].start()
+        return " and ".join(victims)
+
+    def _kill_process(self, blow: Blow) -> str:
+        """Kill one that the driver has started; which one, if any. Spark has to see to the rest."""
+        found = self._workers() if blow.kind == "worker" else self._beside(_BESIDE[blow.kind])
+        if not found:
+            return ""
+        if blow.at_publication:
+            return blow.kind if self._kill_at_publication(found) else ""
+        victim = self._chance.choice(found)
+        return f"{blow.kind} {victim.pid}" if kill(victim.pid) else ""
+
+    def _kill_at_publication(self, processes: list[Process]) -> bool:
+        """Kill as soon as the second gateway's log has grown; False if it did not grow in time."""
+        with closing(LogClient(self.output, patience=_TO_ANSWER)) as client:
+            head = client.look().head
+            if client.look(beyond=head, wait=_LONGEST_BATCH).head == head:
+                return False
+            for process in processes:
+                kill(process.pid)
+        return True
+
+    def _workers(self) -> list[Process]:
+        """The processes that run tasks, and are at it."""
+        before = {process.pid: process.ticks for process in self._parts["driver"].processes()}
+        self._pause.wait(_LOOK)
+        return [
+            process
+            for process in self._beside("pyspark.daemon pyspark.worker")
+            if process.ticks > before.get(process.pid, process.ticks)
+        ]
+
+    def _beside(self, module: str) -> list[Process]:
+        """The processes beside the driver that run a module of Spark's, without those that only fork them."""
+        processes = [
+            process
+            for process in self._parts["driver"].processes()
+            if process.command.strip().endswith(f"-m {module}")
+        ]
+        pids = {process.pid for process in processes}
+        return [p for p in processes if p.parent in pids or "pyspark.daemon" not in p.command]
+
+    def _reached(self) -> dict[str, int]:
+        return {query: committed(self._settings.checkpoint(query)) for query in _QUERIES}
+
+    # ---------------------------------------------------------------- telling
+    def failures(self) -> list[str]:
+        """Why queries have failed, and were started again by their driver."""
+        lines = self._parts["driver"].log.read_text(errors="replace").splitlines()
+        return [line for line in lines if line.startswith(tuple(f"{query} failed: " for query in _QUERIES))]
+
+    def story(self) -> list[str]:
+        """What happened, in lines."""
+        title = f"seed {self.forecast.seed} (PENSTOCK_CHAOS_SEED={self.forecast.seed} repeats it)"
+        return [title, *self.events, *self.failures()]
+
+    def fail(self, why: str) -> NoReturn:
+        """Fail the test, and tell all that is needed to find out why."""
+        lines = [why, *self.story(), f"committed: {self._reached()}"]
+        lines += [f"--- {part.name} said last: {part.last_words()}" for part in self._parts.values()]
+        pytest.fail("\n".join(lines), pytrace=False)
+
+    def _note(self, event: str) -> None:
+        self.events.append(f"{time.monotonic() - self._began:7.2f} s: {event}")

@@ -1,0 +1,76 @@
+"""Everything once, whoever is killed: two queries from one gateway, into files and into another gateway.
+
+The driver, workers in the middle of a task, other processes of Spark's, and both gateways are killed
+(SIGKILL) at random while half a million records pass, and started again. In the end the files and the second
+gateway's log have to have what the source gave: all of it, nothing twice, and the log in the same order.
+
+The first seed is always the same. The three others are new each time; ``PENSTOCK_CHAOS_SEED`` gives one
+that has failed once more, alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.aquifer.chaos.records import digests_of_source
+from tests.spark.chaos.outcome import difference, records_in_files, records_in_log
+from tests.spark.chaos.storm import Forecast, Storm
+
+LONGEST = 900
+"""Seconds; a quiet machine takes a twentieth of it."""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(LONGEST + 60),
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux"), reason="looks for the processes to kill in /proc"
+    ),
+]
+
+TOTAL = 500_000
+ALWAYS = 2026
+MANY = {"driver": 2, "worker": 3, "planner": 1, "committer": 1, "input": 2, "output": 2}
+FEWER = {"driver": 1, "worker": 3, "planner": 1, "committer": 1, "input": 1, "output": 1}
+"""A driver takes as long to come up as everything else together."""
+
+
+def seeds() -> list[int]:
+    """The one that is wanted, or four."""
+    wanted = os.environ.get("PENSTOCK_CHAOS_SEED")
+    if wanted is not None:
+        return [int(wanted)]
+    return [ALWAYS, *(int.from_bytes(os.urandom(4)) for _ in range(3))]
+
+
+expected = cache(digests_of_source)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where everything is kept, until the test is over: it is much."""
+    yield tmp_path
+    for database in tmp_path.glob("*.db*"):
+        database.unlink()
+    shutil.rmtree(tmp_path / "files", ignore_errors=True)
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_files_and_log_have_every_record_once(folder: Path, seed: int) -> None:
+    kills = MANY if seed == ALWAYS else FEWER
+    storm = Storm(Forecast(seed, TOTAL, kills, LONGEST), folder)
+    try:
+        storm.rage()
+        in_files = difference(records_in_files(storm.files), expected(TOTAL))
+        in_log = difference(records_in_log(storm.output), expected(TOTAL))
+        if in_files or in_log:
+            storm.fail(f"files: {in_files or 'right'}\nlog: {in_log or 'right'}")
+    finally:
+        storm.close()
+    print("", *storm.story(), sep="\n")

@@ -1,0 +1,95 @@
+"""A driver of a standalone cluster, as a program: ships the package, reads from a gateway, writes to another.
+
+Its last line is a JSON object: from where each executor has the package, and how many records it has read;
+and what becomes of a pipeline whose ends are in this process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.spark import Pipeline, session
+from penstock.streams import Flux
+from tests.spark.collector import Collector
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def main(master: str, source: str, sink: str, folder: str) -> None:
+    def where_from(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        import penstock
+
+        for batch in batches:
+            file = os.path.abspath(penstock.__file__)  # Executors see it from where they are.
+            yield pa.RecordBatch.from_pydict({"file": [file], "records": [batch.num_rows]})
+
+    config = {
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.enabled": False,
+        "spark.log.level": "ERROR",
+        # No task before there are two executors that can take it.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        "spark.cores.max": "2",
+    }
+    spark = session("cluster", master, config, ship=True)
+    options = {"endpoint": source, "partitions": "4", "value": "json"}
+    now = spark.read.format("aquifer").schema("n bigint").options(**options).load()
+    placed = now.mapInArrow(where_from, "file string, records bigint").collect()
+
+    rows = spark.readStream.format("aquifer").schema("n bigint").options(**options)
+    query = (
+        rows.option("maxRecordsPerTrigger", "2000")
+        .load()
+        .selectExpr("n", "n * 2 AS doubled")
+        .writeStream.format("aquifer")
+        .option("endpoint", sink)
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    found = {
+        "placed": [[row["file"], row["records"]] for row in placed],
+        "refused": refused(spark, folder),
+        "through": through_a_pipeline(spark, folder),
+    }
+    spark.stop()
+    print(json.dumps(found))
+
+
+def pipeline(subscriber: Any, host: str | None) -> Pipeline:
+    return Pipeline(Flux.range(200).map(lambda n: {"n": n}), schema="n bigint", host=host).into(subscriber)
+
+
+def refused(spark: SparkSession, folder: str) -> str:
+    """What is said when nobody has thought of how executors reach this process."""
+    try:
+        pipeline(Collector(), None).start(spark=spark, checkpoint=f"{folder}/refused").stop()
+    except ValueError as error:
+        return str(error)
+    return "it was started"
+
+
+def through_a_pipeline(spark: SparkSession, folder: str) -> list[int]:
+    """What arrives when somebody has."""
+    collector = Collector()
+    with pipeline(collector, "127.0.0.1").start(spark=spark, checkpoint=f"{folder}/pipeline") as running:
+        running.wait(120)
+    return sorted(row["n"] for row in collector.elements)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
