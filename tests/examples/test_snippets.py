@@ -11,7 +11,7 @@ import pytest
 from tests.examples.running import run
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/index.md", "docs/streams.md"]
+PAGES = ["README.md", "docs/index.md", "docs/net.md", "docs/streams.md"]
 DECISIONS = [f"docs/decisions/{path.name}" for path in sorted((ROOT / "docs/decisions").glob("*.md"))]
 SNIPPET = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
 

@@ -33,6 +33,15 @@ from penstock.net.states import ConnectionObserver, State
 from penstock.net.tcp.client import TcpClient
 from penstock.net.tcp.server import RunningServer, TcpServer
 from penstock.net.tls import BadCertificate
+from penstock.net.udp.channel import UdpChannel
+from penstock.net.udp.client import UdpClient
+from penstock.net.udp.datagram import Datagram
+from penstock.net.udp.errors import DatagramOverflow, DatagramTooLarge, MulticastFailed
+from penstock.net.udp.metrics import UdpMetrics
+from penstock.net.udp.overflow import UdpOverflow
+from penstock.net.udp.server import UdpServer
+from penstock.net.udp.settings import UdpObserver
+from penstock.net.udp.sides import UdpInbound, UdpOutbound
 from penstock.net.wiretap import Wiretap, WiretapFormat
 
 __all__ = [
@@ -43,10 +52,14 @@ __all__ = [
     "Connection",
     "ConnectionAborted",
     "ConnectionObserver",
+    "Datagram",
+    "DatagramOverflow",
+    "DatagramTooLarge",
     "HandshakeFailed",
     "IdleTimeout",
     "Inbound",
     "Metrics",
+    "MulticastFailed",
     "NetError",
     "Outbound",
     "ReceiverTaken",
@@ -55,6 +68,14 @@ __all__ = [
     "State",
     "TcpClient",
     "TcpServer",
+    "UdpChannel",
+    "UdpClient",
+    "UdpInbound",
+    "UdpMetrics",
+    "UdpObserver",
+    "UdpOutbound",
+    "UdpOverflow",
+    "UdpServer",
     "Wiretap",
     "WiretapFormat",
     "new_event_loop",

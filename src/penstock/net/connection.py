@@ -180,10 +180,15 @@ class Connection:
         stream._connect(self._handler)
 
     def _handler_done(self, error: BaseException | None) -> None:
-        if error is not None and not self._lost:
+        if error is not None:
             self._connections.metrics.errors += 1
             if isinstance(error, NetError | ConnectionError):
-                _log.warning("%s the handler failed: %s", self.label, error)
+                _log.log(
+                    logging.INFO if self._lost else logging.WARNING,
+                    "%s the handler failed: %s",
+                    self.label,
+                    error,
+                )
             else:
                 _log.error("%s the handler failed: %r", self.label, error, exc_info=error)
         self.on_loop(self._close)
@@ -229,13 +234,18 @@ class Connection:
         handler = self._handler
         if handler is None or handler.over:
             return
-        if self._receiver.over:
+        if not self._receiver.taken and self._receiver.waiting:
+            # It has not begun to read what has come: it gets a moment to do so.
+            self._timer = self.loop.call_later(self.settings.linger, self._leave, handler)
+        else:
+            self._leave(handler)
+
+    def _leave(self, handler: HandlerRun) -> None:
+        """A handler that reads has heard of the end; what it makes of its last chunk is not cut short."""
+        if self._receiver.taken:
+            self._connections.leave(handler)
+        else:
             handler.cancel()
-            return
-        # It is not done with what has come in. If it has not even begun to read, it gets a moment to do so.
-        self._receiver.when_over = handler.cancel
-        if not self._receiver.taken:
-            self._timer = self.loop.call_later(self.settings.linger, self._receiver.discard)
 
     def _broken(self, error: BaseException) -> BaseException:
         if isinstance(error, IdleTimeout):

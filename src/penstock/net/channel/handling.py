@@ -13,11 +13,13 @@ __all__ = ["HandlerRun"]
 class HandlerRun:
     """The Subscriber of a handler's Publisher: its elements mean nothing, its end closes the connection."""
 
-    __slots__ = ("_done", "_subscription")
+    __slots__ = ("_done", "_subscription", "when_over")
 
     def __init__(self, done: Callable[[BaseException | None], object]) -> None:
         self._done: Callable[[BaseException | None], object] | None = done
         self._subscription: Subscription | None = None
+        self.when_over: Callable[[HandlerRun], object] | None = None
+        """Called when it has ended by itself."""
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         """Let it run."""
@@ -43,6 +45,8 @@ class HandlerRun:
         self._subscription = None
         if done is not None:
             done(error)
+        if self.when_over is not None:
+            self.when_over(self)
 
     @property
     def over(self) -> bool:

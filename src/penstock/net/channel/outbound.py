@@ -86,8 +86,8 @@ class Outbound:
         return self._and(as_stream(publisher, "then()"))
 
     def keep_open(self) -> Outbound:
-        """Never complete: for a handler whose connection is to stay until the peer closes it."""
-        return self._and(Mono.never())
+        """Complete when the connection is gone: for a handler that is to stay until the peer closes it."""
+        return self._and(self._connection.on_dispose())
 
     def _and(self, step: Stream[Any]) -> Outbound:
         following = step._as_flux().then()

@@ -13,6 +13,7 @@ from penstock.net.metrics import Metrics, Traffic
 from penstock.net.settings import Settings, SocketOption
 
 if TYPE_CHECKING:
+    from penstock.net.channel.handling import HandlerRun
     from penstock.net.connection import Connection
 
 __all__ = ["Closed", "Connections"]
@@ -37,6 +38,8 @@ class Connections:
         self.settings = settings
         self.metrics = Metrics()
         self.alive: set[Connection] = set()
+        self._left: set[HandlerRun] = set()
+        """Handlers whose connections are gone, and which are not done with what came before."""
         self._prefix = os.urandom(2).hex()
         self._empty: asyncio.Event | None = None
 
@@ -68,7 +71,19 @@ class Connections:
         if traffic is not None:
             self.metrics.data_received += traffic.received
             self.metrics.data_sent += traffic.sent
-        if not self.alive and self._empty is not None:
+        self._check_empty()
+
+    def leave(self, handler: HandlerRun) -> None:
+        """Let a handler finish without its connection."""
+        self._left.add(handler)
+        handler.when_over = self._finished
+
+    def _finished(self, handler: HandlerRun) -> None:
+        self._left.discard(handler)
+        self._check_empty()
+
+    def _check_empty(self) -> None:
+        if not self.alive and not self._left and self._empty is not None:
             self._empty.set()
 
     def set_option(self, connection: Connection, option: SocketOption) -> None:
@@ -84,8 +99,11 @@ class Connections:
         there = len(self.alive)
         for connection in list(self.alive):
             connection.finish()
-        if self.alive and grace > 0:
+        if (self.alive or self._left) and grace > 0:
             await self._until_empty(grace)
+        left, self._left = self._left, set()
+        for handler in left:
+            handler.cancel()
         late = list(self.alive)
         aborted = tuple(connection.label for connection in late)
         for connection in late:

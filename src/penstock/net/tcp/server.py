@@ -45,7 +45,7 @@ class TcpServer(Configured):
 
     @classmethod
     def create(cls) -> Self:
-        """A server on all addresses and any free port, until it is told otherwise."""
+        """A server on this machine's own address and any free port, until it is told otherwise."""
         return cls(Settings(host="127.0.0.1"))
 
     def secure(

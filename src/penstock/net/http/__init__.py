@@ -1,0 +1,57 @@
+"""HTTP as streams: a Publisher is a response, a request's body is a Publisher, and so is a server's answer.
+
+The server is any that speaks ASGI 3: uvicorn, hypercorn, granian from 2.8 on. Nothing has to be installed for
+this side but the server. The client needs the extra ``http``: ``pip install 'penstock[http]'``.
+
+>>> import asyncio
+>>> from penstock.net.http import Http, ndjson
+>>> from penstock.streams import Flux
+>>> app = Http().get("/numbers", lambda request: ndjson(Flux.range(3)))
+
+An application of our own is an ASGI application like any other, so a function can play the server:
+
+>>> async def ask(path):
+...     sent = []
+...     async def receive():
+...         return await asyncio.Future()  # the client waits
+...     async def send(message):
+...         sent.append(message.get("body", b""))
+...     scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b""}
+...     await app(scope, receive, send)
+...     return b"".join(sent)
+>>> asyncio.run(ask("/numbers"))
+b'0\\n1\\n2\\n'
+"""
+
+from penstock.net.http.client import Answer, Call, get, post, request
+from penstock.net.http.errors import BadStatus, ClientGone, ResponseBroken, WebSocketClosed
+from penstock.net.http.events import Event, EventDecoder
+from penstock.net.http.reception import body
+from penstock.net.http.responses import Response, ndjson, reply, sse, stream
+from penstock.net.http.routing import Http, Request
+from penstock.net.http.websockets import WebSocketInbound, WebSocketOutbound, websocket
+
+__all__ = [
+    "Answer",
+    "BadStatus",
+    "Call",
+    "ClientGone",
+    "Event",
+    "EventDecoder",
+    "Http",
+    "Request",
+    "Response",
+    "ResponseBroken",
+    "WebSocketClosed",
+    "WebSocketInbound",
+    "WebSocketOutbound",
+    "body",
+    "get",
+    "ndjson",
+    "post",
+    "reply",
+    "request",
+    "sse",
+    "stream",
+    "websocket",
+]

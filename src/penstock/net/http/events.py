@@ -1,0 +1,158 @@
+"""Server-sent events: how one is written, and how a stream of them is taken apart again.
+
+The format is that of the HTML standard: lines of ``field: value``, and an empty line at the end of an event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.net.framing import BadFrame, Decoder, FrameTooLong
+
+__all__ = ["COMMENT", "LONGEST_EVENT", "Event", "EventDecoder", "as_event"]
+
+COMMENT = b":\n\n"
+"""A line that means nothing, which keeps proxies from thinking that nobody is there."""
+LONGEST_EVENT = 1024 * 1024
+"""The most bytes of one event by default."""
+_as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One server-sent event.
+
+    >>> Event("two\\nlines", event="note", id="7").encode()
+    b'event: note\\nid: 7\\ndata: two\\ndata: lines\\n\\n'
+    """
+
+    data: str = ""
+    event: str | None = None
+    """Its kind; a browser calls one without a kind ``message``."""
+    id: str | None = None
+    """What a client that comes again sends as ``Last-Event-ID``."""
+    retry: int | None = None
+    """After how many milliseconds a client that lost the connection should come again."""
+
+    def __post_init__(self) -> None:
+        """Refuse what would be read as something else."""
+        for name, value in (("event", self.event), ("id", self.id)):
+            if value is not None and any(mark in value for mark in "\r\n\0"):
+                raise ValueError(f"the {name} of an event is one line without NUL, not {value!r}")
+        if self.retry is not None and self.retry < 0:
+            raise ValueError(f"retry is a number of milliseconds, not {self.retry}")
+
+    def encode(self) -> bytes:
+        """The event as it goes over the wire."""
+        lines = []
+        if self.event is not None:
+            lines.append(f"event: {self.event}")
+        if self.id is not None:
+            lines.append(f"id: {self.id}")
+        if self.retry is not None:
+            lines.append(f"retry: {self.retry}")
+        # A line ends with any of the three, so all of them are ends here as well.
+        text = self.data.replace("\r\n", "\n").replace("\r", "\n")
+        lines.extend(f"data: {line}" for line in text.split("\n"))
+        return ("\n".join(lines) + "\n\n").encode()
+
+
+def as_event(thing: Any) -> Event:
+    """The event that a thing stands for: an event itself, a text as its data, anything else as JSON."""
+    if isinstance(thing, Event):
+        return thing
+    if isinstance(thing, str):
+        return Event(thing)
+    try:
+        return Event(_as_json(thing))
+    except (TypeError, ValueError) as wrong:
+        raise BadFrame(f"this {type(thing).__name__} cannot be sent as an event: {wrong}") from wrong
+
+
+class EventDecoder(Decoder[Event]):
+    """Takes a stream of server-sent events apart.
+
+    >>> decoder = EventDecoder()
+    >>> decoder.feed(b": hello\\n\\ndata: on"), decoder.feed(b"e\\rdata: two\\r\\n\\r\\n")
+    ([], [Event(data='one\\ntwo', event=None, id=None, retry=None)])
+
+    An event that has not come to its end when the stream does is none, as the standard has it.
+    """
+
+    def __init__(self, max_length: int = LONGEST_EVENT) -> None:
+        super().__init__()
+        self._limit = max_length
+        self._pending = b""
+        self._after_return = False
+        """The last chunk ended with a return; a newline that comes first now belongs to it."""
+        self._first = True
+        self._length = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._data: list[str] = []
+        self._event: str | None = None
+        self._id: str | None = None
+        self._retry: int | None = None
+        self._length = 0
+
+    def cut(self, chunk: bytes) -> Iterable[Event]:
+        """Split into lines, whichever way they end; an empty one completes an event."""
+        if not chunk:
+            return []
+        if self._after_return and chunk[:1] == b"\n":
+            chunk = chunk[1:]
+        self._after_return = chunk.endswith(b"\r") or (self._after_return and not chunk)
+        lines = (self._pending + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._pending = lines.pop()
+        events: list[Event] = []
+        try:
+            for line in lines:
+                if not line:
+                    if self._data:
+                        events.append(Event("\n".join(self._data), self._event, self._id, self._retry))
+                    self._begin()
+                    continue
+                self._length += len(line)
+                self._check(self._length)
+                self._field(line)
+            self._check(self._length + len(self._pending))
+        except (BadFrame, FrameTooLong) as wrong:
+            return self.broken(events, wrong)
+        return events
+
+    def rest(self) -> list[Event]:
+        """What was not ended is not an event."""
+        return []
+
+    def _field(self, line: bytes) -> None:
+        if self._first:
+            self._first = False
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        name, _, value = line.partition(b":")
+        if not name:
+            return  # a comment
+        try:
+            text = value.removeprefix(b" ").decode()
+        except UnicodeDecodeError as wrong:
+            raise BadFrame(f"an event is no UTF-8 text: {wrong.reason}", offset=wrong.start) from wrong
+        if name == b"data":
+            self._data.append(text)
+        elif name == b"event":
+            self._event = text or None
+        elif name == b"id" and "\0" not in text:
+            self._id = text
+        elif name == b"retry" and text.isascii() and text.isdigit():
+            self._retry = int(text)
+
+    def _check(self, length: int) -> None:
+        if length > self._limit:
+            raise FrameTooLong(
+                f"an event is too long: {length} bytes of it have come, and at most {self._limit} are "
+                "allowed; set max_length higher, or see that the server ends its events with an empty line",
+                limit=self._limit,
+                length=length,
+            )

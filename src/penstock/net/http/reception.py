@@ -1,0 +1,222 @@
+"""What a client sends: the body of a request, or the messages of a WebSocket, as a stream.
+
+ASGI has one way to hear of everything, ``receive()``: of the next chunk, and of the client's going away. So
+whoever reads the body and whoever waits for the client to go share it here, and never call it at once.
+Chunks are taken when they are asked for. Only while somebody waits for the client to go are a few read ahead,
+because its going stands behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from penstock.net.errors import ReceiverTaken
+from penstock.net.http.asgi import Message, Receive
+from penstock.net.http.errors import CLEAN_CODES, ClientGone, WebSocketClosed
+from penstock.net.http.on_loop import steps_of
+from penstock.streams import Flux
+from penstock.streams.conversion import as_stream
+from penstock.streams.stages.deferring import DeferSource
+from penstock.streams.stream import flux_of
+
+__all__ = ["READ_AHEAD", "Reception", "body"]
+
+READ_AHEAD: Final = 64 * 1024
+"""Bytes that may be read ahead, and the chunk with which they are exceeded."""
+_MOST_CHUNKS = 32
+
+
+class Reception:
+    """The one reader of one client's ``receive()``."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._loop = asyncio.get_running_loop()
+        self._held: deque[Any] = deque()
+        self._held_bytes = 0
+        self._reading: asyncio.Task[None] | None = None
+        self._waiting = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._whole = False
+        """Whether all of it has come."""
+        self._gone: Exception | None = None
+        """Why nothing more can come, or be sent."""
+        self._received = 0
+        self._unclaimed = [True]
+        self._dropped = False
+        self._stopped = False
+        self.close_code: int | None = None
+        """How the client closed a WebSocket."""
+        self.read_to_the_end = False
+        """Whether somebody was reading when the client went."""
+
+    @classmethod
+    def of(cls, receive: Receive) -> Reception:
+        """The reception of this client, which all who got the same ``receive`` share."""
+        reception = _receptions.get(receive)
+        if reception is None:
+            reception = _receptions[receive] = cls(receive)
+        return reception
+
+    # ---------------------------------------------------------------- for the one who reads
+    def flux(self, label: str) -> Flux[Any]:
+        """Everything that the client sends, each chunk when it is asked for; for one subscriber."""
+        steps = steps_of(self._chunks, label).do_on_cancel(self._left_by_its_reader)
+        return flux_of(DeferSource(label, lambda: self._claim(steps), as_stream))
+
+    def _claim(self, steps: Flux[Any]) -> Flux[Any]:
+        try:
+            self._unclaimed.pop()  # an atomic step: they may come from several threads
+        except IndexError:
+            raise ReceiverTaken(
+                "what this client sends is already received by somebody; subscribe once and share what "
+                "comes, with .share()"
+            ) from None
+        return steps
+
+    async def _chunks(self) -> AsyncIterator[Any]:
+        held = self._held
+        try:
+            while True:
+                while not held and not self._whole and self._gone is None:
+                    await self._one_more()
+                if held:
+                    chunk = held.popleft()
+                    self._held_bytes -= len(chunk)
+                    if self._has_room:
+                        self._room.set()
+                    yield chunk
+                elif self._whole:
+                    return
+                else:
+                    assert self._gone is not None
+                    raise self._gone
+        finally:
+            self._drop()
+
+    def _left_by_its_reader(self) -> None:
+        """It may have left before its first step, and on any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._drop)
+
+    def _drop(self) -> None:
+        self._dropped = True
+        self._held.clear()
+        self._held_bytes = 0
+        self._room.set()
+
+    # ---------------------------------------------------------------- for those who wait
+    async def gone(self) -> Exception | None:
+        """Return when the client has gone away, with the error that says so; None if we stopped listening."""
+        while self._gone is None and not self._stopped:
+            if self._has_room or self._whole:
+                await self._one_more()
+            else:
+                self._room.clear()
+                await self._room.wait()
+        return self._gone
+
+    @property
+    def client_left(self) -> bool:
+        """Whether the client is known to have gone."""
+        return self._gone is not None
+
+    async def stop(self) -> None:
+        """Listen no more; for the one who reads, that is the end.
+
+        To be done before a WebSocket is closed: granian loses the close if somebody is still listening.
+        """
+        self._stopped = self._whole = True
+        self._room.set()
+        if self._reading is not None:
+            reading = self._reading
+            reading.cancel()
+            await asyncio.wait((reading,))
+
+    @property
+    def _has_room(self) -> bool:
+        return self._held_bytes < READ_AHEAD and len(self._held) < _MOST_CHUNKS
+
+    # ---------------------------------------------------------------- reading
+    async def _one_more(self) -> None:
+        """Wait for the next message, together with whoever else does."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._read())
+        reading = self._reading
+        self._waiting += 1
+        try:
+            await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            waiter = asyncio.current_task()
+            if not self._stopped or (waiter is not None and waiter.cancelling()):
+                raise
+        finally:
+            self._waiting -= 1
+            if not self._waiting and not reading.done():
+                self._reading = None
+                reading.cancel()
+
+    async def _read(self) -> None:
+        try:
+            self._take(await self._receive())
+        finally:
+            if self._reading is asyncio.current_task():
+                self._reading = None
+
+    def _take(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.request":
+            self._hold(message.get("body", b""))
+            self._whole = not message.get("more_body", False)
+        elif kind == "websocket.receive":
+            text = message.get("text")
+            # An empty message is a message; an empty chunk is none.
+            self._hold(message["bytes"] if text is None else text, even_if_empty=True)
+        elif kind == "http.disconnect":
+            text = f"the client went away; {self._received} bytes of its request had come"
+            self._leave(ClientGone(text))
+        elif kind == "websocket.disconnect":
+            self._closed(message)
+
+    def _closed(self, message: Message) -> None:
+        code = self.close_code = message.get("code") or 1005
+        reason = message.get("reason") or ""
+        said = f"with code {code}" + (f" ({reason})" if reason else "")
+        self._leave(WebSocketClosed(f"the client closed the WebSocket {said}", code=code, reason=reason))
+        self._whole = code in CLEAN_CODES
+
+    def _leave(self, error: Exception) -> None:
+        self._gone = error
+        self.read_to_the_end = not self._unclaimed and not self._dropped
+
+    def _hold(self, chunk: Any, even_if_empty: bool = False) -> None:
+        self._received += len(chunk)
+        if self._dropped or self._stopped or not (chunk or even_if_empty):
+            return
+        self._held.append(chunk)
+        self._held_bytes += len(chunk)
+
+
+_receptions: WeakValueDictionary[Receive, Reception] = WeakValueDictionary()
+
+
+def body(receive: Receive) -> Flux[bytes]:
+    """The body of a request, in the chunks that the server makes of it; for one subscriber.
+
+    ::
+
+        async def app(scope, receive, send):
+            total = body(receive).transform(lines()).count()
+            await ndjson(total)(scope, receive, send)
+
+    Emits when a chunk has come and there is demand.
+    Backpressures when there is none: the server stops reading, and the client's upload waits.
+    Completes when all of it has come; a client that goes away before that is an error, ``ClientGone``.
+    Cancels when its subscriber cancels; the rest is thrown away as it comes.
+    """
+    return Reception.of(receive).flux("body")

@@ -1,0 +1,273 @@
+"""A WebSocket as two streams, with the handler that a TCP connection has.
+
+Nothing is received that was not asked for, but for a little that is read ahead, because the client's going
+away stands behind it. Nothing is asked for that the client has no room for: a message is sent when the one
+before it was taken.
+
+When the client closes, everything that is being sent ends with an error and its source is cancelled. Who
+receives gets what has come, and then the end. A handler that does not receive is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from typing import Any
+
+from penstock.net.errors import SendRefused
+from penstock.net.http.asgi import Headers, Receive, Scope, Send, header_pairs, named
+from penstock.net.http.errors import WebSocketClosed
+from penstock.net.http.on_loop import end_of
+from penstock.net.http.outflow import PREFETCH, Outflow
+from penstock.net.http.reception import Reception
+from penstock.spec import Publisher, Subscriber
+from penstock.streams import Flux, Mono
+from penstock.streams.conversion import as_stream
+from penstock.streams.stream import Stream
+
+__all__ = ["Handler", "WebSocketInbound", "WebSocketOutbound", "websocket"]
+
+_log = logging.getLogger("penstock.net.http")
+
+_DONE, _FAILED = 1000, 1011
+_FAREWELL = 1.0
+"""Seconds for a handler to end by itself when what it sends has failed because the client is gone."""
+
+
+class _Socket:
+    """One connection: what both sides of it share."""
+
+    def __init__(self, scope: Scope, reception: Reception, send: Send) -> None:
+        self.scope = scope
+        self.reception = reception
+        self.loop = asyncio.get_running_loop()
+        self.closed = False
+        self._send = send
+        self._turn = asyncio.Lock()
+        """Two sends at once take turns, message by message."""
+        self._running: set[asyncio.Task[Any]] = set()
+        self.gone: WebSocketClosed | None = None
+        self.failed_to_send = False
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close from this side."""
+        await self.reception.stop()
+        await self.put({"type": "websocket.close", "code": code, "reason": reason})
+
+    async def put(self, message: dict[str, Any]) -> None:
+        """Give the server a message, unless there is nobody to get it."""
+        async with self._turn:
+            if self.gone is not None:
+                raise self.gone
+            if self.closed:
+                raise SendRefused("this WebSocket was closed on this side; nothing can be sent any more")
+            if message["type"] == "websocket.close":
+                self.closed = True
+            try:
+                await self._send(message)
+            except OSError as gone:
+                raise WebSocketClosed("the client closed the WebSocket", code=1006) from gone
+        # Servers do not say from here that the client has gone: let the one who hears of it run.
+        await asyncio.sleep(0)
+
+    async def send_all(self, source: Stream[Any]) -> None:
+        """Send every element as a message, and ask for more as they are taken."""
+        outflow = Outflow(PREFETCH)
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        count = 0
+        outflow.begin(source)
+        try:
+            while (batch := await outflow.batch()) is not None:
+                for element in batch:
+                    await self.put(_message(element))
+                    count += 1
+                    outflow.sent(1, len(element))
+        except WebSocketClosed as closed:
+            self.failed_to_send = True
+            raise self._with_count(closed, count) from closed
+        except asyncio.CancelledError:
+            if not self.failed_to_send or self.gone is None:
+                raise  # it is the subscriber who does not want it any more
+            raise self._with_count(self.gone, count) from self.gone
+        finally:
+            outflow.cancel()
+
+    @staticmethod
+    def _with_count(closed: WebSocketClosed, count: int) -> WebSocketClosed:
+        text = f"{closed}; {count} messages had been sent"
+        return WebSocketClosed(text, code=closed.code, reason=closed.reason, elements=count)
+
+    def client_gone(self, error: Exception) -> None:
+        """End what is being sent with an error, also what waits for a client that does not read."""
+        self.gone = error if isinstance(error, WebSocketClosed) else WebSocketClosed(str(error), code=1006)
+        if self._running:
+            self.failed_to_send = True
+            for task in self._running:
+                task.cancel()
+
+
+def _content(element: Any) -> bytes | str:
+    if isinstance(element, str):
+        return element
+    if isinstance(element, bytes | bytearray | memoryview):
+        return bytes(element)  # its owner may change it before it is sent
+    raise SendRefused(f"a message is bytes or text, not {element!r:.80}; encode it before")
+
+
+def _message(content: bytes | str) -> dict[str, Any]:
+    return {"type": "websocket.send", ("text" if isinstance(content, str) else "bytes"): content}
+
+
+class WebSocketInbound:
+    """What the client sends; it has one subscriber in its life."""
+
+    def __init__(self, socket: _Socket) -> None:
+        self._socket = socket
+
+    def receive(self) -> Flux[Any]:
+        """The messages: ``str`` for those sent as text, ``bytes`` for the others.
+
+        Emits when a message has come and there is demand.
+        Backpressures when there is none: the server stops reading, and the client waits.
+        Completes when the client has closed properly; a connection that breaks, or that the client closes
+        with a code that means trouble, is a ``WebSocketClosed``.
+        Cancels when its subscriber cancels; messages that still come are thrown away.
+        """
+        return self._socket.reception.flux("receive")
+
+    @property
+    def scope(self) -> Scope:
+        """What the server knows about the connection: path, headers, client."""
+        return self._socket.scope
+
+    @property
+    def close_code(self) -> int | None:
+        """The code that the client closed with; None as long as it has not."""
+        return self._socket.reception.close_code
+
+
+class WebSocketOutbound:
+    """What is to be sent, in order. Nothing happens before somebody subscribes, awaits or returns it."""
+
+    def __init__(self, socket: _Socket, before: Mono[Any] | None = None) -> None:
+        self._socket = socket
+        self._before = before
+
+    def send(self, data: Publisher[Any] | bytes | str) -> WebSocketOutbound:
+        """Send every element of a publisher as a message of its own, or one message.
+
+        The publisher is asked for as much as the client takes.
+        """
+        stream = Mono.just(data) if isinstance(data, bytes | str) else as_stream(data, "send()")
+        source = stream._as_flux().map(_content)
+        socket = self._socket
+        return self._and(end_of(lambda: socket.send_all(source), "send", socket.loop))
+
+    def then(self, publisher: Publisher[Any]) -> WebSocketOutbound:
+        """When everything before has been sent, run this to its end; its elements are not sent."""
+        return self._and(as_stream(publisher, "then()"))
+
+    def close(self, code: int = _DONE, reason: str = "") -> WebSocketOutbound:
+        """Close, with a code and a reason for the client; nothing can be sent after it."""
+        return self._and(end_of(lambda: self._socket.close(code, reason), "close", self._socket.loop))
+
+    def _and(self, step: Stream[Any]) -> WebSocketOutbound:
+        following = step._as_flux().then()
+        before = following if self._before is None else self._before.then(following)
+        return WebSocketOutbound(self._socket, before)
+
+    def mono(self) -> Mono[Any]:
+        """The end of it all, as a Mono."""
+        return Mono.empty() if self._before is None else self._before
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        """Send; the subscriber hears of the end, or of the error."""
+        self.mono().subscribe(subscriber)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.mono().__await__()
+
+
+Handler = Callable[[WebSocketInbound, WebSocketOutbound], Publisher[Any] | Awaitable[Any]]
+"""Gets the two sides of a connection and returns what is to be run; or it is a coroutine function."""
+
+
+class _WebSocketApp:
+    def __init__(self, handler: Handler, subprotocols: Sequence[str], headers: Headers | None) -> None:
+        self._handler = handler
+        self._subprotocols = tuple(subprotocols)
+        self._headers = header_pairs(headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (await receive())["type"] != "websocket.connect":
+            return
+        offered = scope.get("subprotocols") or []
+        chosen = next((name for name in self._subprotocols if name in offered), None)
+        await send({"type": "websocket.accept", "subprotocol": chosen, "headers": self._headers})
+        socket = _Socket(scope, Reception.of(receive), send)
+        watching = asyncio.ensure_future(socket.reception.gone())
+        handling = asyncio.ensure_future(self._handle(socket))
+        try:
+            await asyncio.wait((handling, watching), return_when=asyncio.FIRST_COMPLETED)
+            if not handling.done():
+                gone = watching.result()
+                if gone is not None:
+                    socket.client_gone(gone)
+                    if socket.failed_to_send and not socket.reception.read_to_the_end:
+                        # It has heard of it that way, and will come to its end by itself.
+                        await asyncio.wait((handling,), timeout=_FAREWELL)
+                    if not socket.reception.read_to_the_end:
+                        handling.cancel()
+                await asyncio.wait((handling,))
+            await self._finish(socket, handling)
+        finally:
+            for task in (handling, watching):
+                task.cancel()
+            await asyncio.gather(handling, watching, return_exceptions=True)
+
+    async def _handle(self, socket: _Socket) -> None:
+        returned = self._handler(WebSocketInbound(socket), WebSocketOutbound(socket))
+        if isinstance(returned, Awaitable) and not isinstance(returned, Publisher):
+            returned = await returned
+            if returned is None:
+                return
+        await as_stream(returned, "websocket()")._as_flux().then()
+
+    async def _finish(self, socket: _Socket, handling: asyncio.Future[None]) -> None:
+        """Say good-bye, if there is anybody to say it to, and log what went wrong."""
+        error = None if handling.cancelled() else handling.exception()
+        if isinstance(error, WebSocketClosed):
+            level = logging.DEBUG if error.clean else logging.INFO
+            _log.log(level, "%s: %s", named(socket.scope), error)
+            return
+        code, reason = _DONE, ""
+        if error is not None:
+            _log.error("%s: the handler failed", named(socket.scope), exc_info=error)
+            code, reason = _FAILED, "the handler failed"
+        if socket.closed or socket.gone is not None:
+            return
+        try:
+            await socket.close(code, reason)
+        except WebSocketClosed as gone:
+            _log.debug("%s: %s", named(socket.scope), gone)
+
+
+def websocket(
+    handler: Handler, *, subprotocols: Sequence[str] = (), headers: Headers | None = None
+) -> _WebSocketApp:
+    """An ASGI application that accepts a WebSocket and runs ``handler`` with its two sides.
+
+    ::
+
+        echo = websocket(lambda inbound, outbound: outbound.send(inbound.receive()))
+
+    The connection is closed with 1000 when what the handler returned has completed, and with 1011 when it
+    fails, which is logged. Of the ``subprotocols`` the first that the client offers is chosen.
+    """
+    if not callable(handler):
+        raise TypeError(f"websocket() needs a function of inbound and outbound, not {handler!r}")
+    return _WebSocketApp(handler, subprotocols, headers)

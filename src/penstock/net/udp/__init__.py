@@ -1,0 +1,1 @@
+"""UDP: datagrams as a stream, with a named answer to those that nobody waits for."""

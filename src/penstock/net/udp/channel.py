@@ -1,0 +1,349 @@
+"""One UDP socket: its two sides, its handler, its groups and figures, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from _thread import get_ident
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from penstock.net.addresses import address_text
+from penstock.net.channel.handling import HandlerRun
+from penstock.net.channel.tracking import Closed
+from penstock.net.errors import ConnectionAborted, NetError, SendRefused
+from penstock.net.states import State
+from penstock.net.udp.datagram import Address, Datagram
+from penstock.net.udp.metrics import Counts, UdpMetrics, kernel_dropped
+from penstock.net.udp.multicast import Interface, Membership
+from penstock.net.udp.pacing import Pacer
+from penstock.net.udp.readiness import Readiness
+from penstock.net.udp.receiving import DatagramReceiver
+from penstock.net.udp.sending import DatagramSender
+from penstock.net.udp.settings import UdpSettings
+from penstock.net.udp.sides import UdpInbound, UdpOutbound
+from penstock.streams import Mono
+from penstock.streams.conversion import as_stream
+from penstock.streams.stream import Stream
+
+__all__ = ["UdpChannel"]
+
+_log = logging.getLogger("penstock.net")
+
+_FROM_THE_NETWORK: Final = frozenset(
+    getattr(errno, name)
+    for name in (
+        "ECONNREFUSED",
+        "ECONNRESET",
+        "EHOSTUNREACH",
+        "EHOSTDOWN",
+        "ENETUNREACH",
+        "ENETDOWN",
+        "ENONET",
+        "ENOPROTOOPT",
+        "EPROTO",
+        "EMSGSIZE",
+        "EACCES",
+    )
+    if hasattr(errno, name)
+)
+"""What ICMP can bring as an answer to an earlier datagram. The socket is as good as before."""
+
+
+class UdpChannel:
+    """A UDP socket and what is known about it; handlers get its sides, others get all of it.
+
+    ::
+
+        async with await UdpClient.create().host("localhost").port(9000).connect() as channel:
+            await channel.outbound.send(b"ping")
+            answer = await channel.inbound.receive().first()
+
+    Everything but waiting, and joining or leaving groups, may be called from any thread.
+    """
+
+    def __init__(self, settings: UdpSettings, opened: socket.socket, peer: Address | None) -> None:
+        self.id = os.urandom(4).hex()
+        """Eight characters that stand for this socket in every line of the log."""
+        self.settings = settings
+        self.socket = opened
+        """The socket itself, for what is not offered here."""
+        self.peer = peer
+        """The address that a client's socket is connected to."""
+        self.loop = asyncio.get_running_loop()
+        self.counts = Counts()
+        self.address: Address = opened.getsockname()
+        """The address that the socket has."""
+        self._thread = get_ident()
+        self._readiness = Readiness(self.loop, opened)
+        self._receiver = DatagramReceiver(
+            self, self.loop, opened, self._readiness, settings.overflow, self._watching("READ")
+        )
+        self._pacer = None if settings.pace is None else Pacer(settings.pace, self.loop.time())
+        self._sender: DatagramSender | None = None
+        self._handler: HandlerRun | None = None
+        self._kernel_dropped: int | None = None
+        self._network_heard = False
+        self._closing: asyncio.Task[Closed] | None = None
+        self._closed = False
+        self._over = asyncio.Event()
+        self.inbound = UdpInbound(self, self._receiver)
+        """What is received."""
+        self.outbound = UdpOutbound(self)
+        """What is sent."""
+
+    # ---------------------------------------------------------------- who it is
+    @property
+    def host(self) -> str:
+        """The address of the socket without the port."""
+        return str(self.address[0])
+
+    @property
+    def port(self) -> int:
+        """The port of the socket: the real one, also if it was bound to 0."""
+        return int(self.address[1])
+
+    @property
+    def label(self) -> str:
+        """``[id, L:local - R:remote]``; with ``!`` for ``-`` once it is closed."""
+        remote = "*" if self.peer is None else address_text(self.peer)
+        return f"[{self.id}, L:{address_text(self.address)} {'!' if self._closed else '-'} R:{remote}]"
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over."""
+        return self._closed
+
+    @property
+    def metrics(self) -> UdpMetrics:
+        """What it has done so far."""
+        counts = self.counts
+        return UdpMetrics(
+            datagrams_received=counts.received,
+            datagrams_sent=counts.sent,
+            dropped=self._receiver.dropped,
+            kernel_dropped=self._kernel_dropped if self._closed else kernel_dropped(self.socket),
+            refused=counts.refused,
+            unsent=counts.unsent,
+            data_received=counts.bytes_received,
+            data_sent=counts.bytes_sent,
+        )
+
+    def __repr__(self) -> str:
+        return f"<UdpChannel {self.label}>"
+
+    # ---------------------------------------------------------------- multicast
+    def join(self, group: str, *, interface: Interface = None) -> None:
+        """Receive what is sent to a multicast group, on this interface or the one that the system chooses."""
+        Membership(group, interface).join(self.socket)
+        _log.debug("%s joined %s", self.label, group)
+
+    def leave(self, group: str, *, interface: Interface = None) -> None:
+        """Receive it no more; the interface is the one that was joined on."""
+        Membership(group, interface).leave(self.socket)
+        _log.debug("%s left %s", self.label, group)
+
+    # ---------------------------------------------------------------- its beginning
+    def begin(self) -> None:
+        """Take up work: read, tell the observers, run the handler."""
+        self._tell(State.CONNECTED)
+        self._receiver.open()
+        self._tell(State.CONFIGURED)
+        handler = self.settings.handler
+        if handler is None:
+            return
+        try:
+            self._run(handler(self.inbound, self.outbound))
+        except Exception as fault:
+            self._handler_done(fault)
+
+    def _run(self, work: Any) -> None:
+        if work is None:
+            raise NetError(
+                "the handler returned None; return what is to run: outbound.send(…), a publisher or a "
+                "coroutine. To keep the socket open without sending, return Mono.never()"
+            )
+        self._handler = HandlerRun(self._handler_done)
+        stream = work.mono() if isinstance(work, UdpOutbound) else as_stream(work, "handle()")
+        stream._connect(self._handler)
+
+    def _handler_done(self, error: BaseException | None) -> None:
+        if error is not None and not (self._closed and isinstance(error, ConnectionAborted)):
+            if isinstance(error, NetError | ConnectionError):
+                _log.warning("%s the handler failed: %s", self.label, error)
+            else:
+                _log.error("%s the handler failed: %r", self.label, error, exc_info=error)
+        self.on_loop(self._close)
+
+    # ---------------------------------------------------------------- what its sides call
+    def network_said(self, error: OSError) -> bool:
+        """Whether this came from the network: then it is counted and told, and nothing ends."""
+        if error.errno not in _FROM_THE_NETWORK:
+            return False
+        if isinstance(error, ConnectionRefusedError | ConnectionResetError):
+            self.counts.refused += 1
+        _log.log(
+            logging.DEBUG if self._network_heard else logging.INFO,
+            "%s the network says: %s; datagrams may be lost, the streams go on",
+            self.label,
+            error.strerror or error,
+        )
+        self._network_heard = True
+        self._readiness.renew()
+        return True
+
+    def broken(self, error: OSError) -> None:
+        """The socket cannot be used any more."""
+        aborted = ConnectionAborted(f"{self.label} the socket failed: {error}")
+        aborted.__cause__ = error
+        _log.warning("%s", aborted)
+        self._receiver.end(aborted)
+        # A handler that receives hears of it, after what has come.
+        self._close(cancel_handler=not self._receiver.taken)
+
+    def start_sending(
+        self, stream: Stream[Any], flush: object, done: Callable[[BaseException | None], object]
+    ) -> Callable[[], object]:
+        """Send the elements of a stream; returns what stops it. On the event loop only."""
+        if self._closed:
+            raise ConnectionAborted(f"{self.label} the socket was closed before this send began")
+        if self._sender is not None:
+            raise SendRefused(
+                f"{self.label} another send is under way on this socket; put this one behind it with "
+                "outbound.send(…).send(…), or merge the publishers"
+            )
+
+        def ended(error: BaseException | None) -> None:
+            self._sender = None
+            done(error)
+
+        self._sender = sender = DatagramSender(
+            self, self.loop, self.socket, self._readiness, self._pacer, self._watching("WRITE"), ended
+        )
+        stream._connect(sender)
+        return self._stop_sending
+
+    def _stop_sending(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.cancel()
+
+    def on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Call this on the socket's event loop: at once if we are on it."""
+        if get_ident() == self._thread:
+            call(*arguments)
+        elif not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(call, *arguments)
+
+    # ---------------------------------------------------------------- the end
+    def close(self) -> None:
+        """Close at once: the handler is cancelled, whatever it is doing. :meth:`aclose` lets it finish."""
+        self.on_loop(self._close)
+
+    async def aclose(self, grace: float = 3.0) -> Closed:
+        """Receive no more, let the handler finish what has come, and close.
+
+        ``receive()`` completes after what has come, which lets the handler end by itself; one that has not
+        ended after ``grace`` seconds is cancelled, and named in what this returns.
+        """
+        if asyncio.get_running_loop() is not self.loop:
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.aclose(grace), self.loop))
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._finish(grace))
+        return await asyncio.shield(self._closing)
+
+    async def _finish(self, grace: float) -> Closed:
+        if self._closed:
+            return Closed(0, ())
+        self._receiver.finish()
+        handler = self._handler
+        if handler is None or handler.over:
+            self._close()
+            return Closed(1, ())
+        try:
+            await asyncio.wait_for(self._over.wait(), max(grace, 0))
+        except TimeoutError:
+            label = self.label
+            _log.warning("%s was cut off: its handler had not ended %g s after the close", label, grace)
+            handler.cancel()
+            self._receiver.discard(ConnectionAborted(f"{label} was closed before all was received"))
+            self._close()
+            return Closed(0, (label,))
+        return Closed(1, ())
+
+    def _close(self, *, cancel_handler: bool = True) -> None:
+        if self._closed:
+            return
+        self._receiver.end(None)
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.lost("the socket was closed")
+        self._kernel_dropped = kernel_dropped(self.socket)
+        self._closed = True
+        self._readiness.close()
+        self.socket.close()
+        self._tell(State.DISCONNECTING)
+        self._over.set()
+        if self._handler is not None and cancel_handler:
+            self._handler.cancel()
+
+    def close_now(self, grace: float = 3.0) -> Closed:
+        """:meth:`aclose` for a thread that has no event loop."""
+        return asyncio.run_coroutine_threadsafe(self.aclose(grace), self.loop).result()
+
+    async def wait_closed(self) -> None:
+        """Until the socket is closed, however that comes about."""
+        if asyncio.get_running_loop() is self.loop:
+            await self._over.wait()
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._over.wait(), self.loop))
+
+    def on_dispose(self) -> Mono[Any]:
+        """A Mono that completes when the socket is closed."""
+        return Mono.from_callable(self.wait_closed)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_now()
+
+    # ---------------------------------------------------------------- who watches
+    def _tell(self, state: State) -> None:
+        if self.settings.wiretap is not None:
+            self.settings.wiretap.tell(self.label, state.name)
+        for observer in self.settings.observers:
+            try:
+                observer(self, state)
+            except Exception as fault:
+                _log.error("%s an observer failed at %s: %r", self.label, state.name, fault, exc_info=fault)
+
+    def _watching(self, event: str) -> Callable[[Datagram], object] | None:
+        """What has to be done with each datagram that goes this way, if anything."""
+        tap, counts = self.settings.wiretap, self.counts
+        if tap is None and not self.settings.metered:
+            return None
+
+        def watch(datagram: Datagram) -> None:
+            if event == "READ":
+                counts.bytes_received += len(datagram.data)
+            else:
+                counts.bytes_sent += len(datagram.data)
+            if tap is not None:
+                tap.tell(self.label, f"{event} {address_text(datagram.address)}", datagram.data)
+
+        return watch

@@ -1,0 +1,314 @@
+"""What comes in from a UDP socket, as a Publisher of datagrams.
+
+The socket is read as long as somebody may want what it has: to leave datagrams in the system's buffer would
+only have the system drop them, the newest ones, without a word. What comes without demand waits in a bounded
+queue, and the overflow policy decides when that is full.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from _thread import get_ident
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from penstock.net.addresses import address_text
+from penstock.net.errors import ReceiverTaken
+from penstock.net.udp.datagram import Address, Datagram
+from penstock.net.udp.errors import DatagramOverflow
+from penstock.net.udp.metrics import Counts
+from penstock.net.udp.overflow import Overflow, Waiting
+from penstock.net.udp.readiness import Readiness
+from penstock.spec import UNBOUNDED, Subscriber, check_subscriber, non_positive_request
+from penstock.streams.dropped import drop_error
+
+__all__ = ["DatagramReceiver", "ReceiverOwner"]
+
+_A_TURN: Final = 64
+"""Datagrams that are read before others on the event loop get their turn."""
+_A_LAST_TURN: Final = 4096
+"""The same when there will be no other turn."""
+_LARGEST: Final = 65_536
+
+
+class ReceiverOwner(Protocol):
+    """What a receiver has to know of the socket that it belongs to."""
+
+    counts: Counts
+    peer: Address | None
+
+    @property
+    def label(self) -> str:
+        """The socket in the log."""
+        ...
+
+    def network_said(self, error: OSError) -> bool:
+        """Whether an error came from the network and means nothing to the socket itself; it is told then."""
+        ...
+
+    def broken(self, error: OSError) -> None:
+        """The socket cannot be used any more."""
+        ...
+
+
+class DatagramReceiver:
+    """The receiving side of one socket. Signals are given on the event loop; requests come from anywhere.
+
+    It is its own Subscription: a socket has one receiving subscriber in its life.
+    """
+
+    def __init__(
+        self,
+        owner: ReceiverOwner,
+        loop: asyncio.AbstractEventLoop,
+        opened: socket.socket,
+        readiness: Readiness,
+        overflow: Overflow,
+        watch: Callable[[Datagram], object] | None,
+    ) -> None:
+        self._owner = owner
+        self._loop = loop
+        self._thread = get_ident()
+        self._socket = opened
+        self._readiness = readiness
+        self._waiting = Waiting(overflow)
+        self._queue = self._waiting.queue
+        self._overflow = overflow
+        self._watch = watch
+        self._subscriber: Subscriber[Datagram] | None = None
+        self._taken_by: str | None = None
+        self._demand = 0
+        self._emitting = False
+        self._reading = False
+        self._ended = False
+        self._error: BaseException | None = None
+        self._cancelled = False
+
+    # ---------------------------------------------------------------- what the socket calls
+    def open(self) -> None:
+        """Begin to read."""
+        self._reading = True
+        self._readiness.watch_readable(self._readable)
+
+    def _readable(self) -> None:
+        if not self._read(_A_TURN):
+            # Nothing there after all: an error woke us that somebody else has fetched meanwhile.
+            self._readiness.renew()
+
+    def _read(self, most: int) -> int:
+        """Read what there is, up to ``most``; returns how many calls brought something, if only an error."""
+        peer = self._owner.peer
+        counts = self._owner.counts
+        receive, receive_from = self._socket.recv, self._socket.recvfrom
+        for done in range(most):
+            if not self._reading:
+                return done
+            try:
+                if peer is None:
+                    data, address = receive_from(_LARGEST)
+                else:
+                    data, address = receive(_LARGEST), peer
+            except (BlockingIOError, InterruptedError):
+                return done
+            except OSError as error:
+                if self._owner.network_said(error):
+                    continue
+                self._owner.broken(error)
+                return done
+            counts.received += 1
+            datagram = Datagram(data, address)
+            if self._watch is not None:
+                self._watch(datagram)
+            self._take(datagram)
+        return most
+
+    def _take(self, datagram: Datagram) -> None:
+        subscriber = self._subscriber
+        if self._demand and subscriber is not None and not self._queue:
+            self._demand -= 1
+            self._emitting = True
+            try:
+                subscriber.on_next(datagram)
+            except Exception as fault:
+                self._subscriber_failed(fault, "on_next")
+            finally:
+                self._emitting = False
+            if self._ended:
+                self._drain()
+        elif not self._waiting.put(datagram):
+            self.end(
+                DatagramOverflow(
+                    f"{self._owner.label} a datagram from {address_text(datagram.address)} found "
+                    f"{self._overflow.capacity:,} waiting and no demand; ask for more at a time, allow more "
+                    "with overflow(…, capacity=…), or choose what to drop"
+                )
+            )
+
+    def end(self, error: BaseException | None) -> None:
+        """Nothing more will come; what waits is still given."""
+        if self._ended:
+            return
+        self._stop_reading()
+        self._ended = True
+        self._error = error
+        if not self._queue and not self._emitting:
+            self._finish()
+
+    def finish(self) -> None:
+        """Take what has come up to now, and no more."""
+        if self._reading:
+            self._read(_A_LAST_TURN)
+        self.end(None)
+
+    # ---------------------------------------------------------------- Publisher
+    def subscribe(self, subscriber: Subscriber[Datagram], /) -> None:
+        """Give what comes in to this subscriber; a second one hears that there was a first."""
+        check_subscriber(subscriber)  # §1.9
+        if get_ident() == self._thread:
+            self._welcome(subscriber)
+        else:
+            self._loop.call_soon_threadsafe(self._welcome, subscriber)
+
+    def _welcome(self, subscriber: Subscriber[Datagram]) -> None:
+        if self._taken_by is not None:
+            taken = ReceiverTaken(
+                f"{self._owner.label} is already received by {self._taken_by}; subscribe once and share what "
+                "comes, with receive().share()"
+            )
+            subscriber.on_subscribe(_NOTHING)
+            _tell(subscriber, taken)
+            return
+        self._taken_by = f"a {type(subscriber).__name__}"
+        self._subscriber = subscriber
+        # What is asked for in on_subscribe is given when that has returned.
+        self._emitting = True
+        try:
+            subscriber.on_subscribe(self)
+        except Exception as fault:
+            self._subscriber_failed(fault, "on_subscribe")
+        finally:
+            self._emitting = False
+        self._drain()
+
+    # ---------------------------------------------------------------- Subscription
+    def request(self, n: int, /) -> None:
+        """Take ``n`` more datagrams."""
+        if get_ident() == self._thread:
+            self._request(n)
+        else:
+            self._on_loop(self._request, n)
+
+    def cancel(self) -> None:
+        """Take nothing more. The socket stays and can send; it is read no more."""
+        if get_ident() == self._thread:
+            self._cancel()
+        else:
+            self._on_loop(self._cancel)
+
+    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _request(self, n: int) -> None:
+        if self._cancelled:
+            return  # §3.6
+        if n < 1:
+            subscriber = self._subscriber
+            self._cancel()
+            if subscriber is not None:
+                # From the loop, not from inside the subscriber's own call (§1.3).
+                self._loop.call_soon(_tell, subscriber, non_positive_request(n))  # §3.9
+            return
+        self._demand = min(self._demand + n, UNBOUNDED)
+        self._drain()
+
+    def _cancel(self) -> None:
+        if self._cancelled:
+            return
+        self._release()
+        self._queue.clear()
+        self._stop_reading()
+
+    # ---------------------------------------------------------------- between the two
+    def _drain(self) -> None:
+        if self._emitting:
+            return
+        self._emitting = True
+        try:
+            while self._demand and self._queue and self._subscriber is not None:
+                self._demand -= 1
+                self._subscriber.on_next(self._queue.popleft())
+        except Exception as fault:
+            self._subscriber_failed(fault, "on_next")
+        finally:
+            self._emitting = False
+        if self._ended and not self._queue:
+            self._finish()
+
+    def _finish(self) -> None:
+        subscriber = self._subscriber
+        if subscriber is None:
+            return  # whoever subscribes yet gets the end
+        self._release()
+        _tell(subscriber, self._error)
+
+    def _subscriber_failed(self, fault: Exception, where: str) -> None:
+        """§2.13: a Subscriber that raises is as good as gone."""
+        self._cancel()
+        drop_error(fault, f"{where} of the subscriber to receive()")
+
+    def _release(self) -> None:
+        self._cancelled = True
+        self._demand = 0
+        self._subscriber = None  # §3.13
+
+    def _stop_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._readiness.ignore_readable()
+
+    # ---------------------------------------------------------------- for those who look
+    @property
+    def dropped(self) -> int:
+        """Datagrams that were read and given to nobody."""
+        return self._waiting.dropped
+
+    @property
+    def taken(self) -> bool:
+        """Whether it has, or had, a subscriber."""
+        return self._taken_by is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether everything has been given, or nobody wants it."""
+        return self._cancelled or (self._ended and not self._queue)
+
+    def discard(self, error: BaseException | None) -> None:
+        """Give nothing more to anybody but the end: time is up."""
+        self._queue.clear()
+        self.end(error)
+        self._drain()
+
+
+def _tell(subscriber: Subscriber[Datagram], error: BaseException | None) -> None:
+    try:
+        if error is None:
+            subscriber.on_complete()
+        else:
+            subscriber.on_error(error)
+    except Exception as fault:
+        drop_error(fault, "the end of receive()")  # §2.13
+
+
+class _NoDemand:
+    """The Subscription of a subscriber that is turned away."""
+
+    def request(self, n: int, /) -> None:
+        """There is nothing to ask for."""
+
+    def cancel(self) -> None:
+        """There is nothing to leave."""
+
+
+_NOTHING = _NoDemand()

@@ -1,0 +1,68 @@
+"""A UDP socket that waits for datagrams from anybody."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Self
+
+from penstock.net.errors import BindFailed
+from penstock.net.loops import block_on
+from penstock.net.udp.channel import UdpChannel
+from penstock.net.udp.datagram import Address
+from penstock.net.udp.errors import MulticastFailed
+from penstock.net.udp.multicast import Interface, Membership
+from penstock.net.udp.opening import open_channel
+from penstock.net.udp.settings import UdpConfigured, UdpSettings
+
+__all__ = ["UdpServer"]
+
+_log = logging.getLogger("penstock.net")
+
+
+class UdpServer(UdpConfigured):
+    """Says how to receive; :meth:`bind` begins. The same one may be bound many times.
+
+    ::
+
+        server = await (
+            UdpServer.create()
+            .port(9000)
+            .overflow(UdpOverflow.DROP_OLDEST, capacity=1000)
+            .handle(lambda inbound, outbound: outbound.send(inbound.receive()))
+            .bind()
+        )
+        async with server:
+            await server.wait_closed()
+
+    A received datagram carries the address of its sender, so that sending it back is an echo. Without
+    ``handle(…)`` the two sides are yours, and you close it.
+    """
+
+    @classmethod
+    def create(cls) -> Self:
+        """A server of this machine alone, on any free port, until it is told otherwise."""
+        return cls(UdpSettings(host="127.0.0.1"))
+
+    def join(self, group: str, *, interface: Interface = None) -> Self:
+        """Join a multicast group from the start; the channel's own ``join()`` does so later."""
+        return self._with(memberships=(*self._settings.memberships, Membership(group, interface)))
+
+    async def bind(self) -> UdpChannel:
+        """Take the address; the server runs on this event loop until it is closed."""
+        try:
+            channel = await open_channel(self._settings, _bind, listening=True)
+        except MulticastFailed:
+            raise
+        except OSError as error:  # TimeoutError is one
+            raise BindFailed.at(self._settings.where, error) from error
+        _log.info("%s receives datagrams", channel.label)
+        return channel
+
+    def bind_now(self, timeout: float = 45.0) -> UdpChannel:
+        """Bind, from a thread that has no event loop; the server runs on one in the background."""
+        return block_on(self.bind(), timeout)
+
+
+def _bind(opened: socket.socket, address: Address) -> None:
+    opened.bind(address)

@@ -1,0 +1,130 @@
+"""The two sides of a UDP socket as its user sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from penstock.net.channel.outbound import SendMany
+from penstock.net.udp.datagram import Datagram
+from penstock.net.udp.receiving import DatagramReceiver
+from penstock.spec import Publisher, Subscriber
+from penstock.streams import Flux, Mono
+from penstock.streams.conversion import as_stream
+from penstock.streams.source import PublisherSource
+from penstock.streams.stream import Stream, flux_of
+
+if TYPE_CHECKING:
+    from penstock.net.udp.channel import UdpChannel
+
+__all__ = ["UdpInbound", "UdpOutbound"]
+
+
+class _ReceiveSource(PublisherSource):
+    """The top of a stream of what a socket receives."""
+
+    def __init__(self, receiver: DatagramReceiver) -> None:
+        super().__init__(receiver)
+        self.label = "receive()"
+
+    def runs_on(self) -> str:
+        """The loop that the socket is read on."""
+        return "event loop of the socket"
+
+
+class UdpInbound:
+    """What a UDP socket receives; it has one subscriber in its life."""
+
+    def __init__(self, channel: UdpChannel, receiver: DatagramReceiver) -> None:
+        self._channel = channel
+        self._receiver = receiver
+
+    def receive(self) -> Flux[Datagram]:
+        """The datagrams as they come in, each with the address of its sender.
+
+        Emits when a datagram has come and there is demand.
+        Backpressures nobody, since a sender of UDP cannot be made to wait: what comes without demand is kept
+        up to the capacity of ``overflow()``, and dropped or taken for an error beyond it.
+        Completes when the socket is closed and what had come was given.
+        Cancels when its subscriber cancels; the socket is read no more, and can still send.
+        """
+        return flux_of(_ReceiveSource(self._receiver))
+
+    def with_channel(self, use: Callable[[UdpChannel], object]) -> UdpInbound:
+        """Call ``use`` with the socket's channel, now."""
+        use(self._channel)
+        return self
+
+    @property
+    def channel(self) -> UdpChannel:
+        """The channel that this is a side of: its addresses, groups and figures."""
+        return self._channel
+
+
+class UdpOutbound:
+    """What is to be sent, in order.
+
+    Nothing happens before somebody subscribes, awaits it, or returns it from a handler. It completes when the
+    system has taken every datagram, which says nothing about whether they arrive.
+    """
+
+    def __init__(self, channel: UdpChannel, before: Mono[Any] | None = None) -> None:
+        self._channel = channel
+        self._before = before
+
+    # ---------------------------------------------------------------- what to send
+    def send(self, data: Publisher[Datagram] | Publisher[bytes] | Datagram | bytes) -> UdpOutbound:
+        """Send every datagram of a publisher; or just this one. On a connected socket bytes will do.
+
+        The publisher is asked for as much as the socket takes and ``pace()`` allows. A datagram that is too
+        large ends the send with :class:`~penstock.net.DatagramTooLarge`; one that the network refuses is
+        counted, and the send goes on.
+        """
+        if isinstance(data, bytes | bytearray | memoryview):
+            data = Mono.just(bytes(data))
+        elif isinstance(data, Datagram):
+            data = Mono.just(data)
+        # Typed for a connection; a channel has all that a send asks of one.
+        channel: Any = self._channel
+        return self._and(flux_of(PublisherSource(SendMany(channel, as_stream(data, "send()"), None))))
+
+    def send_object(self, thing: Any) -> UdpOutbound:
+        """Send an object, or every object of a publisher, as what the ``encoder`` makes of it."""
+        encode = self._channel.settings.encoder
+        if isinstance(thing, Publisher):
+            return self.send(as_stream(thing, "send_object()")._as_flux().map(encode))
+        return self.send(Mono.defer(lambda: Mono.just(encode(thing))))
+
+    def then(self, publisher: Publisher[Any]) -> UdpOutbound:
+        """When everything before has been sent, run this to its end; its elements are not sent."""
+        return self._and(as_stream(publisher, "then()"))
+
+    def keep_open(self) -> UdpOutbound:
+        """Never complete: for a handler whose socket is to stay until somebody closes it."""
+        return self._and(Mono.never())
+
+    def _and(self, step: Stream[Any]) -> UdpOutbound:
+        following = step._as_flux().then()
+        return UdpOutbound(self._channel, following if self._before is None else self._before.then(following))
+
+    # ---------------------------------------------------------------- running it
+    def mono(self) -> Mono[Any]:
+        """The end of it all, as a Mono."""
+        return Mono.empty() if self._before is None else self._before
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        """Send; the subscriber hears of the end, or of the error."""
+        self.mono().subscribe(subscriber)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.mono().__await__()
+
+    def with_channel(self, use: Callable[[UdpChannel], object]) -> UdpOutbound:
+        """Call ``use`` with the socket's channel, now."""
+        use(self._channel)
+        return self
+
+    @property
+    def channel(self) -> UdpChannel:
+        """The channel that this is a side of."""
+        return self._channel
