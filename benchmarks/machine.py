@@ -10,7 +10,18 @@ from pathlib import Path
 
 __all__ = ["PEERS", "describe"]
 
-PEERS = ("reactivex", "aiostream", "streamz", "janus", "pyzmq", "msgspec", "uvloop", "anyio", "trio", "pyspark")
+PEERS = (
+    "reactivex",
+    "aiostream",
+    "streamz",
+    "janus",
+    "pyzmq",
+    "msgspec",
+    "uvloop",
+    "anyio",
+    "trio",
+    "pyspark",
+)
 
 
 def describe() -> dict[str, str]:

@@ -43,7 +43,15 @@ def left_behind() -> list[str]:
     """Threads and folders of processors."""
     ours = ("penstock-spark", "penstock-gateway", "penstock-aquifer")
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith(ours)]
-    return threads + glob.glob(os.path.join(tempfile.gettempdir(), "penstock-processor-*"))
+    return threads + [folder for folder in _folders() if folder not in BEFORE]
+
+
+def _folders() -> list[str]:
+    return glob.glob(os.path.join(tempfile.gettempdir(), "penstock-processor-*"))
+
+
+BEFORE = _folders()
+"""What a run that was killed has left, and is none of ours."""
 
 
 def test_dictionaries_go_through_the_query_in_their_order(spark: SparkSession) -> None:
@@ -222,6 +230,52 @@ def test_a_second_source_is_cancelled_and_late_subscribers_are_told_of_the_end(s
     relay.subscribe(late)
     late.wait_for_end()
     assert late.error is None
+
+
+def test_closing_stops_the_query_and_tells_those_who_have_not_had_the_end(spark: SparkSession) -> None:
+    source, quick, standing = Source(), Collector(), Collector(demand=0)
+    with SparkProcessor(unchanged, schema=N, spark=spark, capacity=400) as relay:
+        relay.subscribe(quick)
+        relay.subscribe(standing)
+        source.subscribe(relay)
+        # The one that asks for nothing holds the query up: a batch waits for room when it is closed.
+        seen = quick.wait_for(100)
+        assert seen == [{"n": n} for n in range(len(seen))]
+
+    assert source.cancelled.is_set()
+    assert not spark.streams.active
+    for subscriber in (quick, standing):
+        subscriber.wait_for_end()
+        assert isinstance(subscriber.error, QueryFailed)
+        assert "was closed" in str(subscriber.error)
+    assert standing.elements == []
+    relay.close()
+    assert eventually(lambda: not left_behind()), left_behind()
+
+
+def test_closing_after_the_end_changes_nothing(spark: SparkSession) -> None:
+    seen = Collector()
+    with SparkProcessor(unchanged, schema=N, spark=spark) as relay:
+        relay.subscribe(seen)
+        numbers(3).subscribe(relay)
+        seen.wait_for_end()
+
+    assert (seen.elements, seen.error) == ([{"n": 0}, {"n": 1}, {"n": 2}], None)
+
+
+def test_a_processor_that_was_closed_first_takes_no_source_and_says_so() -> None:
+    relay, before, after, source = SparkProcessor(unchanged), Collector(), Collector(), Source()
+    relay.subscribe(before)
+
+    relay.close()
+    relay.close()
+    source.subscribe(relay)
+    relay.subscribe(after)
+
+    assert (source.cancelled.is_set(), source.asked) == (True, 0)
+    for subscriber in (before, after):
+        subscriber.wait_for_end()
+        assert "was closed" in str(subscriber.error)
 
 
 def test_who_leaves_before_the_source_comes_has_it_cancelled(spark: SparkSession) -> None:

@@ -37,13 +37,13 @@ def full_of(count: int, source: Numbers | None = None, **more: Any) -> Gateway:
 
 
 # ---------------------------------------------------------------- what is kept
-def test_a_batch_is_acknowledged_when_the_next_one_is_logged(queries: Queries, serve: Serve) -> None:
+def test_a_batch_is_acknowledged_when_the_next_one_is_asked_for(queries: Queries, serve: Serve) -> None:
     gateway = serve(numbers(30))
     seen: list[list[int]] = []
     queries.during = lambda rows: seen.append(places(gateway))
     queries.run(gateway, maxRecordsPerTrigger=10)
     assert seen == [[0], [10], [20]]
-    assert places(gateway) == [20]
+    assert places(gateway) == [30], "Spark has asked whether there is more"
 
 
 def test_a_query_that_stands_still_holds_the_source_back(queries: Queries) -> None:
@@ -132,7 +132,7 @@ def test_a_new_log_is_told_or_read_from_its_beginning(queries: Queries) -> None:
         assert "Start the query with a new checkpoint" in told
         queries.run(endpoint, failOnDataLoss=False, maxRecordsPerTrigger=30)
         assert queries.offsets == [*range(20), *range(50)]
-        assert places(gateway) == [30]
+        assert places(gateway) == [50]
         queries.run(endpoint)
         assert len(queries.rows) == 70
 

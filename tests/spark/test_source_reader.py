@@ -20,7 +20,7 @@ from penstock.spark.source.gateways import Gateways
 from penstock.spark.source.positions import Position
 from penstock.spark.source.reading import DataLoss
 from penstock.spark.source.stream_reader import AquiferStreamReader
-from tests.aquifer.faults.rigs import ByHand, Numbers, eventually
+from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, stays
 
 SCHEMA = StructType([StructField("offset", LongType())])
 ALL = ReadAllAvailable()
@@ -122,6 +122,24 @@ def test_the_oldest_record_may_go_while_a_query_begins(
         batch = AquiferBatchReader(SCHEMA, SourceOptions.of({"endpoint": gateway.endpoint}))
         read_from = batch.partitions()[0].piece.start
         assert first <= begun_at <= read_from <= gateway.status()["first"] <= begun_at
+
+
+def test_a_batch_that_is_all_that_the_log_has_room_for_is_not_the_last(readers: Readers) -> None:
+    source = Numbers()
+    with Gateway(source, "tcp://127.0.0.1:0", journal=MemoryJournal(max_records=500)) as gateway:
+        reader = readers(gateway, waitSeconds=20)
+        eventually(lambda: gateway.status()["head"] == 500)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ALL)
+        assert offsets_of(reader, start, end) == list(range(500))
+        # Until Spark asks again the batch may be repeated, so nothing of it is forgotten.
+        stays(lambda: (gateway.status()["first"], source.given) == (0, 500))
+
+        next_end = reader.latestOffset(end, ALL)
+        assert next_end["offsets"][gateway.endpoint] > 500
+        reader.commit(end)
+        following = offsets_of(reader, end, next_end)
+        assert following == list(range(500, next_end["offsets"][gateway.endpoint]))
 
 
 def test_a_place_that_was_lost_is_kept_again(readers: Readers) -> None:

@@ -35,7 +35,8 @@ def run_gateway(arguments: argparse.Namespace) -> int:
         opened.callback(origin.close)
         journal = opened.enter_context(closing(_journal(arguments)))
         view = _view(arguments)
-        opened.enter_context(LogOnScreen(view.note, logging.WARNING))
+        for layer in ("penstock.aquifer", "penstock.net", "penstock.cli"):
+            opened.enter_context(LogOnScreen(view.note, logging.WARNING, layer))
         gateway = _gateway(arguments, origin, journal, curve)
         opened.callback(gateway.close)
         try:

@@ -14,32 +14,45 @@ from typing import Any, Final
 from penstock.aquifer.endpoints import Endpoint
 from penstock.cli.complaints import Complaint
 from penstock.cli.gateway_sources import NETWORK, Decode, LineTooLong, Origin, numbered
-from penstock.net import BindFailed, ConnectFailed, Connection, Inbound, Outbound, TcpClient, TcpServer
-from penstock.net.framing import FrameTooLong, FrameTruncated, lines
+from penstock.net import (
+    BindFailed,
+    ConnectFailed,
+    Connection,
+    Datagram,
+    Inbound,
+    Outbound,
+    TcpClient,
+    TcpServer,
+    UdpOverflow,
+    UdpServer,
+)
+from penstock.net.addresses import address_text
+from penstock.net.framing import FrameTooLong, FrameTruncated, delimited
 from penstock.spec import Publisher
 from penstock.streams import Flux, Sinks
 
-__all__ = ["ListeningLines", "ServerLines"]
+__all__ = ["HttpLines", "ListeningLines", "ServerLines", "UdpLines", "open_network_source"]
 
 _log = logging.getLogger("penstock.cli")
 
 _RECEIVE_BUFFER: Final = 1024 * 1024
 """Fixed, or the system would let it grow to many times that before the sender has to wait."""
+_WAITING: Final = 4096
+"""Datagrams that wait for the gateway."""
 _CHUNKS: Final = 16
 """Chunks of lines that wait between the connections of a listening source and the gateway."""
 
 
 def _as_lines(chunks: Flux[bytes], longest: int, decode: Decode | None) -> Flux[Any]:
-    cut = chunks.transform(lines(longest)).on_error_map(
-        lambda error: _too_long(error, longest), on=FrameTooLong
+    cut = chunks.transform(delimited(b"\n", longest)).on_error_map(
+        lambda error: _too_long(longest), on=FrameTooLong
     )
     return cut if decode is None else cut.map(numbered(decode))
 
 
-def _too_long(error: BaseException, longest: int) -> LineTooLong:
+def _too_long(longest: int) -> LineTooLong:
     return LineTooLong(
-        f"{str(error).partition(' is too long')[0]} has more than {longest} bytes; allow more with "
-        "--max-line, or is this not a text with lines?"
+        f"a line has more than {longest} bytes; allow more with --max-line, or is this not a text with lines?"
     )
 
 
@@ -144,15 +157,15 @@ class ListeningLines(Origin):
                 self._sender = None
 
     async def _take_lines(self, inbound: Inbound) -> None:
-        decoder = lines(self._longest, must_end=True).decoder()
+        decoder = delimited(b"\n", self._longest, must_end=True).decoder()
         try:
             async for chunk in inbound.receive():
                 await self._take_chunk(decoder.feed(chunk))
             decoder.finish()
         except FrameTruncated as error:
             _log.warning("%s %s; this line is left out", inbound.connection.label, error)
-        except FrameTooLong as error:
-            raise _too_long(error, self._longest) from None
+        except FrameTooLong:
+            raise _too_long(self._longest) from None
 
     async def _take_chunk(self, cut: Iterable[bytes]) -> None:
         whole: list[bytes] = []
@@ -165,6 +178,66 @@ class ListeningLines(Origin):
                 self._accepted += len(whole)
 
 
+class UdpLines(Origin):
+    """A port to which anybody sends datagrams, each of them a line.
+
+    A sender of UDP cannot be made to wait. What comes while the gateway has no room is dropped, counted, and
+    told.
+    """
+
+    def __init__(self, host: str, port: int, longest: int, decode: Decode | None) -> None:
+        self._longest = longest
+        self._decode = decode
+        self._told = 0
+        server = UdpServer.create().host(host).port(port).overflow(UdpOverflow.DROP_NEWEST, capacity=_WAITING)
+        try:
+            self._channel = server.bind_now()
+        except BindFailed as error:
+            raise Complaint(str(error), 1) from None
+        self.name = f"datagrams sent to {address_text(self._channel.address)}"
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """The datagrams, without an end of line if they have one."""
+        received: Flux[Any] = self._channel.inbound.receive().map(self._line)
+        return received if self._decode is None else received.map(numbered(self._decode))
+
+    def _line(self, datagram: Datagram) -> bytes:
+        line = datagram.data.removesuffix(b"\n").removesuffix(b"\r")
+        if len(line) > self._longest:
+            raise LineTooLong(f"a datagram has {len(line)} bytes; allow more with --max-line")
+        return line
+
+    def journalled(self, head: int) -> None:
+        """Say what was dropped since the last time."""
+        metrics = self._channel.metrics
+        dropped = metrics.dropped + (metrics.kernel_dropped or 0)
+        if dropped > self._told:
+            _log.warning("%d datagrams came while there was no room, and were dropped", dropped - self._told)
+            self._told = dropped
+
+    def close(self) -> None:
+        """Take no more."""
+        self._channel.close_now(0)
+
+
+class HttpLines(Origin):
+    """The lines of a page that a server sends, for as long as it sends."""
+
+    def __init__(self, url: str, longest: int, decode: Decode | None) -> None:
+        self._url = url
+        self._settings = longest, decode
+        self.name = url
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """The lines, whatever the journal has already."""
+        from penstock.net import http
+
+        return _as_lines(http.get(self._url, timeout=None).receive(), *self._settings)
+
+    def close(self) -> None:
+        """The request is cancelled with its lines."""
+
+
 def open_network_source(text: str, longest: int, decode: Decode | None) -> Origin:
     """The source with this address."""
     address, _, query = text.partition("?")
@@ -175,6 +248,10 @@ def open_network_source(text: str, longest: int, decode: Decode | None) -> Origi
         if query not in ("", "acknowledge"):
             raise Complaint(f"--source {text}: after the ? there can be acknowledge, and nothing else")
         return ListeningLines(*_host_and_port(text, place), longest, decode, acknowledge=bool(query))
+    if scheme == "udp":
+        return UdpLines(*_host_and_port(text, place), longest, decode)
+    if scheme in ("http", "https") and place:
+        return HttpLines(text, longest, decode)
     raise Complaint(f"--source {text!r} is none; write {NETWORK}")
 
 

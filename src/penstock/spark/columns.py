@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from penstock.aquifer.arrow import load
@@ -173,15 +174,25 @@ def _plain_json(kind: pa.DataType) -> bool:
     return all(_plain_json(kind.field(index).type) for index in range(kind.num_fields))
 
 
+# Most frames have as many records as the one before.
+@lru_cache(4)
+def _counting(count: int) -> pa.Array:
+    return pa.array(range(count), pa.int64())
+
+
+@lru_cache(4)
+def _repeated(text: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text), count)
+
+
 def _offsets(endpoint: str, frame: Frame, notes: Notes, values: list[bytes]) -> pa.Array:
-    numbers = array("q", range(frame.first, frame.first + frame.count))
-    return pa.Array.from_buffers(pa.int64(), frame.count, [None, pa.py_buffer(numbers)])
+    return pc.add(_counting(frame.count), frame.first)
 
 
 def _timestamps(endpoint: str, frame: Frame, notes: Notes, values: list[bytes]) -> pa.Array:
     kind = pa.timestamp("us", tz="UTC")
     if notes.timestamps is None:
-        return pa.repeat(pa.scalar(notes.timestamp, pa.int64()), frame.count).cast(kind)
+        return pa.repeat(pa.scalar(notes.timestamp, kind), frame.count)
     return pa.array(notes.timestamps, pa.int64()).cast(kind)
 
 
@@ -190,7 +201,7 @@ def _keys(endpoint: str, frame: Frame, notes: Notes, values: list[bytes]) -> pa.
 
 
 _COLUMNS: Final[Mapping[str, Callable[[str, Frame, Notes, list[bytes]], pa.Array]]] = {
-    "endpoint": lambda endpoint, frame, notes, values: pa.repeat(pa.scalar(endpoint), frame.count),
+    "endpoint": lambda endpoint, frame, notes, values: _repeated(endpoint, frame.count),
     "offset": _offsets,
     "timestamp": _timestamps,
     "key": _keys,

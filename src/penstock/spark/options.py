@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.errors import GatewayUnreachable, Refused
 
-__all__ = ["SINK_NAMES", "SOURCE_NAMES", "BadOption", "SinkOptions", "SourceOptions"]
+__all__ = ["SINK_NAMES", "SOURCE_NAMES", "BadOption", "SinkOptions", "SourceOptions", "naming_the_options"]
 
 _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "mode", "paths", "header"})
 """Options that Spark itself adds or reads."""
@@ -31,6 +33,26 @@ class BadOption(ValueError):
     def __str__(self) -> str:
         name, value, remedy = self.args
         return f'option "{name}" is {value!r}: {remedy}'
+
+
+@contextmanager
+def naming_the_options(curve_key: str | None) -> Iterator[None]:
+    """If a gateway does not answer, or does not let us in: say which options have to do with it."""
+    try:
+        yield
+    except Refused as error:
+        raise Refused(
+            f'{error}. The option "curveKey" is {curve_key!r}: put the public half of that key where the '
+            "gateway looks (penstock gateway --allow), or name a key that is there"
+        ) from error
+    except GatewayUnreachable as error:
+        hint = (
+            'if it wants keys, set the options "curveKey" and "curveServer"'
+            if curve_key is None
+            else 'it answers with keys only at its --curve-control, and only if the option "curveServer" is '
+            "its own public key"
+        )
+        raise GatewayUnreachable(f'{error} The option "endpoint" says where it is; {hint}.') from error
 
 
 @dataclass(frozen=True, slots=True)

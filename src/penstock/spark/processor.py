@@ -7,10 +7,12 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
 from penstock.aquifer.errors import SourceFailed
+from penstock.aquifer.subscriber.subscription import AquiferSubscription
 from penstock.spark.running import QueryFailed, activate, process_everything, reason_of
 from penstock.spark.sessions import session
 from penstock.spec import (
@@ -22,7 +24,7 @@ from penstock.spec import (
     none_element,
     none_error,
 )
-from penstock.streams import processor
+from penstock.streams import Flux, processor
 from penstock.streams.dropped import drop_error
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ _HERE: Final = "tcp://127.0.0.1:0"
 _LEAST: Final = 16
 _LOOK: Final = 0.1
 """Seconds between looks at whether the query is still running."""
+_GOODBYE: Final = 10.0
+"""Seconds that a subscriber may spend on the element that it has, before it is left behind."""
 _FOR_EVER: Final = str(365 * 24 * 3600)
 
 
@@ -61,7 +65,8 @@ class SparkProcessor(Processor[Any, Any]):
 
     An error of the query arrives as :class:`~penstock.spark.QueryFailed`, with Spark's reason in one line;
     one of the source as itself, after what the query made of the elements before it. When the last subscriber
-    has left, the query is stopped and the source cancelled.
+    has left, the query is stopped and the source cancelled. :meth:`close`, or the end of a ``with`` block,
+    does so at any time.
     """
 
     def __init__(
@@ -85,13 +90,16 @@ class SparkProcessor(Processor[Any, Any]):
         self._schema = schema
         self._spark = spark
         self._codec = "json" if schema is not None else "bytes"
-        # Spark acknowledges a batch when it plans the next. Were a batch all that there is room for, there
-        # would be no next one: so it is half of that.
+        # The elements of a batch are kept while it runs. Were it all that there is room for, nothing could
+        # come in meanwhile: so it is half of that.
         self._limit = min(max_records_per_trigger or capacity, capacity // 4)
         self._capacity = capacity
         self._mutex = threading.Lock()
         self._started = False
         self._stopping = False
+        self._finished = threading.Event()
+        """Nothing is running any more."""
+        self._bridge: _Bridge | None = None
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
         """What the subscribers are told in the end, if not that all is complete."""
@@ -129,27 +137,53 @@ class SparkProcessor(Processor[Any, Any]):
         self._outlet.subscribe(subscriber)
 
     # ---------------------------------------------------------------- life
+    def close(self) -> None:
+        """Cancel the source, stop the query, and wait until nothing of it is left; idempotent.
+
+        Subscribers that have not had the end are told, as an error, that there is nothing more to come. Not
+        to be called from one of their signals: it waits until they have returned.
+        """
+        with self._mutex:
+            never_started, self._started = not self._started, True
+            bridge = self._bridge
+        if never_started:
+            self._inlet.cancel()
+            Flux.error(_closed()).subscribe(self._outlet)
+            self._finished.set()
+        elif bridge is not None and not self._finished.is_set():
+            bridge.hang_up()
+        self._finished.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def _start(self) -> None:
         with self._mutex:
             if self._started:
                 return
-            self._started = True
-            here, most = "tcp://127.0.0.1:0", self._capacity // 2
+            most = self._capacity // 2
             before = MemoryJournal(max_records=most)
             after = MemoryJournal(max_records=most // 2)
             self._before = Gateway(
-                self._inlet, here, codec=self._codec, journal=before, prefetch=most
+                self._inlet, _HERE, codec=self._codec, journal=before, prefetch=most
             ).start()
-            self._after = Gateway(None, here, writable=True, journal=after).start()
+            self._after = Gateway(None, _HERE, writable=True, journal=after).start()
+            self._bridge = bridge = _Bridge(self, self._outlet)
+            self._started = True
         window = most // 2
         publisher = AquiferPublisher(
             self._after.endpoint, codec=self._codec, window=window, max_window=window
         )
-        self._bridge = _Bridge(self, self._outlet)
-        publisher.subscribe(self._bridge)
-        threading.Thread(target=self._run, name="penstock-spark-processor", daemon=True).start()
+        publisher.subscribe(bridge)
+        name = "penstock-spark-processor"
+        threading.Thread(target=self._run, args=[bridge], name=name, daemon=True).start()
 
-    def _run(self) -> None:
+    def _run(self, bridge: _Bridge) -> None:
         """Run the query until the source has ended, or nobody reads any more; then tidy up."""
         with tempfile.TemporaryDirectory(prefix="penstock-processor-", ignore_cleanup_errors=True) as folder:
             try:
@@ -163,9 +197,11 @@ class SparkProcessor(Processor[Any, Any]):
             self._before.close()
             self._after.complete(self._failure)
             if self._stopping:
-                self._bridge.leave()
+                bridge.leave()
             self._all_told.wait()
             self._after.close()
+        bridge.tell_the_waiting()
+        self._finished.set()
 
     def _run_query(self, folder: str) -> None:
         spark = self._spark or session()
@@ -278,11 +314,18 @@ class _Bridge:
 
     def __init__(self, owner: SparkProcessor, target: Subscriber[Any]) -> None:
         self._owner = owner
+        self._mutex = threading.Lock()
         self._target: Subscriber[Any] | None = target
-        self._subscription: Subscription | None = None
+        """Who gets the elements, and has not had the end."""
+        self._waiting: Subscriber[Any] | None = None
+        """Who has to be told that the processor was closed."""
+        self._subscription: AquiferSubscription | None = None
+        self._subscribed = threading.Event()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
+        assert isinstance(subscription, AquiferSubscription)
         self._subscription = subscription
+        self._subscribed.set()
         if self._target is not None:
             self._target.on_subscribe(self)
 
@@ -292,13 +335,13 @@ class _Bridge:
             target.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
-        own, target = self._owner._failure, self._target
+        own, target = self._owner._failure, self._let_go_of_target()
         self._owner._all_told.set()
         if target is not None:
             target.on_error(own if own is not None and isinstance(error, SourceFailed) else error)
 
     def on_complete(self) -> None:
-        target = self._target
+        target = self._let_go_of_target()
         self._owner._all_told.set()
         if target is not None:
             target.on_complete()
@@ -308,13 +351,41 @@ class _Bridge:
         self._subscription.request(n)
 
     def cancel(self) -> None:
-        assert self._subscription is not None
-        self._target = None  # §3.13
-        self._owner._deserted()
-        self._subscription.request(UNBOUNDED)
+        self._let_go_of_target()  # §3.13
+        self._drop_the_rest()
+
+    def hang_up(self) -> None:
+        """The same, but not because the subscribers wanted it: they are told when no element can come."""
+        self._subscribed.wait()
+        with self._mutex:
+            self._waiting, self._target = self._target or self._waiting, None
+        self._drop_the_rest()
 
     def leave(self) -> None:
         """Now that the query has ended."""
         assert self._subscription is not None
         self._subscription.cancel()
+        self._subscription.join(_GOODBYE)
         self._owner._all_told.set()
+
+    def tell_the_waiting(self) -> None:
+        """Nothing is on its way to them any more."""
+        with self._mutex:
+            waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.on_error(_closed())
+
+    def _drop_the_rest(self) -> None:
+        assert self._subscription is not None
+        self._owner._deserted()
+        self._subscription.request(UNBOUNDED)
+
+    def _let_go_of_target(self) -> Subscriber[Any] | None:
+        """To whoever asks first: there is one end."""
+        with self._mutex:
+            target, self._target = self._target, None
+            return target
+
+
+def _closed() -> QueryFailed:
+    return QueryFailed("the SparkProcessor was closed before everything had been delivered")

@@ -26,6 +26,8 @@ class Source(ABC):
     loop instead of passing each element through another stage.
     """
 
+    ahead: int | None = None
+    """How many elements a loop reads ahead of itself if it does not say; fewer where they can be large."""
     boundary: int | None = None
     """The prefetch of the queue that this source puts between two resources, if it does."""
 

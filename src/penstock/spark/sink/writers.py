@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.aquifer.subscriber.courier import Courier
-from penstock.spark.options import BadOption, SinkOptions
+from penstock.spark.options import BadOption, SinkOptions, naming_the_options
 from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.reading import curve_client
 
@@ -39,9 +40,15 @@ class Staged(WriterCommitMessage):
     pieces: int
 
 
-def _courier(options: SinkOptions) -> Courier:
+@contextmanager
+def _courier(options: SinkOptions) -> Iterator[Courier]:
     curve = curve_client(options.curve_key, options.curve_server)
-    return Courier(options.endpoint, patience=options.patience, curve=curve)
+    courier = Courier(options.endpoint, patience=options.patience, curve=curve)
+    try:
+        with naming_the_options(options.curve_key):
+            yield courier
+    finally:
+        courier.close()
 
 
 def _stage(
@@ -54,8 +61,7 @@ def _stage(
     # have what another one with that number left.
     part, attempt = task.partitionId(), secrets.randbits(31)
     packer, seq = RowPacker(schema, options.value), 0
-    courier = _courier(options)
-    try:
+    with _courier(options) as courier:
         for rows in batches:
             for piece in packer.pieces(rows):
                 courier.stage(
@@ -70,8 +76,6 @@ def _stage(
                     format=piece.format,
                 )
                 seq += 1
-    finally:
-        courier.close()
     return Staged(query, part, attempt, seq)
 
 
@@ -79,12 +83,9 @@ def _publish(messages: list[WriterCommitMessage | None], batch: int, options: Si
     staged = [message for message in messages if isinstance(message, Staged)]
     if not staged:
         return  # No tasks, no rows.
-    courier = _courier(options)
-    try:
-        parts = [(message.part, message.attempt, message.pieces) for message in staged if message.pieces]
+    parts = [(message.part, message.attempt, message.pieces) for message in staged if message.pieces]
+    with _courier(options) as courier:
         courier.publish(staged[0].query, batch, sorted(parts), options.timeout)
-    finally:
-        courier.close()
 
 
 class AquiferStreamWriter(DataSourceStreamArrowWriter):

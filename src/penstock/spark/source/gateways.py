@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from penstock.aquifer.errors import EpochChanged, OffsetGone
 from penstock.aquifer.subscriber.log_client import LogClient, LogState
-from penstock.spark.options import BadOption, SourceOptions
+from penstock.spark.options import BadOption, SourceOptions, naming_the_options
 from penstock.spark.source.positions import Position
 from penstock.spark.source.reading import DataLoss, curve_client
 
@@ -36,7 +36,8 @@ class Gateways:
             options = self._options
             curve = curve_client(options.curve_key, options.curve_server)
             self._clients[endpoint] = LogClient(endpoint, patience=options.patience, curve=curve)
-        return self._clients[endpoint].look(**wishes)
+        with naming_the_options(self._options.curve_key):
+            return self._clients[endpoint].look(**wishes)
 
     def close(self) -> None:
         """Let go of the connections."""

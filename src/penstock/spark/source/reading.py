@@ -103,4 +103,11 @@ def curve_client(key: str | None, server: str | None) -> CurveClient | None:
         raise BadOption(
             missing, None, "curveKey (a key file) and curveServer (the gateway's key) go together"
         )
-    return CurveClient(load_keys(key), load_public(server))
+    try:
+        keys = load_keys(key)
+    except (OSError, ValueError) as error:
+        raise BadOption("curveKey", key, str(error)) from error
+    try:
+        return CurveClient(keys, load_public(server))
+    except (OSError, ValueError) as error:
+        raise BadOption("curveServer", server, str(error)) from error

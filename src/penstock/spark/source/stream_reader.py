@@ -122,6 +122,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         states = {}
         for endpoint in self._options.endpoints:
             here, states[endpoint] = self._look(endpoint, here)
+            self._let_go(endpoint, here, states[endpoint])
         while self._until is None and not any(s.head > here.offsets[e] for e, s in states.items()):
             left = deadline - time.monotonic()
             if left <= 0:
@@ -141,6 +142,15 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lease = self._gateways.lease(here)
         state = self._gateways.look(endpoint, name=here.name, lease=lease, **wishes)
         return self._gateways.checked(endpoint, state, here), state
+
+    def _let_go(self, endpoint: str, here: Position, state: LogState) -> None:
+        """Spark asks for a next batch when it has written down that all before it are done.
+
+        It says so itself, with `commit`, when it has logged the next one. If the last batch was all that the
+        log has room for, there is no next one until it may be forgotten.
+        """
+        if state.acknowledged is not None and state.acknowledged < here.offsets[endpoint]:
+            self._gateways.keep(endpoint, here)
 
     def _available(self, endpoint: str, state: LogState) -> int:
         return state.head if self._until is None else min(state.head, self._until[endpoint])
