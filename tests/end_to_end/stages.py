@@ -170,8 +170,9 @@ def _is_dead(process: int) -> bool:
 
 
 def _memory(process: int) -> int:
+    """Its share: pages that several processes have in common count in parts."""
     try:
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        facts = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return sum(int(fact.split()[1]) * 1024 for fact in facts if fact.startswith("Pss:"))

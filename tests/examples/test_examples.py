@@ -68,6 +68,24 @@ SHOWN = {
         "rows from offset 1250 up to 3500: [750, 1000, 500]",
         "the last rows one by one: [{'day': 4, 'reading': 4998}, {'day': 4, 'reading': 4999}]",
     ],
+    "18_tcp_slow_reader.py": [
+        "read two megabytes, slowly",
+        "the source was never more than eight megabytes ahead: True",
+    ],
+    "19_tls_lines.py": [
+        "a stranger does not trust it",
+        "encrypted with TLSv1.3",
+        "penstock? 8 letters",
+        "water? 5 letters",
+        "gate? 4 letters",
+    ],
+    "20_http_stream.py": [
+        "ten readings: [20, 21, 22, 23, 24, 25, 26, 20, 21, 22]",
+        "the source made more than that, but not without end: True",
+        "news 1: gate opened",
+        "news 2: gate closed",
+        "lines that arrived: 100000",
+    ],
 }
 """For each example the lines that matter, in their order."""
 

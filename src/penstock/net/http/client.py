@@ -11,7 +11,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from penstock.net.errors import ConnectFailed, ConnectionAborted, HandshakeFailed, IdleTimeout, NetError
 from penstock.net.framing import BadFrame, frames, lines
@@ -257,11 +257,20 @@ def request(
     )
 
 
-def get(url: str, **options: Any) -> Call:
+class Options(TypedDict, total=False):
+    """What can be said about a request; see :func:`request`."""
+
+    headers: Headers | None
+    params: Mapping[str, Any] | None
+    timeout: float | None
+    client: httpx2.AsyncClient | None
+
+
+def get(url: str, **options: Unpack[Options]) -> Call:
     """Ask for what is at ``url``; the options are those of :func:`request`."""
     return request("GET", url, **options)
 
 
-def post(url: str, content: Publisher[bytes] | bytes | str | None = None, **options: Any) -> Call:
+def post(url: str, content: Publisher[bytes] | bytes | str | None = None, **options: Unpack[Options]) -> Call:
     """Send something to ``url``; the options are those of :func:`request`."""
     return request("POST", url, content=content, **options)

@@ -62,27 +62,28 @@ class Response:
             (b"cache-control", b"no-store"),
             (b"x-accel-buffering", b"no"),
         ]
-        self._start: Message = {
-            "type": "http.response.start",
-            "status": status,
-            "headers": [pair for pair in usual if pair[0] not in names] + given,
-        }
+        self._status = status
+        self._headers = [pair for pair in usual if pair[0] not in names] + given
         self._headers_within = headers_within
         self._idle = idle
+
+    def start(self) -> Message:
+        """The first message of an answer; a new one each time, because middleware adds headers to it."""
+        return {"type": "http.response.start", "status": self._status, "headers": list(self._headers)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope.get("method") == "HEAD":  # the headers are all that is wanted: nobody runs the source
-            await send(self._start)
+            await send(self.start())
             await send(_body(b"", more=False))
             return
         outflow = Outflow(self._prefetch)
         reception = Reception.of(receive)
         sending = asyncio.ensure_future(_Sending(self, scope, send, reception, outflow).run())
-        # The source is left the moment the client is known to have gone, wherever the sending stands.
         watching = asyncio.ensure_future(reception.gone())
-        watching.add_done_callback(lambda _: outflow.cancel())
         try:
+            # Whatever the sending waits for, the source or a client that does not read: it is left when the
+            # client is known to have gone.
             await asyncio.wait((sending, watching), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
@@ -151,7 +152,7 @@ class _Sending:
     async def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            await self._put(self._response._start)
+            await self._put(self._response.start())
 
     async def _put(self, message: Message) -> None:
         try:

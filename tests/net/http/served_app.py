@@ -1,0 +1,141 @@
+"""The application that the tests run under real servers. What it did is told at /state."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.net.framing import lines
+from penstock.net.http import Event, Http, Request, ndjson, sse, stream
+from penstock.streams import Flux, Mono, schedulers
+
+CHUNK = os.urandom(4096)
+"""Nothing that a server could compress."""
+
+state: dict[str, Any] = {}
+gates: dict[str, asyncio.Event] = {}
+
+
+def endless(name: str) -> Iterator[bytes]:
+    """Never waits and never ends: only demand and a cancel can stop it."""
+    state[name] = {"produced": 0, "closed": False}
+    try:
+        while True:
+            state[name]["produced"] += len(CHUNK)
+            yield CHUNK
+    finally:
+        state[name]["closed"] = True
+
+
+def watched(name: str) -> Flux[bytes]:
+    return Flux.from_iterable(endless(name))
+
+
+def silent(name: str) -> Flux[bytes]:
+    """One element, and then nothing for ever."""
+    state[name] = {"closed": False}
+
+    def cancelled() -> None:
+        state[name]["closed"] = True
+
+    return Flux.concat(Flux.just(b"first\n"), Flux.never()).do_on_cancel(cancelled)
+
+
+def fails_after(count: int) -> Flux[str]:
+    def numbers() -> Iterator[str]:
+        yield from (f"{number}\n" for number in range(count))
+        raise RuntimeError("the source broke")
+
+    return Flux.from_iterable(numbers())
+
+
+def gate(name: str) -> asyncio.Event:
+    return gates.setdefault(name, asyncio.Event())
+
+
+def open_gate(request: Request) -> str:
+    gate(request.path["name"]).set()
+    return "open"
+
+
+def held_upload(request: Request) -> Mono[int]:
+    """Takes the first chunk and no other until the gate opens; answers with how many bytes came in all."""
+    name = request.path["name"]
+    seen = state[name] = {"taken": 0, "error": None}
+
+    async def take(chunk: bytes) -> int:
+        seen["taken"] += len(chunk)
+        await gate(name).wait()
+        return len(chunk)
+
+    def failed(error: BaseException) -> None:
+        seen["error"] = type(error).__name__
+
+    return request.body().map_async(take, concurrency=1).do_on_error(failed).reduce(int.__add__)
+
+
+def upper(request: Request) -> Any:
+    """An upload and a response at once, over a thread of a pool."""
+    shouted = request.body().transform(lines()).map(lambda line: line.upper() + b"\n")
+    return stream(shouted.publish_on(schedulers.shared_pool()))
+
+
+def on_a_pool(request: Request) -> Any:
+    names = Flux.range(3).map(
+        lambda n: {"n": n, "pool": threading.current_thread() is not threading.main_thread()}
+    )
+    return ndjson(names.subscribe_on(schedulers.shared_pool()))
+
+
+def chatter(inbound: Any, outbound: Any) -> Any:
+    """Sends for ever, and does not listen."""
+    return outbound.send(watched(inbound.scope["path"].rpartition("/")[2]))
+
+
+async def deaf_until_opened(inbound: Any, outbound: Any) -> None:
+    """Takes one message, waits for the gate, and then counts all of them."""
+    name = inbound.scope["path"].rpartition("/")[2]
+    seen = state[name] = {"messages": 0, "bytes": 0, "over": False}
+    async for message in inbound.receive().to_async_iterable(prefetch=1):
+        seen["messages"] += 1
+        seen["bytes"] += len(message)
+        await gate(name).wait()
+        if message == b"end":
+            break
+    seen["over"] = True
+    await outbound.send(f"{seen['messages']} messages")
+
+
+def broken_handler(inbound: Any, outbound: Any) -> Any:
+    return outbound.send("one").then(Mono.error(RuntimeError("the handler broke")))
+
+
+events = [
+    Event("one", id="1"),
+    Event("two\nlines", event="note", id="2"),
+    {"three": 3},
+    Event("last", retry=250),
+]
+
+app = (
+    Http()
+    .get("/state/{name}", lambda request: ndjson(Mono.just(state.get(request.path["name"], {}))))
+    .post("/gate/{name}", open_gate)
+    .get("/numbers/{count}", lambda request: ndjson(Flux.range(int(request.path["count"]))))
+    .get("/endless/{name}", lambda request: stream(watched(request.path["name"])))
+    .get("/silent/{name}", lambda request: stream(silent(request.path["name"])))
+    .get("/fails/{count}", lambda request: stream(fails_after(int(request.path["count"]))))
+    .get("/events", lambda request: sse(Flux.from_iterable(events)))
+    .get("/heartbeats", lambda request: sse(Flux.never(), headers_within=0.01, heartbeat=0.05))
+    .get("/pool", on_a_pool)
+    .post("/upload/{name}", held_upload)
+    .post("/upper", upper)
+    .ws("/echo", lambda inbound, outbound: outbound.send(inbound.receive()))
+    .ws("/chatter/{name}", chatter)
+    .ws("/deaf/{name}", deaf_until_opened)
+    .ws("/broken", broken_handler)
+    .ws("/close", lambda inbound, outbound: outbound.send("bye").close(4001, "enough"))
+)

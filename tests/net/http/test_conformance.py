@@ -1,0 +1,125 @@
+"""What a request's body is as a Publisher, and what reads a response as a Subscriber, keep the rules."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from penstock.net.http import body
+from penstock.net.http.outflow import Outflow
+from penstock.net.http.reception import Reception
+from penstock.streams import on_dropped
+from penstock.tck import PublisherVerification, SubscriberBlackboxVerification
+from penstock.tck.upstream import ScriptedError
+
+
+@pytest.fixture(autouse=True)
+def dropped() -> Iterator[None]:
+    """Errors that nobody waits for any more need not be logged here."""
+    with on_dropped(error=lambda error, where: None, element=lambda element, where: None):
+        yield
+
+
+class Sender:
+    """A client's upload of so many chunks; then it is done, or gone."""
+
+    def __init__(self, chunks: int, last: dict[str, Any]) -> None:
+        self._left = chunks
+        self._last = last
+
+    async def receive(self) -> dict[str, Any]:
+        if not self._left:
+            return self._last
+        self._left -= 1
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+
+class Idle:
+    """A subscriber that is there and asks for nothing."""
+
+    def on_subscribe(self, subscription: Any) -> None: ...
+
+    def on_next(self, element: Any) -> None: ...
+
+    def on_error(self, error: BaseException) -> None: ...
+
+    def on_complete(self) -> None: ...
+
+
+class TestBody(PublisherVerification):
+    """``body(receive)``, on the event loop of its server."""
+
+    profile = "asyncio"
+
+    def create_publisher(self, elements: int) -> Any:
+        return body(Sender(elements, {"type": "http.request", "body": b"", "more_body": False}).receive)
+
+    def create_failed_publisher(self) -> Any:
+        """The second subscriber hears that there was a first."""
+        flux = self.create_publisher(1)
+        flux.subscribe(Idle())
+        return flux
+
+
+class TestBodyThatIsWatched(PublisherVerification):
+    """The same while a response waits for the client to go, and so reads ahead."""
+
+    profile = "asyncio"
+
+    def create_publisher(self, elements: int) -> Any:
+        sender = Sender(elements, {"type": "http.request", "body": b"", "more_body": False})
+        gone = asyncio.get_running_loop().create_future()
+
+        async def receive() -> Any:
+            if sender._left < 0:
+                return await gone  # the client has sent everything, and stays
+            message = await sender.receive()
+            if not message["more_body"]:
+                sender._left = -1
+            return message
+
+        flux = body(receive)
+        watching = asyncio.ensure_future(Reception.of(receive).gone())
+        self.add_cleanup(watching.cancel)
+        return flux
+
+    create_failed_publisher = TestBody.create_failed_publisher
+
+
+def reading(verification: Any, outflow: Outflow) -> Outflow:
+    """Have a task read batches, and say that they were sent."""
+
+    async def work() -> None:
+        try:
+            while (batch := await outflow.batch()) is not None:
+                outflow.sent(len(batch), sum(map(len, batch)))
+        except ScriptedError:
+            return
+
+    task = asyncio.get_running_loop().create_task(work())
+    verification.add_cleanup(task.cancel)
+    return outflow
+
+
+class TestOutflow(SubscriberBlackboxVerification):
+    """What a response subscribes with, while the client reads."""
+
+    profile = "asyncio"
+
+    def create_subscriber(self) -> Any:
+        return reading(self, Outflow(4))
+
+    def create_element(self, number: int) -> Any:
+        return b"%d" % number
+
+
+class TestOutflowOfAClientThatDoesNotRead(SubscriberBlackboxVerification):
+    """The window fills up."""
+
+    profile = "asyncio"
+
+    def create_subscriber(self) -> Any:
+        return Outflow(4)

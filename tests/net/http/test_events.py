@@ -1,0 +1,88 @@
+"""Server-sent events: what is written is what is read, however the bytes are cut."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.net.framing import BadFrame, FrameTooLong
+from penstock.net.http import Event, EventDecoder
+
+one_line = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=20)
+events = st.builds(
+    Event,
+    data=st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"]), max_size=40),
+    event=st.none() | one_line.filter(bool),
+    id=st.none() | one_line,
+    retry=st.none() | st.integers(0, 10**9),
+)
+
+
+def decoded(data: bytes, *cuts: int) -> list[Event]:
+    decoder = EventDecoder()
+    edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    found: list[Event] = []
+    for start, end in pairwise(edges):
+        found.extend(decoder.feed(data[start:end]))
+    return found + decoder.finish()
+
+
+@settings(deadline=None)
+@given(
+    st.lists(events, max_size=5),
+    st.lists(st.integers(0, 300), max_size=8),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+)
+def test_what_is_written_is_read_again(sent: list[Event], cuts: list[int], end: str) -> None:
+    data = b"".join(event.encode() for event in sent).replace(b"\n", end.encode())
+
+    assert decoded(data, *cuts) == sent
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"data: YHOO\ndata: +2\ndata: 10\n\n", [Event("YHOO\n+2\n10")]),
+        (b": test stream\n\ndata: first\nid: 1\n\n", [Event("first", id="1")]),
+        (b"data\n\ndata\ndata\n\ndata:", [Event(""), Event("\n")]),
+        (b"data:test\n\ndata: test\n\ndata:  test\n\n", [Event("test"), Event("test"), Event(" test")]),
+        (b"\xef\xbb\xbfdata: after the mark\n\n", [Event("after the mark")]),
+        (b"event: nothing to say\n\ndata: x\n\n", [Event("x")]),
+        (b"unknown: field\nretry: soon\nretry: 5\nid: a\0b\ndata: x\n\n", [Event("x", retry=5)]),
+        (b"data: not ended\n", []),
+        (b"", []),
+    ],
+)
+def test_the_cases_of_the_standard(data: bytes, expected: list[Event]) -> None:
+    assert decoded(data) == expected
+    assert decoded(data, *range(len(data))) == expected
+
+
+def test_line_ends_inside_data_are_lines() -> None:
+    assert Event("a\r\nb\rc\nd").encode() == b"data: a\ndata: b\ndata: c\ndata: d\n\n"
+
+
+@pytest.mark.parametrize("wrong", [{"event": "a\nb"}, {"id": "a\rb"}, {"id": "a\0"}, {"retry": -1}])
+def test_what_would_be_read_as_something_else_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Event("x", **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "data", [b"data: " + b"x" * 20, b"data: xxxxx\n" * 4], ids=["one line", "many lines"]
+)
+def test_an_event_without_an_end_does_not_fill_the_memory(data: bytes) -> None:
+    decoder = EventDecoder(max_length=20)
+
+    fed = iter(decoder.feed(b"data: good\n\n" + data))
+    assert next(fed) == Event("good")
+    with pytest.raises(FrameTooLong, match="max_length"):
+        next(fed)
+
+
+def test_bytes_that_are_no_text_are_an_error() -> None:
+    with pytest.raises(BadFrame, match="UTF-8"):
+        list(EventDecoder().feed(b"data: \xff\n\n"))
