@@ -1,7 +1,6 @@
 """A client that reads slowly: the server's source is asked for no more than the sockets between them hold."""
 
 import asyncio
-from itertools import count
 
 from penstock.net import TcpClient, TcpServer
 from penstock.streams import Flux
@@ -13,7 +12,8 @@ made = 0
 def chunks():
     """As much as anybody wants, and no more."""
     global made
-    for made in count(1):
+    while True:
+        made += 1
         yield CHUNK
 
 

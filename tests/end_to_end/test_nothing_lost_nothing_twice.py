@@ -70,7 +70,9 @@ def test_whoever_is_slow_or_killed_every_line_arrives_once(tmp_path: Path) -> No
             return made
 
         stages = [stage(gateway("results", "writers", sink))]
-        stages.append(stage(Reader("reader", tmp_path, out, "tail", sink, "--codec", "text")))
+        # With a name, so that the gateway keeps what it has not seen when it is gone.
+        reading = ("tail", sink, "--codec", "text", "--id", "reader", "--lease", "10m")
+        stages.append(stage(Reader("reader", tmp_path, out, *reading)))
         for sender, (port, control) in ports.items():
             listening = f"tcp-listen://127.0.0.1:{port}?acknowledge"
             stages.append(stage(gateway(f"gateway-{sender}", listening, f"tcp://127.0.0.1:{control}")))
