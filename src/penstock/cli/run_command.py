@@ -33,7 +33,7 @@ examples:
                                            another one, with four cores
   penstock run readings.jobs:nightly --checkpoint state --once
                                            what the gateway has now, then end: for cron
-  penstock run app.py --master spark://host:7077 --conf spark.executor.memory=4g
+  penstock run app.py --master spark://host:7077 --ship --conf spark.executor.memory=4g
                                            on a cluster
 
 What Spark itself logs goes to DIR/spark.log, or nowhere without a checkpoint; --spark-log says otherwise.
@@ -70,6 +70,9 @@ def add_parser(commands: Commands) -> None:
         "--once",
         action="store_true",
         help="deal with what a gateway has now, and end (other sources: to their end)",
+    )
+    parser.add_argument(
+        "--ship", action="store_true", help="hand this package to the executors of a cluster that lack it"
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress")
     parser.add_argument("--spark-log", metavar="FILE", help="where Spark's own log goes; - is standard error")

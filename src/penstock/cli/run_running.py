@@ -115,7 +115,8 @@ def _session(arguments: argparse.Namespace, view: RunView) -> SparkSession:
         config.setdefault("spark.sql.execution.pythonUDF.arrow.enabled", "false")
     try:
         with _stderr_to(_log_file(arguments)), _not_interrupted():
-            return session(name=f"penstock run {arguments.target}", master=arguments.master, config=config)
+            name = f"penstock run {arguments.target}"
+            return session(name, arguments.master, config, ship=arguments.ship)
     except (Complaint, _Interrupted):
         raise
     except Exception as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["SinkEnd", "SourceEnd"]
+__all__ = ["SinkEnd", "SourceEnd", "reachable"]
 
 _LOOPBACK: Final = "127.0.0.1"
 _A_WEEK: Final = 7 * 24 * 3600.0
@@ -87,7 +87,7 @@ class SourceEnd:
         if self._endpoint is None:
             if self._file is not None and not self._file.is_file():
                 raise FileNotFoundError(f"the source file:{self._file} is not there: check the path")
-            place = _place(spark, self._host)
+            place = reachable(spark, self._host)
             journal = SqliteJournal(folder / "source.db")
             self._gateway = Gateway(self._source, journal=journal, codec=self._codec, **place)
             endpoint = closing.enter_context(self._gateway).endpoint
@@ -160,7 +160,7 @@ class SinkEnd:
             return writer.format(sink).options(**self._options)
         if not isinstance(sink, Subscriber):
             return writer.foreachBatch(sink)
-        place = _place(results.sparkSession, self._host)
+        place = reachable(results.sparkSession, self._host)
         self._journal = SqliteJournal(folder / "sink.db")
         self._gateway = Gateway(None, journal=self._journal, writable=True, **place)
         endpoint = closing.enter_context(self._gateway).endpoint
@@ -241,14 +241,14 @@ class _Customer:
         self._subscription.join(_GOODBYE)
 
 
-def _place(spark: SparkSession, host: str | None) -> dict[str, Any]:
-    """Where a gateway in this process listens, so that the tasks of this session reach it."""
+def reachable(spark: SparkSession | None, host: str | None) -> dict[str, Any]:
+    """Where a gateway in this process listens, so that a session's tasks reach it; None is a local one."""
     if host is not None:
         return {"control": str(Endpoint(host, 0)), "allow_remote": True}
-    if not _runs_here(spark):
+    if spark is not None and not _runs_here(spark):
         raise ValueError(
             "the tasks of this session run on other machines, which cannot reach a source or a sink in this "
-            "process. Say where they can: Pipeline(…, host=an address of this machine); everybody in that "
+            "process. Say where they can: host=an address of this machine; everybody in that "
             "network can then read along. Or start a gateway, with CURVE keys, and give its endpoint"
         )
     return {"control": str(Endpoint(_LOOPBACK, 0))}

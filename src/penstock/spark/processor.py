@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
 from penstock.aquifer.errors import SourceFailed
 from penstock.aquifer.subscriber.subscription import AquiferSubscription
+from penstock.spark.ends import reachable
 from penstock.spark.running import QueryFailed, activate, process_everything, reason_of
 from penstock.spark.sessions import session
 from penstock.spec import (
@@ -35,7 +36,6 @@ __all__ = ["SparkProcessor"]
 
 _log = logging.getLogger("penstock.spark")
 
-_HERE: Final = "tcp://127.0.0.1:0"
 _LEAST: Final = 16
 _LOOK: Final = 0.1
 """Seconds between looks at whether the query is still running."""
@@ -67,6 +67,8 @@ class SparkProcessor(Processor[Any, Any]):
     one of the source as itself, after what the query made of the elements before it. When the last subscriber
     has left, the query is stopped and the source cancelled. :meth:`close`, or the end of a ``with`` block,
     does so at any time.
+
+    With a session on a cluster, ``host`` is an address of this machine that its workers can reach.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class SparkProcessor(Processor[Any, Any]):
         spark: SparkSession | None = None,
         capacity: int = 100_000,
         max_records_per_trigger: int | None = None,
+        host: str | None = None,
     ) -> None:
         if not callable(transform):
             raise TypeError(f"SparkProcessor() needs a function of a DataFrame, not {transform!r}")
@@ -89,6 +92,7 @@ class SparkProcessor(Processor[Any, Any]):
         self._transform = transform
         self._schema = schema
         self._spark = spark
+        self._host = host
         self._codec = "json" if schema is not None else "bytes"
         # The elements of a batch are kept while it runs. Were it all that there is room for, nothing could
         # come in meanwhile: so it is half of that.
@@ -169,10 +173,11 @@ class SparkProcessor(Processor[Any, Any]):
             most = self._capacity // 2
             before = MemoryJournal(max_records=most)
             after = MemoryJournal(max_records=most // 2)
+            place = reachable(self._spark, self._host)
             self._before = Gateway(
-                self._inlet, _HERE, codec=self._codec, journal=before, prefetch=most
+                self._inlet, codec=self._codec, journal=before, prefetch=most, **place
             ).start()
-            self._after = Gateway(None, _HERE, writable=True, journal=after).start()
+            self._after = Gateway(None, writable=True, journal=after, **place).start()
             self._bridge = bridge = _Bridge(self, self._outlet)
             self._started = True
         window = most // 2
