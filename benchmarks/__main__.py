@@ -34,7 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     for number in range(1, processes + 1):
         print(f"pass {number} of {processes}", file=sys.stderr, flush=True)
         for name in names:
-            answers[name].add(**_measured(name, seconds, number - 1))
+            if number <= (answers[name].question.most_processes or processes):
+                answers[name].add(**_measured(name, seconds, number - 1))
     for answer in answers.values():
         print(report.answer_text(answer))
     findings = examine(answers)

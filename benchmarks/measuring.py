@@ -79,6 +79,8 @@ class Question:
     clock: Clock = Clock.PROCESSOR
     fewest_rounds: int = 3
     """How many rounds each process measures, even if they take longer than they should."""
+    most_processes: int | None = None
+    """How many processes measure it at most: fewer than for other questions where a process starts slowly."""
 
     def base_of(self, alternative: Alternative) -> str:
         """What the table compares this alternative to."""

@@ -83,7 +83,9 @@ def _headings(answer: Answer) -> Row:
 
 def _figures(finding: Finding) -> Row:
     sign = "≤" if finding.claim.direction is Direction.AT_MOST else "≥"
-    return f"{sign} {finding.claim.bound:g}", f"{finding.ratio:.2f}", f"{finding.ratio_of_best:.2f}"
+    unit, places = finding.claim.unit, 2 if finding.claim.to is not None else 0
+    bound = f"{sign} {finding.claim.bound:g}{unit}"
+    return bound, *(f"{figure:.{places}f}{unit}" for figure in (finding.ratio, finding.ratio_of_best))
 
 
 def _aligned(rows: Sequence[Row]) -> str:

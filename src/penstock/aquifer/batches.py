@@ -79,7 +79,7 @@ def pack_values(values: Sequence[bytes]) -> bytes:
     return _encode(values)
 
 
-def unpack_values(payload: bytes) -> list[bytes]:
+def unpack_values(payload: bytes | memoryview) -> list[bytes]:
     """The values in a payload; ``msgspec.DecodeError`` if it is none."""
     return _values(payload)
 

@@ -250,10 +250,14 @@ class Server:
             return None
         if batch.nbytes < _SMALL and batch.format == MSGPACK:
             batch = self._with_following(batch, session.cursor, allowed, room)
-        count = batch.end - session.cursor
+        whole = min(batch.end, session.stop, session.cursor + self._limits.max_frame_records) - session.cursor
+        count = min(whole, allowed)
         if batch.nbytes > room:
             count = min(count, max(1, batch.count * room // batch.nbytes))
-        count = min(count, allowed)
+        if count < whole:
+            nbytes = batch.nbytes * whole // batch.count
+            if session.better_whole(whole, nbytes, time.monotonic()):
+                return None
         return in_format(part(batch, session.cursor, session.cursor + count), session.format)
 
     def _with_following(self, batch: Batch, start: int, allowed: int, room: int) -> Batch:

@@ -132,7 +132,7 @@ class ExtendedReading:
 
     def _failed(self, frame: Frame, now: float) -> list[Effect]:
         try:
-            message = decode(frame.payload)
+            message = decode(bytes(frame.payload))
         except ProtocolViolation as violation:
             return [Finish(violation)]
         if not isinstance(message, OnError):

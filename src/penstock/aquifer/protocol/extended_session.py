@@ -8,7 +8,7 @@ on its way is bounded by ``Limits`` even if the subscriber grants everything, si
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from msgspec import UNSET
 
@@ -28,6 +28,9 @@ from penstock.aquifer.protocol.messages import (
 from penstock.aquifer.protocol.sessions import Event, LogView, Reply, Session, State, Table, refusal
 
 __all__ = ["ExtendedSession"]
+
+_SOON: Final = 0.1
+"""Seconds that a batch may wait for the grant that it fits into."""
 
 _ANYTIME = {
     Event.NEXT: ("_grant", None),
@@ -117,6 +120,21 @@ class ExtendedSession(Session):
         if self.limit_bytes is not None:
             room = min(room, self.limit_bytes - self.sent_bytes)
         return room
+
+    def better_whole(self, count: int, nbytes: int, now: float) -> bool:
+        """Whether so much, which is more than was granted, should wait for the next grant and not be cut.
+
+        To cut a batch is as much work as to pack it. It need not be cut if its window has room for it, and if
+        more is on its way than is left of the grant: then the subscriber will have dealt with half of its
+        window soon, and grant more. If it does not, it gets what it has granted, a moment later.
+        """
+        left, on_way = self.limit - self.cursor, self.cursor - self.received
+        room, bytes_on_way = self.allowance_bytes(), self.sent_bytes - self._received_bytes
+        return (
+            (count <= left or on_way >= left >= count - on_way)
+            and (nbytes <= room or bytes_on_way >= room >= nbytes - bytes_on_way)
+            and now - self.spoke < _SOON
+        )
 
     def sent(self, count: int, nbytes: int) -> None:
         """So many records were sent in one frame."""

@@ -50,7 +50,8 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     flags: int
     first: int
     count: int
-    payload: bytes
+    payload: bytes | memoryview
+    """A view where the socket has put it, if the one who reads the frames wants no copies."""
     notes: bytes
 
 
@@ -59,7 +60,7 @@ def header(flags: int, first: int, count: int) -> bytes:
     return HEADER.pack(FRAME_VERSION, flags, 0, first, count)
 
 
-def parse(parts: Sequence[bytes]) -> Frame:
+def parse(parts: Sequence[bytes | memoryview]) -> Frame:
     """Take a message from the data port apart; a ``ProtocolViolation`` if it is no frame."""
     if not 3 <= len(parts) <= 4 or len(parts[1]) != HEADER.size:
         raise ProtocolViolation(
@@ -69,4 +70,4 @@ def parse(parts: Sequence[bytes]) -> Frame:
     version, flags, _, first, count = HEADER.unpack(parts[1])
     if version != FRAME_VERSION:
         raise ProtocolViolation(f"a data frame of version {version}; this end understands {FRAME_VERSION}")
-    return Frame(flags, first, count, parts[2], parts[3] if len(parts) == 4 else b"")
+    return Frame(flags, first, count, parts[2], bytes(parts[3]) if len(parts) == 4 else b"")

@@ -7,6 +7,7 @@ for ever when an answer is lost.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import zmq
@@ -25,14 +26,18 @@ _LINGER: Final = 500
 _FRAMES_A_TURN: Final = 8
 """Few, so that what was copied here is still in the processor's cache when it is unpacked."""
 _RECORDS_A_TURN: Final = 4096
+_LARGE: Final = 64 * 1024
+"""Bytes of a part from which on it is cheaper to look at it where it is than to copy it."""
 
 
 class Channel:
     """The connections of one subscription; used by one thread, except :meth:`wake`."""
 
-    def __init__(self, endpoint: Endpoint, curve: CurveClient | None) -> None:
+    def __init__(self, endpoint: Endpoint, curve: CurveClient | None, *, views: bool = False) -> None:
         self._endpoint = endpoint
         self._curve = curve
+        self._views = views
+        """Whether large payloads are left where ØMQ has put them: for whom does not keep them for long."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._bell = Bell()
         self._control: zmq.Socket[bytes] | None = None
@@ -137,9 +142,9 @@ class Channel:
                 return decode(message)
         return None
 
-    def frames(self) -> list[list[bytes]]:
+    def frames(self) -> Sequence[Sequence[bytes | memoryview]]:
         """The data frames that have come (extended dialect)."""
-        return _all(self._data, _FRAMES_A_TURN)
+        return _viewed(self._data, _FRAMES_A_TURN) if self._views else _all(self._data, _FRAMES_A_TURN)
 
     def records(self) -> list[bytes]:
         """The records that have come (plain dialect: one part each)."""
@@ -169,6 +174,18 @@ def _all(socket: zmq.Socket[bytes] | None, most: int) -> list[list[bytes]]:
         try:
             for _ in range(most):
                 messages.append(socket.recv_multipart(zmq.NOBLOCK))
+        except zmq.Again:
+            pass
+    return messages
+
+
+def _viewed(socket: zmq.Socket[bytes] | None, most: int) -> list[list[bytes | memoryview]]:
+    messages: list[list[bytes | memoryview]] = []
+    if socket is not None:
+        try:
+            for _ in range(most):
+                parts = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+                messages.append([part.buffer if len(part) >= _LARGE else part.bytes for part in parts])
         except zmq.Again:
             pass
     return messages

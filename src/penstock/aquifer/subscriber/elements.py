@@ -57,7 +57,7 @@ class Unpacker:
 
     def _batch(self, frame: Frame) -> list[Any]:
         try:
-            batch = self._codec.decode(frame.payload)
+            batch = self._codec.decode(bytes(frame.payload))
         except ImportError:
             raise
         except Exception as error:

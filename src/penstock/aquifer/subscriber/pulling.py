@@ -36,6 +36,9 @@ def frames(
 ) -> Iterator[Frame]:
     """The records from offset ``start`` up to, but not with, ``stop``: in order, none twice, none missing.
 
+    The payload of a large frame is a view of what has come: it costs no copy, and lives as long as somebody
+    looks at it.
+
     Who reads a range is not kept: somebody else has to see to it that the gateway does not forget it. If it
     has, or does, this raises :class:`~penstock.aquifer.OffsetGone`.
     """
@@ -51,7 +54,9 @@ def frames(
         window_bytes=window_bytes,
         patience=patience,
     )
-    reader = _RangeReader(SubscriberSide(endpoint, wishes), Channel(Endpoint.parse(endpoint), curve))
+    reader = _RangeReader(
+        SubscriberSide(endpoint, wishes), Channel(Endpoint.parse(endpoint), curve, views=True)
+    )
     try:
         yield from reader.run()
     finally:
