@@ -57,6 +57,7 @@ class Connection:
         "_echo",
         "_handler",
         "_lost",
+        "_on_peer_end",
         "_peer_ended",
         "_receiver",
         "_sender",
@@ -104,6 +105,7 @@ class Connection:
         self._writable = True
         self._closing = False
         self._peer_ended = False
+        self._on_peer_end: list[Callable[[], object]] | None = None
         self._lost = False
         self._aborted: BaseException | None = None
         self._waiters: list[asyncio.Future[None]] | None = None
@@ -139,6 +141,11 @@ class Connection:
         return self._traffic
 
     @property
+    def busy(self) -> bool:
+        """Whether its handler, or a send, has not ended."""
+        return self._sender is not None or (self._handler is not None and not self._handler.over)
+
+    @property
     def closed(self) -> bool:
         """Whether it is over."""
         return self._lost
@@ -154,6 +161,7 @@ class Connection:
             # Stock asyncio: without this, every small read costs a large allocation.
             self.transport.max_size = _READ_SIZE
         if not self._connections.admit(self):
+            self._lost = True
             return
         self._receiver.open(self.transport)
         for option in self.settings.options:
@@ -175,20 +183,17 @@ class Connection:
                 "the handler returned None; return what is to run: outbound.send(…), a publisher or a "
                 "coroutine. To keep the connection open without sending, return Mono.never()"
             )
-        self._handler = HandlerRun(self._handler_done)
         stream = work.mono() if isinstance(work, Outbound) else as_stream(work, "handle()")
+        self._handler = HandlerRun(self._handler_done)
         stream._connect(self._handler)
 
     def _handler_done(self, error: BaseException | None) -> None:
-        if error is not None:
+        if isinstance(error, NetError | ConnectionError) and self._lost:
+            _log.info("%s the handler failed: %s", self.label, error)  # That it was lost is counted already.
+        elif error is not None:
             self._connections.metrics.errors += 1
             if isinstance(error, NetError | ConnectionError):
-                _log.log(
-                    logging.INFO if self._lost else logging.WARNING,
-                    "%s the handler failed: %s",
-                    self.label,
-                    error,
-                )
+                _log.warning("%s the handler failed: %s", self.label, error)
             else:
                 _log.error("%s the handler failed: %r", self.label, error, exc_info=error)
         self.on_loop(self._close)
@@ -197,7 +202,23 @@ class Connection:
         """The peer sends no more: whether the connection stays, so that we may go on sending."""
         self._peer_ended = True
         self._receiver.end(None)
-        return not self._closing
+        self._tell_peer_end()
+        # TLS has no half of a connection: its end is the end of both directions.
+        return not self._closing and bool(self.transport.can_write_eof())
+
+    def when_peer_ends(self, call: Callable[[], object]) -> None:
+        """Call this when nothing more is received, for whatever reason; at once if that is so already."""
+        if self._lost or self._receiver.ended:
+            call()
+        elif self._on_peer_end is None:
+            self._on_peer_end = [call]
+        else:
+            self._on_peer_end.append(call)
+
+    def _tell_peer_end(self) -> None:
+        calls, self._on_peer_end = self._on_peer_end, None
+        for call in calls or ():
+            call()
 
     def pause_writing(self) -> None:
         """The transport is full."""
@@ -213,7 +234,11 @@ class Connection:
 
     def lost(self, error: BaseException | None) -> None:
         """The socket is closed: everything ends, with an error if that was not asked for."""
+        if self._lost:
+            return  # It was refused, so nobody has heard of it.
         self._lost = True
+        if error is not None:
+            self._connections.metrics.errors += 1
         error = error or self._aborted
         if self._timer is not None:
             self._timer.cancel()
@@ -226,6 +251,7 @@ class Connection:
             sender.lost(
                 "the connection was closed" if error is None else f"the connection was lost ({error})", error
             )
+        self._tell_peer_end()
         self._tell(State.DISCONNECTING)
         self._connections.remove(self, self._traffic)
         for waiter in self._waiters or ():
@@ -236,13 +262,13 @@ class Connection:
             return
         if not self._receiver.taken and self._receiver.waiting:
             # It has not begun to read what has come: it gets a moment to do so.
-            self._timer = self.loop.call_later(self.settings.linger, self._leave, handler)
+            self._timer = self.loop.call_later(self.settings.linger, self._leave, handler, sender is not None)
         else:
-            self._leave(handler)
+            self._leave(handler, sender is not None)
 
-    def _leave(self, handler: HandlerRun) -> None:
-        """A handler that reads has heard of the end; what it makes of its last chunk is not cut short."""
-        if self._receiver.taken:
+    def _leave(self, handler: HandlerRun, was_sending: bool) -> None:
+        """A handler that reads or sends has heard of the end; what it does about it is not cut short."""
+        if self._receiver.taken or was_sending:
             self._connections.leave(handler)
         else:
             handler.cancel()
@@ -268,7 +294,8 @@ class Connection:
             )
 
         def ended(error: BaseException | None) -> None:
-            self._sender = self._echo = None
+            if self._sender is sender:
+                self._sender = self._echo = None
             done(error)
 
         source = stream._source
@@ -280,9 +307,9 @@ class Connection:
             for data in self._receiver.hand_over():
                 self.transport.write(data)
             self._echo = Echo(self._bridge, self.transport, sender)
-            return self._stop_echo
+            return lambda: self.on_loop(self._stop_echo, sender)
         stream._connect(sender)
-        return self._stop_sending
+        return lambda: self.on_loop(self._stop_sending, sender)
 
     def _is_our_own_receive(self, stream: Stream[Any]) -> bool:
         source = stream._source
@@ -294,15 +321,17 @@ class Connection:
             and self._receiver.untouched
         )
 
-    def _stop_sending(self) -> None:
-        sender, self._sender = self._sender, None
-        if sender is not None:
-            sender.cancel()
+    def _stop_sending(self, sender: Sender) -> None:
+        if self._sender is sender:
+            self._sender = None
+        sender.cancel()
 
-    def _stop_echo(self) -> None:
-        echo, self._echo, self._sender = self._echo, None, None
-        if echo is not None:
-            self.on_loop(echo.cancel)
+    def _stop_echo(self, sender: Sender) -> None:
+        echo = self._echo
+        if echo is not None and self._sender is sender:
+            self._echo = self._sender = None
+            echo.cancel()
+            self._receiver.take_back()
 
     # ---------------------------------------------------------------- the end
     def close(self) -> None:
@@ -345,11 +374,13 @@ class Connection:
 
     def finish(self) -> None:
         """Receive no more: ``receive()`` completes after what has come, so that the handler can end."""
+        if self._closing:
+            return  # It reads on only to hear of the peer's end.
+        self._receiver.stop()
         if self._echo is not None:
             echo, self._echo = self._echo, None
-            self.transport.pause_reading()
             echo.finish()
-        self._receiver.stop()
+        self._tell_peer_end()
         if self._handler is None:
             self._close()
 
@@ -364,11 +395,19 @@ class Connection:
         if not self._peer_ended and linger and self.transport.can_write_eof():
             # To close with unread bytes would reset the connection and could destroy what was just sent: say
             # that we are done, and read on until the peer is, too.
-            self.transport.write_eof()
+            # Not now: we may be in a callback of the transport's, which would say it once more.
+            self.loop.call_soon(self._say_end)
             self._receiver.discard()
         else:
             self.transport.close()
         self._timer = self.loop.call_later(linger, self._give_up)
+
+    def _say_end(self) -> None:
+        if not self._lost and not self.transport.is_closing():
+            try:
+                self.transport.write_eof()
+            except OSError:
+                self.transport.abort()  # The peer has reset it, which we have not been told yet.
 
     def _give_up(self) -> None:
         if not self._lost:
@@ -422,7 +461,7 @@ class Connection:
                     "the peer sent nothing",
                     settings.read_timeout,
                     lambda: traffic.received,
-                    lambda: not (self._receiver.paused or self._peer_ended),
+                    lambda: self._receiver.wanted,
                 )
             )
         if settings.write_timeout is not None:
@@ -431,11 +470,16 @@ class Connection:
                     "the peer took nothing of what was sent",
                     settings.write_timeout,
                     left,
-                    lambda: transport.get_write_buffer_size() > 0,
+                    lambda: transport.get_write_buffer_size() > 0 or self._flushing,
                 )
             )
         return IdleWatch(self.loop, limits, self._idle) if limits else None
 
+    @property
+    def _flushing(self) -> bool:
+        return self._sender is not None and self._sender.flushing
+
     def _idle(self, timeout: IdleTimeout) -> None:
         _log.info("%s %s: closing", self.label, timeout)
+        self._connections.metrics.errors += 1
         self._abort(timeout)

@@ -33,7 +33,7 @@ class BindFailed(NetError, OSError):
     @classmethod
     def at(cls, where: str, error: OSError) -> BindFailed:
         """The error for this address, with a remedy."""
-        failed = cls(f"cannot listen on {where}: {_reason(error)}; {_bind_remedy(error)}")
+        failed = cls(f"cannot listen on {_shown(where)}: {_reason(error)}; {_bind_remedy(error)}")
         failed.errno = error.errno
         return failed
 
@@ -44,13 +44,23 @@ class ConnectFailed(NetError, OSError):
     @classmethod
     def to(cls, where: str, error: BaseException) -> ConnectFailed:
         """The error for this address, with a remedy."""
-        failed = cls(f"cannot connect to {where}: {_reason(error)}; {_connect_remedy(error)}")
+        failed = cls(f"cannot connect to {_shown(where)}: {_reason(error)}; {_connect_remedy(error)}")
         failed.errno = getattr(error, "errno", None)
         return failed
 
 
 class HandshakeFailed(ConnectFailed):
     """The other side was reached, but TLS did not come about."""
+
+    @classmethod
+    def to(cls, where: str, error: BaseException) -> ConnectFailed:
+        """The error for this address, with a remedy."""
+        if isinstance(error, ssl.SSLError):
+            return super().to(where, error)
+        reason = str(error) or "it closed the connection instead"
+        failed = cls(f"cannot connect to {_shown(where)}: TLS did not come about ({reason}); {_TLS_REMEDY}")
+        failed.errno = getattr(error, "errno", None)
+        return failed
 
 
 class ConnectionAborted(NetError, ConnectionError):
@@ -79,6 +89,13 @@ class SendRefused(NetError):
     """A send that cannot be: a second one beside the first, or of something that is not bytes."""
 
 
+_TLS_REMEDY = "does the other side speak TLS on this port, with a version and a certificate that fit?"
+
+
+def _shown(where: str) -> str:
+    return f"@{where[1:]}" if where.startswith("\0") else where
+
+
 def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted ({error.verify_message})"
@@ -96,6 +113,8 @@ def _reason(error: BaseException) -> str:
 def _bind_remedy(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return "another program has it: stop that one, or take another port (port 0 takes any free one)"
+    if error.errno == errno.EEXIST:
+        return "something that is no socket is at this path: take another one, or remove it"
     if error.errno == errno.EACCES:
         return "take a port above 1023, or give the program the right to use lower ones"
     if error.errno == errno.EADDRNOTAVAIL:
@@ -109,7 +128,7 @@ def _connect_remedy(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return "trust its authority with secure(trust=…), or check the name and the clock"
     if isinstance(error, ssl.SSLError):
-        return "does the other side speak TLS on this port, with a version and a certificate that fit?"
+        return _TLS_REMEDY
     if isinstance(error, socket.gaierror):
         return "check the spelling of the host"
     if isinstance(error, ConnectionRefusedError):

@@ -45,7 +45,7 @@ class Metrics:
     connections_active: int = 0
     """Those that are there now."""
     connections_refused: int = 0
-    """Those beyond ``max_connections``."""
+    """Those beyond ``max_connections``, and those that came while the server was being closed."""
     handshakes_failed: int = 0
     """Those that TLS did not come about on."""
     errors: int = 0

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+import asyncio
 import os
 import ssl
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from penstock.net.errors import NetError
 
-__all__ = ["BadCertificate", "ServerNames", "Tls"]
-
-_log = logging.getLogger("penstock.net")
+__all__ = ["BadCertificate", "Handshake", "ServerNames", "Tls"]
 
 Path = str | os.PathLike[str]
 
@@ -93,20 +92,59 @@ class Tls:
         load_chain(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), *self.chain)
         load_chain(self.context, *self.chain)
 
-    def reporting(self, failed: Callable[[ssl.SSLError], object]) -> None:
-        """Call this for every handshake that fails: asyncio and uvloop tell nobody."""
+    def watched(self, loop: asyncio.AbstractEventLoop, failed: Callable[[str], object]) -> Handshake:
+        """The handshake of a connection that is being accepted here and now."""
+        self.context.sslobject_class = _Watched
+        handshake = Handshake(loop, self.handshake_timeout, failed)
+        _under_way.set(handshake)
+        return handshake
 
-        class Watched(ssl.SSLObject):
-            def do_handshake(self) -> None:
-                try:
-                    super().do_handshake()
-                except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                    raise
-                except ssl.SSLError as error:
-                    failed(error)
-                    raise
 
-        self.context.sslobject_class = Watched
+class Handshake:
+    """One that is under way on a server. If it fails, that is told once: asyncio and uvloop tell nobody."""
+
+    __slots__ = ("_failed", "_timer")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, failed: Callable[[str], object]
+    ) -> None:
+        self._failed: Callable[[str], object] | None = failed
+        # A peer that says nothing, or goes, makes the loop drop the connection without a word to anybody.
+        self._timer = loop.call_later(
+            seconds + _SLACK, self.fail, f"the peer went, or had not finished after {seconds:g} s"
+        )
+
+    def fail(self, why: str) -> None:
+        """It has not come about."""
+        failed = self._failed
+        self.over()
+        if failed is not None:
+            failed(why)
+
+    def over(self) -> None:
+        """It has come about, or nobody wants to know."""
+        self._failed = None
+        self._timer.cancel()
+
+
+_under_way: ContextVar[Handshake | None] = ContextVar("penstock.net.handshake", default=None)
+"""Everything that a loop calls for one connection has the context in which that was accepted."""
+
+_SLACK: Final = 0.25
+"""Seconds after the limit of the loop at which a handshake that has not come about is given up."""
+
+
+class _Watched(ssl.SSLObject):
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            handshake = _under_way.get()
+            if handshake is not None:
+                handshake.fail(str(error.reason or error))
+            raise
 
 
 class ServerNames:

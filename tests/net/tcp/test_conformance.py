@@ -1,4 +1,4 @@
-"""Both sides of a connection keep the rules, over real sockets: ``receive()`` and what ``send()`` subscribes."""
+"""Both sides of a connection keep the rules, over real sockets."""
 
 from __future__ import annotations
 

@@ -47,8 +47,7 @@ class Echo(asyncio.BaseProtocol):
         self._sender.on_complete()
 
     def cancel(self) -> None:
-        """Nobody wants the echo any more: reading stops."""
+        """Nobody wants the echo any more: give the socket back."""
         if not self._transport.is_closing():
             self._transport.set_protocol(self._bridge)
-            self._transport.pause_reading()
         self._sender.cancel()

@@ -20,6 +20,8 @@ __all__ = ["Inbound", "ReceiveSource"]
 class ReceiveSource(PublisherSource):
     """The top of a stream of what a connection receives."""
 
+    ahead = 4  # a chunk may have a quarter of a megabyte
+
     def __init__(self, receiver: Receiver) -> None:
         super().__init__(receiver)
         self.label = "receive()"
@@ -43,7 +45,7 @@ class Inbound:
         Emits when bytes have come and there is demand.
         Backpressures when there is none: the socket is paused, and the sender waits.
         Completes when the peer has sent its last byte and all were given.
-        Cancels when its subscriber cancels; reading stops, the connection stays.
+        Cancels when its subscriber cancels; the connection stays, and is read no more but for the read-ahead.
         """
         return flux_of(ReceiveSource(self._receiver))
 

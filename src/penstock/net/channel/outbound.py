@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.net.channel.sending import Flush
+from penstock.net.errors import SendRefused
 from penstock.spec import Publisher, Subscriber, check_subscriber, non_positive_request
 from penstock.streams import Flux, Mono
 from penstock.streams.conversion import as_stream
@@ -49,6 +50,11 @@ class Outbound:
         """
         if isinstance(data, bytes | bytearray | memoryview):
             data = Mono.just(bytes(data))
+        elif isinstance(data, str):
+            raise SendRefused(
+                f"send() was given the text {data!r:.80}, and only bytes can be sent: send(text.encode()), or "
+                "configure an encoder() and use send_object()"
+            )
         work = SendMany(self._connection, as_stream(data, "send()"), flush)
         return self._and(flux_of(PublisherSource(work)))
 
@@ -86,8 +92,8 @@ class Outbound:
         return self._and(as_stream(publisher, "then()"))
 
     def keep_open(self) -> Outbound:
-        """Complete when the connection is gone: for a handler that is to stay until the peer closes it."""
-        return self._and(self._connection.on_dispose())
+        """Complete when the peer has closed its side, or the server is being closed; not before."""
+        return self._and(flux_of(PublisherSource(PeerEnd(self._connection))))
 
     def _and(self, step: Stream[Any]) -> Outbound:
         following = step._as_flux().then()
@@ -143,6 +149,43 @@ class SendMany:
         self.connection.on_loop(sending.begin)
 
 
+class PeerEnd:
+    """A Publisher without elements that completes when the peer sends no more."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        """Begin to wait."""
+        check_subscriber(subscriber)  # §1.9
+        waiting = _Waiting(subscriber)
+        subscriber.on_subscribe(waiting)
+        self.connection.on_loop(self.connection.when_peer_ends, waiting.end)
+
+
+class _Waiting:
+    """The Subscription of somebody who waits for the peer's end."""
+
+    __slots__ = ("_subscriber",)
+
+    def __init__(self, subscriber: Subscriber[Any]) -> None:
+        self._subscriber: Subscriber[Any] | None = subscriber
+
+    def end(self) -> None:
+        subscriber, self._subscriber = self._subscriber, None
+        if subscriber is not None:
+            subscriber.on_complete()
+
+    def request(self, n: int, /) -> None:
+        if n < 1:
+            subscriber, self._subscriber = self._subscriber, None
+            if subscriber is not None:
+                subscriber.on_error(non_positive_request(n))  # §3.9
+
+    def cancel(self) -> None:
+        self._subscriber = None  # §3.13
+
+
 class _Sending:
     """The Subscription of one send: there is nothing to ask for, but it can be left."""
 
@@ -158,13 +201,20 @@ class _Sending:
         if self._over:
             return
         try:
-            self._cancel = self._work.connection.start_sending(self._work.stream, self._work.flush, self.done)
+            cancel = self._work.connection.start_sending(self._work.stream, self._work.flush, self.done)
         except Exception as refused:
             self.done(refused)
+            return
+        self._cancel = cancel
+        if self._over:
+            # It was cancelled, by the source or by another thread, before there was anything to cancel.
+            self._cancel = None
+            cancel()
 
     def done(self, error: BaseException | None) -> None:
         subscriber, self._subscriber = self._subscriber, None
         self._over = True
+        self._cancel = None
         if subscriber is None:
             if error is not None:
                 drop_error(error, "a send that was cancelled")

@@ -9,6 +9,7 @@ has gone. ``read_ahead=0`` reads nothing before it is asked for.
 from __future__ import annotations
 
 import asyncio
+import sys
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
@@ -27,6 +28,9 @@ __all__ = ["MOST_CHUNKS", "Receiver"]
 
 MOST_CHUNKS: Final = 32
 """Chunks that wait at most, whatever their size."""
+_NOBODY: Final = "nobody: the connection is being closed"
+_ALL: Final = sys.maxsize
+"""The read-ahead of a connection that is being closed."""
 
 
 class Receiver:
@@ -41,6 +45,7 @@ class Receiver:
         "_emitting",
         "_ended",
         "_error",
+        "_held",
         "_high",
         "_on_next",
         "_paused",
@@ -50,8 +55,8 @@ class Receiver:
         "_taken_by",
         "_thread",
         "_transport",
+        "_withheld",
         "loop",
-        "when_over",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read_ahead: int) -> None:
@@ -65,13 +70,14 @@ class Receiver:
         self._queue: deque[bytes] = deque()
         self._queued = 0
         self._demand = 0
+        self._held = False
+        self._withheld = 0
+        """Demand that is not served while somebody holds us back."""
         self._paused = False
         self._emitting = False
         self._ended = False
         self._error: BaseException | None = None
         self._cancelled = False
-        self.when_over: Callable[[], object] | None = None
-        """Called when nothing more will be given to anybody."""
 
     # ---------------------------------------------------------------- what the socket calls
     def open(self, transport: Any) -> None:
@@ -147,7 +153,7 @@ class Receiver:
             self._on_loop(self._request, n)
 
     def cancel(self) -> None:
-        """Take nothing more. The connection stays; reading stops."""
+        """Take nothing more. The connection stays; reading stops when the read-ahead is used up."""
         if get_ident() == self._thread:
             self._cancel()
         else:
@@ -167,6 +173,9 @@ class Receiver:
                 # From the loop, not from inside the subscriber's own call (§1.3).
                 self.loop.call_soon(_tell, subscriber, non_positive_request(n))  # §3.9
             return
+        if self._held:
+            self._withheld = min(self._withheld + n, UNBOUNDED)
+            return
         self._demand = min(self._demand + n, UNBOUNDED)
         if self._queue:
             if not self._emitting:
@@ -179,14 +188,31 @@ class Receiver:
             return
         self._release()
         self._drop_queue()
-        self._pause()
-        self._over()
+        if not self._high:
+            self._pause()
+
+    # ---------------------------------------------------------------- what whoever sends it on calls
+    def hold_back(self) -> None:
+        """Give nothing until :meth:`go_on`, whatever has been asked for; on the event loop only."""
+        if not self._held:
+            self._held = True
+            self._withheld, self._demand = self._demand, 0
+            if not self._high:
+                self._pause()
+
+    def go_on(self) -> None:
+        """Give again what has been asked for."""
+        if self._held:
+            self._held = False
+            owed, self._withheld = self._withheld, 0
+            if owed:
+                self._request(owed)
 
     # ---------------------------------------------------------------- between the two
     def _hold(self, data: bytes) -> None:
-        if self._cancelled:
-            return
-        self._queue.append(data)
+        if not self._cancelled:
+            self._queue.append(data)
+        # Without a subscriber it is dropped, but not read for ever: only until an idle peer's end is heard.
         self._queued += len(data)
         if not self._paused and (self._queued >= self._high or len(self._queue) >= MOST_CHUNKS):
             self._pause()
@@ -216,12 +242,9 @@ class Receiver:
     def _finish(self) -> None:
         subscriber = self._subscriber
         if self._cancelled or subscriber is None:
-            if subscriber is None:
-                self._over()
             return
         self._release()
         _tell(subscriber, self._error)
-        self._over()
 
     def _subscriber_failed(self, fault: Exception, where: str) -> None:
         """§2.13: a Subscriber that raises is as good as gone."""
@@ -238,11 +261,6 @@ class Receiver:
     def _drop_queue(self) -> None:
         self._queue.clear()
         self._queued = 0
-
-    def _over(self) -> None:
-        call, self.when_over = self.when_over, None
-        if call is not None:
-            call()
 
     # ---------------------------------------------------------------- the socket's tap
     def _pause(self) -> None:
@@ -263,13 +281,13 @@ class Receiver:
         """Read on without anybody to give it to, so that the peer's end is heard; before a close."""
         subscriber = self._subscriber
         if self._taken_by is None:
-            self._taken_by = "nobody: the connection is being closed"
+            self._taken_by = _NOBODY
+        self._high = _ALL
         self._drop_queue()
         if not self._cancelled:
             self._release()
             if subscriber is not None:
                 _tell(subscriber, self._error)
-            self._over()
         if self._paused and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()
@@ -289,6 +307,14 @@ class Receiver:
             self._resume()
         return waiting
 
+    def take_back(self) -> None:
+        """Have the socket again, which may be paused, with nobody to give anything to."""
+        self._paused = True
+        if self._high:
+            self._resume()
+        else:
+            self._transport.pause_reading()
+
     # ---------------------------------------------------------------- for those who look
     @property
     def waiting(self) -> int:
@@ -301,14 +327,19 @@ class Receiver:
         return self._paused
 
     @property
-    def over(self) -> bool:
-        """Whether everything has been given, or nobody wants it."""
-        return self._cancelled or (self._ended and not self._queue)
+    def wanted(self) -> bool:
+        """Whether somebody waits for bytes, and they may still come."""
+        return self._demand > 0 and not self._ended
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come; what has come may still wait."""
+        return self._ended
 
     @property
     def taken(self) -> bool:
         """Whether it has, or had, a subscriber."""
-        return self._taken_by is not None
+        return self._taken_by is not None and self._taken_by is not _NOBODY
 
     @property
     def untouched(self) -> bool:

@@ -6,18 +6,24 @@ and the peer's window are made of: the window of elements follows their mean siz
 
 Elements that a source produces inside one ``request`` are joined into one write. After such a burst the next
 request goes through the event loop, so that a source which never waits cannot keep the loop for itself.
+
+Demand cannot be taken back, and a peer that has sent small chunks may go on with large ones. So while the
+socket is full, a connection that feeds it is held back: its chunks stay on its side, where they are bounded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import select
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.net.channel.receiving import Receiver
 from penstock.net.errors import ConnectionAborted, SendRefused
 from penstock.spec import Subscription, none_element, none_error, none_subscription
+from penstock.streams.segment import Relay
 
 __all__ = ["BUDGET", "HIGH_WATER", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
 
@@ -29,6 +35,12 @@ BUDGET: Final = 128 * 1024
 """Bytes that are asked for ahead, about."""
 _JOINED: Final = 64 * 1024
 """A burst is written when it has this many bytes."""
+
+_LOOK_AGAIN: Final = 0.01
+"""Seconds until a socket under TLS is looked at again that takes nothing at the moment."""
+
+_LOOKS: Final = 2
+"""How often in a row the kernel has to take more before it is believed to have got everything."""
 
 Flush = Callable[[bytes], bool]
 """Says of an element whether it must not wait for the rest of its burst."""
@@ -49,6 +61,7 @@ class Sender:
         "_elsewhere",
         "_finishing",
         "_flush",
+        "_held",
         "_left",
         "_loop",
         "_low",
@@ -104,6 +117,8 @@ class Sender:
         """Bytes given to the socket by then."""
         self._tight = False
         """Whether the transport was told to say when it is empty."""
+        self._held: Receiver | None = None
+        """The connection that is held back because this one is full."""
         self._elsewhere: deque[Any] = deque()
         """Signals that came on other threads."""
         self._scheduled = False
@@ -165,6 +180,7 @@ class Sender:
         self._writable = False
         self._unsent = self._transport.get_write_buffer_size()
         self._since_full = self._bytes
+        self._hold_back()
 
     def resume(self) -> None:
         """There is room again; or, while finishing, nothing is left."""
@@ -173,7 +189,13 @@ class Sender:
         if self._finishing:
             self._check_flushed()
         else:
+            self._let_go()
             self._refill()
+
+    @property
+    def flushing(self) -> bool:
+        """Whether the source is at its end, and the socket has not taken all of it."""
+        return self._finishing and self._done is not None
 
     def lost(self, why: str, error: BaseException | None = None) -> None:
         """The connection is gone; what it had not taken is told as an error, never as an end."""
@@ -201,8 +223,26 @@ class Sender:
             self._done = None
             self._loosen()
             self._cancel_source()
+            self._let_go()
 
     # ---------------------------------------------------------------- demand
+    def _hold_back(self) -> None:
+        """Stop the connection whose bytes these are, if all between it and us only passes demand on.
+
+        What takes more than is asked of it, to drop or to keep it, has to go on taking.
+        """
+        step = self._subscription
+        while isinstance(step, Relay):
+            step = step.upstream
+        if isinstance(step, Receiver) and step.loop is self._loop:
+            self._held = step
+            step.hold_back()
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            held.go_on()
+
     def _refill(self) -> None:
         self._scheduled = False
         if self._left > self._low or not self._writable or self._done is None or self._finishing:
@@ -252,6 +292,8 @@ class Sender:
     def _from_elsewhere(self, signal: Any) -> None:
         if signal is None:
             raise none_element("send()")  # §2.13
+        if isinstance(signal, bytearray | memoryview):
+            signal = bytes(signal)  # now: when the loop gets to it, its owner may have changed it
         self._elsewhere.append(signal)
         if len(self._elsewhere) == 1:
             # Whoever put the first one in wakes the loop; the loop empties all of it.
@@ -295,18 +337,38 @@ class Sender:
         self._check_flushed()
 
     def _check_flushed(self) -> None:
-        if self._transport.get_write_buffer_size() == 0 or self._source_error is not None:
+        if self._done is None:
+            return
+        if self._source_error is not None:
             self._end(self._source_error, cancel=False)
+            return
+        if self._transport.get_write_buffer_size() == 0:
+            if self._transport.get_extra_info("ssl_object") is None:
+                self._end(None, cancel=False)
+            else:
+                # The transport below writes in turns of the loop: what counts is what is seen after one.
+                self._loop.call_soon(self._check_below, _LOOKS)
             return
         # With no room at all the transport is full now, and says so again when it is empty.
         self._tight = True
         self._transport.set_write_buffer_limits(high=0)
+
+    def _check_below(self, looks: int) -> None:
+        if self._done is None:
+            return
+        if self._transport.get_write_buffer_size() or not takes_more(self._transport):
+            self._loop.call_later(_LOOK_AGAIN, self._check_flushed)
+        elif looks > 1:
+            self._loop.call_soon(self._check_below, looks - 1)
+        else:
+            self._end(None, cancel=False)
 
     def _end(self, error: BaseException | None, *, cancel: bool) -> None:
         done, self._done = self._done, None
         self._loosen()
         if cancel:
             self._cancel_source()
+        self._let_go()
         if done is not None:
             done(error)
 
@@ -331,14 +393,29 @@ class Sender:
     def _as_bytes(self, data: Any) -> bytes | None:
         if data is None:
             raise none_element("send()")
-        if isinstance(data, bytearray | memoryview):
+        if isinstance(data, bytes | bytearray | memoryview):
             # A copy: the transport may keep what it is given, and its owner may change it.
             return bytes(data)
         refused = SendRefused(
-            f"send() was given {data!r:.80}, which is no bytes; encode it before, or use send_object()"
+            f"send() was given {data!r:.80}, which is no bytes; encode it before, or configure an encoder() and "
+            "use send_object()"
         )
         self._end(refused, cancel=True)
         return None
+
+
+def takes_more(transport: Any) -> bool:
+    """Whether the kernel would take bytes from this transport.
+
+    With TLS there is another transport below, with a buffer that nobody can ask for; but it keeps bytes only
+    as long as the kernel takes none.
+    """
+    descriptor = transport.get_extra_info("socket").fileno()
+    if descriptor < 0 or not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 class LoopSender(Sender):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from penstock.net.settings import Settings, SocketOption
 if TYPE_CHECKING:
     from penstock.net.channel.handling import HandlerRun
     from penstock.net.connection import Connection
+    from penstock.net.tls import Handshake
 
 __all__ = ["Closed", "Connections"]
 
@@ -40,27 +42,53 @@ class Connections:
         self.alive: set[Connection] = set()
         self._left: set[HandlerRun] = set()
         """Handlers whose connections are gone, and which are not done with what came before."""
+        self._handshakes: set[Handshake] = set()
+        """Those under way."""
         self._prefix = os.urandom(2).hex()
-        self._empty: asyncio.Event | None = None
+        self._closed = False
+        self._changed: asyncio.Event | None = None
 
     def next_id(self) -> str:
         """An id for a new connection."""
         self.metrics.connections_total += 1
         return f"{self._prefix}{self.metrics.connections_total:04x}"
 
+    def handshake(self, loop: asyncio.AbstractEventLoop) -> Handshake | None:
+        """The handshake of a connection that is being accepted, if there is to be one."""
+        if self.settings.tls is None:
+            return None
+
+        def failed(why: str) -> None:
+            self._handshakes.discard(handshake)
+            self.metrics.handshakes_failed += 1
+            _log.warning("a TLS handshake failed: %s", why)
+
+        handshake = self.settings.tls.watched(loop, failed)
+        self._handshakes.add(handshake)
+        return handshake
+
+    def shaken(self, handshake: Handshake) -> None:
+        """A handshake has come about."""
+        handshake.over()
+        self._handshakes.discard(handshake)
+
     def admit(self, connection: Connection) -> bool:
         """Keep track of a connection; one too many is cut off."""
         most = self.settings.max_connections
-        self.alive.add(connection)
-        self.metrics.connections_active = len(self.alive)
-        if most is None or len(self.alive) <= most:
+        if self._closed:
+            # It was accepted before the close, and TLS has only now come about.
+            _log.info("%s refused: the server is being closed", connection.label)
+        elif most is not None and len(self.alive) >= most:
+            _log.warning(
+                "%s refused: there are %d connections, as many as max_connections() allows",
+                connection.label,
+                most,
+            )
+        else:
+            self.alive.add(connection)
+            self.metrics.connections_active = len(self.alive)
             return True
         self.metrics.connections_refused += 1
-        _log.warning(
-            "%s refused: there are %d connections, as many as max_connections() allows",
-            connection.label,
-            most,
-        )
         connection.transport.abort()
         return False
 
@@ -71,7 +99,7 @@ class Connections:
         if traffic is not None:
             self.metrics.data_received += traffic.received
             self.metrics.data_sent += traffic.sent
-        self._check_empty()
+        self._note_change()
 
     def leave(self, handler: HandlerRun) -> None:
         """Let a handler finish without its connection."""
@@ -80,11 +108,11 @@ class Connections:
 
     def _finished(self, handler: HandlerRun) -> None:
         self._left.discard(handler)
-        self._check_empty()
+        self._note_change()
 
-    def _check_empty(self) -> None:
-        if not self.alive and not self._left and self._empty is not None:
-            self._empty.set()
+    def _note_change(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
 
     def set_option(self, connection: Connection, option: SocketOption) -> None:
         """Set a socket option on a connection; one that does not fit is told, not fatal."""
@@ -96,31 +124,37 @@ class Connections:
 
     async def close(self, grace: float) -> Closed:
         """Let every connection finish what it has received; cut off those that take longer than ``grace``."""
+        self._closed = True
+        for handshake in self._handshakes:
+            handshake.over()
+        self._handshakes.clear()
         there = len(self.alive)
         for connection in list(self.alive):
             connection.finish()
-        if (self.alive or self._left) and grace > 0:
-            await self._until_empty(grace)
-        left, self._left = self._left, set()
-        for handler in left:
-            handler.cancel()
+        await self._until(lambda: not self.alive and not self._left, grace)
         late = list(self.alive)
-        aborted = tuple(connection.label for connection in late)
+        # Whoever is done and waits only for its peer to close is cut off as well, but nothing is lost by that.
+        aborted = tuple(connection.label for connection in late if connection.busy)
         for connection in late:
             connection.abort(
                 ConnectionAborted(
                     f"{connection.label} was cut off: it had not ended {grace:g} s after the close"
                 )
             )
-        if self.alive:
-            await self._until_empty(None)
+        await self._until(lambda: not self.alive, None)
+        while self._left:
+            self._left.pop().cancel()
         return Closed(there - len(aborted), aborted)
 
-    async def _until_empty(self, seconds: float | None) -> None:
-        self._empty = asyncio.Event()
+    async def _until(self, true: Callable[[], bool], seconds: float | None) -> None:
+        """Until this is true or the time is over; the caller sees which."""
+        self._changed = changed = asyncio.Event()
         try:
-            await asyncio.wait_for(self._empty.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                while not true():
+                    changed.clear()
+                    await changed.wait()
         except TimeoutError:
-            return  # The caller sees who is left.
+            return
         finally:
-            self._empty = None
+            self._changed = None

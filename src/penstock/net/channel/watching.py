@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from penstock.net.errors import IdleTimeout
 
 __all__ = ["IdleWatch", "Limit"]
+
+_LOOKS: Final = 4
+"""How often per limit the figures are looked at."""
 
 
 @dataclass(slots=True)
@@ -28,6 +31,8 @@ class Limit:
     """Whether it has to move at all at the moment."""
     last: object = None
     since: float = 0.0
+    looks: int = 0
+    """How often it has been seen not to move."""
 
 
 class IdleWatch:
@@ -44,7 +49,7 @@ class IdleWatch:
         self._loop = loop
         self._limits = limits
         self._expire = expire
-        self._period = min(limit.seconds for limit in limits) / 4
+        self._period = min(limit.seconds for limit in limits) / _LOOKS
         for limit in limits:
             limit.last, limit.since = limit.progress(), loop.time()
         self._timer: Any = loop.call_later(self._period, self._look)
@@ -54,8 +59,11 @@ class IdleWatch:
         for limit in self._limits:
             progress = limit.progress()
             if progress != limit.last or not limit.due():
-                limit.last, limit.since = progress, now
-            elif now - limit.since >= limit.seconds:
+                limit.last, limit.since, limit.looks = progress, now, 0
+                continue
+            limit.looks += 1
+            # A loop that was held up has not looked, and has not read what came meanwhile either.
+            if now - limit.since >= limit.seconds and limit.looks >= _LOOKS:
                 self._expire(IdleTimeout(f"{limit.what} for {limit.seconds:g} s"))
                 return
         self._timer = self._loop.call_later(self._period, self._look)

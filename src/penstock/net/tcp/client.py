@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+from collections.abc import Callable
 from typing import Any, Self
 
 from penstock.net.channel.bridge import Bridge
@@ -84,7 +86,7 @@ class TcpClient(Configured):
         try:
             async with asyncio.timeout(settings.connect_timeout):
                 if settings.path is not None:
-                    _, bridge = await loop.create_unix_connection(made, settings.path, **tls)
+                    _, bridge = await _unix_connection(loop, made, settings.path, tls)
                 else:
                     _, bridge = await loop.create_connection(
                         made,
@@ -95,7 +97,7 @@ class TcpClient(Configured):
                     )
         except ssl.SSLError as error:
             raise HandshakeFailed.to(settings.where, error) from error
-        except ConnectionResetError as error:
+        except (ConnectionResetError, ConnectionAbortedError) as error:
             kind = ConnectFailed if settings.tls is None else HandshakeFailed
             raise kind.to(settings.where, error) from error
         except OSError as error:  # TimeoutError is one
@@ -108,6 +110,22 @@ class TcpClient(Configured):
     def connect_now(self, timeout: float = 45.0) -> Connection:
         """Connect, from a thread that has no event loop; the connection lives on one in the background."""
         return block_on(self.connect(), timeout)
+
+
+async def _unix_connection(
+    loop: asyncio.AbstractEventLoop, made: Callable[[], Bridge], path: str, tls: dict[str, Any]
+) -> tuple[Any, Bridge]:
+    if not path.startswith("\0"):
+        return await loop.create_unix_connection(made, path, **tls)
+    # The name of no file: uvloop cannot connect to one itself.
+    calling = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        calling.setblocking(False)
+        await loop.sock_connect(calling, path)
+        return await loop.create_unix_connection(made, sock=calling, **tls)
+    except BaseException:
+        calling.close()
+        raise
 
 
 def _several_addresses(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:

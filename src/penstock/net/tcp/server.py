@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -91,13 +92,13 @@ class TcpServer(Configured):
         connections = Connections(settings)
         tls: dict[str, Any] = {}
         if settings.tls is not None:
-            settings.tls.reporting(lambda error: _handshake_failed(connections, error))
             tls = {"ssl": settings.tls.context, "ssl_handshake_timeout": settings.tls.handshake_timeout}
             tls["ssl_shutdown_timeout"] = max(settings.linger, 0.1)
 
         def accepted() -> Bridge:
-            return Bridge(connections, loop)
+            return Bridge(connections, loop, connections.handshake(loop))
 
+        server: asyncio.AbstractServer | None = None
         try:
             if settings.path is not None:
                 await _refuse_if_served(settings.path)
@@ -118,6 +119,8 @@ class TcpServer(Configured):
                     option.apply(listening)
             await server.start_serving()
         except OSError as error:
+            if server is not None:
+                server.close()
             raise BindFailed.at(settings.where, error) from error
         running = RunningServer(settings, server, connections, loop)
         _log.info("listening on %s", running.where)
@@ -202,6 +205,12 @@ class RunningServer:
 
     def close_now(self, grace: float = 3.0) -> Closed:
         """:meth:`aclose` for a thread that has no event loop."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            raise RuntimeError("this would block the event loop that is running here; await aclose() instead")
         return asyncio.run_coroutine_threadsafe(self.aclose(grace), self._loop).result()
 
     async def wait_closed(self) -> None:
@@ -235,17 +244,12 @@ class RunningServer:
         return f"<RunningServer {self.where}, {len(self._connections.alive)} connections>"
 
 
-def _handshake_failed(connections: Connections, error: ssl.SSLError) -> None:
-    connections.metrics.handshakes_failed += 1
-    _log.warning("a TLS handshake failed: %s", error.reason or error)
-
-
 async def _refuse_if_served(path: str) -> None:
     """A socket that a dead server left is replaced; one that answers belongs to somebody."""
     if path.startswith("\0") or not os.path.exists(path):
         return
     if not stat.S_ISSOCK(os.stat(path).st_mode):
-        raise FileExistsError(17, "there is a file that is no socket")
+        raise FileExistsError(errno.EEXIST, "there is a file that is no socket")
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         probe.setblocking(False)
@@ -254,7 +258,7 @@ async def _refuse_if_served(path: str) -> None:
         return
     finally:
         probe.close()
-    raise OSError(98, "Address already in use")
+    raise OSError(errno.EADDRINUSE, "a server answers there")
 
 
 def _remove_socket(path: str) -> None:
