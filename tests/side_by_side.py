@@ -1,4 +1,4 @@
-"""All tests, as three runs of pytest side by side: `python -m tests.side_by_side`.
+"""All tests, as several runs of pytest side by side: `python -m tests.side_by_side`.
 
 Many tests wait for processes most of the time: Spark, gateways that are killed, commands, slow peers. They
 run beside the others, which compute. What the first run says is shown as it comes, what the others say when
@@ -13,18 +13,24 @@ import tempfile
 import time
 from contextlib import ExitStack
 
-SPARK = ("tests/spark",)
-"""One Spark session for all of them, and some of their own."""
-PROCESSES = (
-    "tests/aquifer/chaos",
-    "tests/aquifer/faults",
-    "tests/aquifer/plain",
-    "tests/cli",
-    "tests/end_to_end",
-    "tests/net/backpressure",
-    "tests/net/http",
-)
-"""The other folders whose tests mostly wait."""
+BESIDE = {
+    "Spark": ("tests/spark",),
+    "storms": (
+        "tests/spark/chaos",
+        "tests/spark/test_backpressure.py",
+        "tests/spark/test_cluster.py",
+        "tests/aquifer/chaos",
+        "tests/end_to_end",
+    ),
+    "processes": (
+        "tests/aquifer/faults",
+        "tests/aquifer/plain",
+        "tests/cli",
+        "tests/net/backpressure",
+        "tests/net/http",
+    ),
+}
+"""The tests that mostly wait, in runs of about the same length."""
 
 
 def main(arguments: list[str]) -> int:
@@ -35,15 +41,20 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     with ExitStack() as ending:
         waiting = []
-        for folders in (SPARK, PROCESSES):
+        for name, paths in BESIDE.items():
             said = ending.enter_context(tempfile.TemporaryFile("w+"))
+            others = {path for other, theirs in BESIDE.items() if other != name for path in theirs}
+            left_out = [
+                f"--ignore={path}" for path in sorted(others) if path not in paths and _is_in(path, paths)
+            ]
             # A cache of its own, or none: all would write the same file.
-            command = [*pytest, "-p", "no:cacheprovider", *folders]
+            command = [*pytest, "-p", "no:cacheprovider", *paths, *left_out]
             process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
             ending.callback(process.wait)
             ending.callback(process.terminate)
             waiting.append((process, said))
-        codes = [subprocess.call([*pytest, *(f"--ignore={folder}" for folder in SPARK + PROCESSES)])]
+        everywhere = sorted(path for paths in BESIDE.values() for path in paths)
+        codes = [subprocess.call([*pytest, *(f"--ignore={path}" for path in everywhere)])]
         for process, said in waiting:
             codes.append(process.wait())
             said.seek(0)
@@ -51,6 +62,10 @@ def main(arguments: list[str]) -> int:
     took = time.monotonic() - began
     print(f"all runs took {took:.0f} s; exit codes {', '.join(map(str, codes))}")
     return max(map(abs, codes))
+
+
+def _is_in(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path.startswith(f"{folder}/") for folder in folders)
 
 
 if __name__ == "__main__":
