@@ -269,7 +269,7 @@ class Connection:
     def _leave(self, handler: HandlerRun, was_sending: bool) -> None:
         """A handler that reads or sends has heard of the end; what it does about it is not cut short."""
         if self._receiver.taken or was_sending:
-            self._connections.leave(handler)
+            self._connections.leave(self, handler)
         else:
             handler.cancel()
 

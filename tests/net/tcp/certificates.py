@@ -9,6 +9,9 @@ from pathlib import Path
 
 import trustme
 
+from penstock.net import TcpClient
+from tests.net.tcp.peers import begun, soon
+
 
 @dataclass(frozen=True)
 class Authority:
@@ -40,3 +43,16 @@ class Authority:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.ca.issue_cert(*names).configure_cert(context)
         return context
+
+
+async def echoed(client: TcpClient, data: bytes = b"hello") -> bytes:
+    """What comes back of this."""
+    async with await soon(client.connect()) as connection:
+        sending = begun(connection.outbound.send(data))
+        got = bytearray()
+        async for chunk in connection.inbound.receive():
+            got += chunk
+            if len(got) >= len(data):
+                break
+        await sending
+        return bytes(got)

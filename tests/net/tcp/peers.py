@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import Callable
@@ -80,6 +81,11 @@ class Peer:
         while chunk := await soon(self.loop.sock_recv(self.socket, 262_144)):
             chunks.append(chunk)
         return b"".join(chunks)
+
+    async def gone(self) -> None:
+        """Until the other side has ended, in order or with a reset."""
+        with contextlib.suppress(ConnectionError):
+            await self.rest()
 
     def half_close(self) -> None:
         self.socket.shutdown(socket.SHUT_WR)

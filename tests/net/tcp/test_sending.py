@@ -97,7 +97,8 @@ def test_whatever_is_bytes_is_sent(kind: str, make: Any) -> None:
     class Marked(bytes):
         """Bytes with a name of their own."""
 
-    assert sent_by(kind, lambda outbound: outbound.send(make(b"direct ")).send([make(b"in "), Marked(b"it")]))
+    got = sent_by(kind, lambda outbound: outbound.send(make(b"direct ")).send([make(b"in "), Marked(b"it")]))
+    assert got == b"direct in it"
 
 
 @on_each_loop

@@ -67,39 +67,41 @@ def test_a_publisher_on_a_pool_is_held_back_by_a_peer_that_does_not_read(kind: s
 def test_a_thread_emits_into_a_send_and_may_use_its_buffer_again(kind: str) -> None:
     async def main() -> None:
         with Listener() as listener:
-            async with await TcpClient.create().port(listener.port).connect() as client:
-                async with await listener.accept() as peer:
+            async with (
+                await TcpClient.create().port(listener.port).connect() as client,
+                await listener.accept() as peer,
+            ):
 
-                    class Caught:
-                        """A Publisher that keeps its Subscriber for the thread."""
+                class Caught:
+                    """A Publisher that keeps its Subscriber for the thread."""
 
-                        subscriber: Any = None
+                    subscriber: Any = None
 
-                        def subscribe(self, subscriber: Any) -> None:
-                            self.subscriber = subscriber
-                            subscriber.on_subscribe(self)
+                    def subscribe(self, subscriber: Any) -> None:
+                        self.subscriber = subscriber
+                        subscriber.on_subscribe(self)
 
-                        def request(self, n: int) -> None: ...
+                    def request(self, n: int) -> None: ...
 
-                        def cancel(self) -> None: ...
+                    def cancel(self) -> None: ...
 
-                    source = Caught()
-                    sending = begun(client.outbound.send(source))
-                    await until(lambda: source.subscriber is not None)
+                source = Caught()
+                sending = begun(client.outbound.send(source))
+                await until(lambda: source.subscriber is not None)
 
-                    def emit() -> None:
-                        buffer = bytearray(b"one ")
-                        source.subscriber.on_next(buffer)
-                        buffer[:] = b"two "
-                        source.subscriber.on_next(buffer)
-                        buffer[:] = b"!!! "
-                        source.subscriber.on_complete()
+                def emit() -> None:
+                    buffer = bytearray(b"one ")
+                    source.subscriber.on_next(buffer)
+                    buffer[:] = b"two "
+                    source.subscriber.on_next(buffer)
+                    buffer[:] = b"!!! "
+                    source.subscriber.on_complete()
 
-                    thread = threading.Thread(target=emit)
-                    thread.start()
-                    thread.join()  # the loop has not had a turn since
-                    await sending
-                    assert await peer.receive(8) == b"one two "
+                thread = threading.Thread(target=emit)
+                thread.start()
+                thread.join()  # the loop has not had a turn since
+                await sending
+                assert await peer.receive(8) == b"one two "
 
     run_on(kind, main())
 
@@ -166,24 +168,21 @@ def test_a_thread_that_blocks_on_an_element_is_served(kind: str) -> None:
 def test_a_send_is_cancelled_from_another_thread(kind: str) -> None:
     async def main() -> None:
         with Listener() as listener:
-            async with await TcpClient.create().port(listener.port).connect() as client:
-                async with await listener.accept() as peer:
-                    for number in range(20):
-                        cancelled = asyncio.Event()
-                        loop = asyncio.get_running_loop()
-                        source: Any = Sinks.unicast()
-                        stream = source.flux().do_on_cancel(
-                            lambda cancelled=cancelled: loop.call_soon_threadsafe(cancelled.set)
-                        )
-                        running = client.outbound.send(stream).mono().subscribe()
-                        if number % 2:
-                            await until(lambda: client._sender is not None)
-                        thread = threading.Thread(target=running.cancel)
-                        thread.start()
-                        await until(lambda: client._sender is None)
-                        thread.join()
-                        await soon(client.outbound.send(b"%02d" % number))
-                        assert await peer.receive(2) == b"%02d" % number
+            async with (
+                await TcpClient.create().port(listener.port).connect() as client,
+                await listener.accept() as peer,
+            ):
+                for number in range(20):
+                    source: Any = Sinks.unicast()
+                    running = client.outbound.send(source.flux()).mono().subscribe()
+                    if number % 2:
+                        await until(lambda: client._sender is not None)
+                    thread = threading.Thread(target=running.cancel)
+                    thread.start()
+                    await until(lambda: client._sender is None)
+                    thread.join()
+                    await soon(client.outbound.send(b"%02d" % number))
+                    assert await peer.receive(2) == b"%02d" % number
 
     run_on(kind, main())
 
@@ -205,3 +204,34 @@ def test_a_server_is_closed_from_another_loop(kind: str) -> None:
         run_on(kind, main())
     finally:
         other.close()
+
+
+@on_each_loop
+def test_a_handler_that_ends_on_a_pool_after_its_peer_has_gone_lets_the_server_close(kind: str) -> None:
+    """The loop sleeps meanwhile: whoever ends elsewhere has to wake it."""
+
+    async def main() -> None:
+        took, go_on = threading.Event(), threading.Event()
+
+        def work(data: bytes) -> bytes:
+            took.set()
+            assert go_on.wait(LONG)
+            return data
+
+        def handler(inbound: Any, outbound: Any) -> Any:
+            return inbound.receive().publish_on(schedulers.shared_pool()).map(work)
+
+        running = await TcpServer.create().handle(handler).bind()
+        async with await Peer.of(running) as peer:
+            await peer.send(b"x")
+            await until(took.is_set)
+            peer.reset()
+            await until(lambda: not running.connections)
+            closing = begun(running.aclose(grace=10 * LONG))
+            await asyncio.sleep(0)
+            timer = threading.Timer(0.1, go_on.set)
+            timer.start()
+            await closing
+            timer.join()
+
+    run_on(kind, main())

@@ -52,8 +52,8 @@ class Outbound:
             data = Mono.just(bytes(data))
         elif isinstance(data, str):
             raise SendRefused(
-                f"send() was given the text {data!r:.80}, and only bytes can be sent: send(text.encode()), or "
-                "configure an encoder() and use send_object()"
+                f"send() was given the text {data!r:.80}, and only bytes can be sent: send(text.encode()), "
+                "or configure an encoder() and use send_object()"
             )
         work = SendMany(self._connection, as_stream(data, "send()"), flush)
         return self._and(flux_of(PublisherSource(work)))

@@ -87,6 +87,8 @@ class Receiver:
             self._pause()
             # uvloop forgets a pause that is made while the connection is being made.
             self.loop.call_soon(self._pause_again)
+            if transport.get_extra_info("ssl_object") is not None:
+                self.loop.call_soon(_end_handshake, transport)
 
     def take(self, data: bytes) -> None:
         """A chunk has come: straight to the subscriber if it waits for one; then nothing is queued."""
@@ -355,6 +357,20 @@ def _tell(subscriber: Subscriber[bytes], error: BaseException | None) -> None:
             subscriber.on_error(error)
     except Exception as fault:
         drop_error(fault, "the end of receive()")  # §2.13
+
+
+def _end_handshake(transport: Any) -> None:
+    """Send what a handshake still has to say: both loops keep its last message while reading is paused.
+
+    That would make the peer wait for it until we read or write something.
+    """
+    if transport.is_closing():
+        return
+    protocol = getattr(transport, "_ssl_protocol", None)
+    if protocol is None:
+        transport.writelines([])  # uvloop: nothing to write, and so nothing but what waits
+    else:
+        protocol._process_outgoing()  # asyncio has no other way that writes no bytes
 
 
 class _NoDemand:

@@ -356,7 +356,9 @@ class Sender:
     def _check_below(self, looks: int) -> None:
         if self._done is None:
             return
-        if self._transport.get_write_buffer_size() or not takes_more(self._transport):
+        if self._transport.is_closing():
+            self._end(None, cancel=False)  # TLS has been ended by the peer, and flushes what there is.
+        elif self._transport.get_write_buffer_size() or not takes_more(self._transport):
             self._loop.call_later(_LOOK_AGAIN, self._check_flushed)
         elif looks > 1:
             self._loop.call_soon(self._check_below, looks - 1)
@@ -397,8 +399,8 @@ class Sender:
             # A copy: the transport may keep what it is given, and its owner may change it.
             return bytes(data)
         refused = SendRefused(
-            f"send() was given {data!r:.80}, which is no bytes; encode it before, or configure an encoder() and "
-            "use send_object()"
+            f"send() was given {data!r:.80}, which is no bytes; encode it before, or configure an encoder() "
+            "and use send_object()"
         )
         self._end(refused, cancel=True)
         return None

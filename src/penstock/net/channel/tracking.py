@@ -101,10 +101,10 @@ class Connections:
             self.metrics.data_sent += traffic.sent
         self._note_change()
 
-    def leave(self, handler: HandlerRun) -> None:
-        """Let a handler finish without its connection."""
+    def leave(self, connection: Connection, handler: HandlerRun) -> None:
+        """Let a handler finish without its connection; it may do so on another thread."""
         self._left.add(handler)
-        handler.when_over = self._finished
+        handler.when_over = lambda handler: connection.on_loop(self._finished, handler)
 
     def _finished(self, handler: HandlerRun) -> None:
         self._left.discard(handler)
@@ -133,7 +133,7 @@ class Connections:
             connection.finish()
         await self._until(lambda: not self.alive and not self._left, grace)
         late = list(self.alive)
-        # Whoever is done and waits only for its peer to close is cut off as well, but nothing is lost by that.
+        # Whoever is done and waits only for its peer to close is cut off, too, but nothing is lost by that.
         aborted = tuple(connection.label for connection in late if connection.busy)
         for connection in late:
             connection.abort(
