@@ -124,8 +124,9 @@ def test_whoever_is_slow_or_killed_every_line_arrives_once(tmp_path: Path) -> No
     # The data is about twice as large as any gateway or sender ever was.
     assert min(starts.values()) >= 2, starts
     size = sum(path.stat().st_size for path in inputs.values())
+    # Spark is Java with a bounded heap and fifteen Python processes, whatever the data.
     for name, peak in peaks.items():
-        assert peak < (1500 * MIB if name == "spark" else 128 * MIB), (name, peak // MIB, size // MIB)
+        assert peak < (2560 * MIB if name == "spark" else 128 * MIB), (name, peak // MIB, size // MIB)
 
 
 class _Counting:

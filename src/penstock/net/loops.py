@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from penstock.streams.schedulers.background import BackgroundLoopScheduler
 from penstock.streams.schedulers.process_wide import ProcessWide
 
-__all__ = ["block_on", "new_event_loop", "run"]
+__all__ = ["block_on", "new_event_loop", "refuse_on_a_loop", "run"]
 
 T = TypeVar("T")
 
@@ -33,17 +33,22 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 _background = ProcessWide(lambda: BackgroundLoopScheduler(new_event_loop))
 
 
-def block_on(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
-    """Run this on the loop that serves all threads, and wait for it: for code without a loop of its own."""
+def refuse_on_a_loop(instead: str) -> None:
+    """Raise where waiting would block the loop that everything else needs."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        pass
-    else:
+        return
+    raise RuntimeError(f"this would block the event loop that is running here; await {instead} instead")
+
+
+def block_on(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
+    """Run this on the loop that serves all threads, and wait for it: for code without a loop of its own."""
+    try:
+        refuse_on_a_loop("bind() or connect()")
+    except RuntimeError:
         work.close()
-        raise RuntimeError(
-            "this would block the event loop that is running here; await bind() or connect() instead"
-        )
+        raise
     future = asyncio.run_coroutine_threadsafe(work, _background.get().loop)
     try:
         return future.result(seconds)

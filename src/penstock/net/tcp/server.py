@@ -10,19 +10,18 @@ import socket
 import ssl
 import stat
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from penstock.net.addresses import address_text
 from penstock.net.channel.bridge import Bridge
 from penstock.net.channel.tracking import Closed, Connections
 from penstock.net.connection import Connection
+from penstock.net.disposing import Disposable
 from penstock.net.errors import BindFailed
 from penstock.net.loops import block_on
 from penstock.net.metrics import Metrics
 from penstock.net.settings import Configured, Settings
 from penstock.net.tls import Path, Tls
-from penstock.streams import Mono
 
 __all__ = ["RunningServer", "TcpServer"]
 
@@ -131,7 +130,7 @@ class TcpServer(Configured):
         return block_on(self.bind(), timeout)
 
 
-class RunningServer:
+class RunningServer(Disposable):
     """A server that listens. Closing it lets its connections finish."""
 
     def __init__(
@@ -141,13 +140,11 @@ class RunningServer:
         connections: Connections,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        super().__init__(loop)
         self._settings = settings
         self._server = server
         self._connections = connections
-        self._loop = loop
         self._addresses = [listening.getsockname() for listening in getattr(server, "sockets", ())]
-        self._closing: asyncio.Task[Closed] | None = None
-        self._over = asyncio.Event()
 
     @property
     def host(self) -> str:
@@ -180,20 +177,7 @@ class RunningServer:
             raise ValueError("this server does not speak TLS")
         self._settings.tls.reload()
 
-    async def aclose(self, grace: float = 3.0) -> Closed:
-        """Stop listening, let the handlers finish what has been received, and cut off those still at it.
-
-        ``receive()`` of every connection completes after what has come, which lets its handler end by itself;
-        whoever has not ended after ``grace`` seconds is aborted, and named in what this returns.
-        """
-        if asyncio.get_running_loop() is not self._loop:
-            work = asyncio.run_coroutine_threadsafe(self.aclose(grace), self._loop)
-            return await asyncio.wrap_future(work)
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._close(grace))
-        return await asyncio.shield(self._closing)
-
-    async def _close(self, grace: float) -> Closed:
+    async def _close_within(self, grace: float) -> Closed:
         self._server.close()
         if self._settings.path is not None and not self._settings.path.startswith("\0"):
             _remove_socket(self._settings.path)
@@ -202,43 +186,6 @@ class RunningServer:
             _log.warning("%s was cut off: its handler had not ended %g s after the close", label, grace)
         self._over.set()
         return closed
-
-    def close_now(self, grace: float = 3.0) -> Closed:
-        """:meth:`aclose` for a thread that has no event loop."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            raise RuntimeError("this would block the event loop that is running here; await aclose() instead")
-        return asyncio.run_coroutine_threadsafe(self.aclose(grace), self._loop).result()
-
-    async def wait_closed(self) -> None:
-        """Until somebody has closed it."""
-        if asyncio.get_running_loop() is self._loop:
-            await self._over.wait()
-        else:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._over.wait(), self._loop))
-
-    def on_dispose(self) -> Mono[Any]:
-        """A Mono that completes when the server is closed: ``server.on_dispose().block()``."""
-        return Mono.from_callable(self.wait_closed)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close_now()
 
     def __repr__(self) -> str:
         return f"<RunningServer {self.where}, {len(self._connections.alive)} connections>"

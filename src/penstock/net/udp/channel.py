@@ -9,12 +9,12 @@ import os
 import socket
 from _thread import get_ident
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from penstock.net.addresses import address_text
 from penstock.net.channel.handling import HandlerRun
 from penstock.net.channel.tracking import Closed
+from penstock.net.disposing import Disposable
 from penstock.net.errors import ConnectionAborted, NetError, SendRefused
 from penstock.net.states import State
 from penstock.net.udp.datagram import Address, Datagram
@@ -26,7 +26,6 @@ from penstock.net.udp.receiving import DatagramReceiver
 from penstock.net.udp.sending import DatagramSender
 from penstock.net.udp.settings import UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
-from penstock.streams import Mono
 from penstock.streams.conversion import as_stream
 from penstock.streams.stream import Stream
 
@@ -54,7 +53,7 @@ _FROM_THE_NETWORK: Final = frozenset(
 """What ICMP can bring as an answer to an earlier datagram. The socket is as good as before."""
 
 
-class UdpChannel:
+class UdpChannel(Disposable):
     """A UDP socket and what is known about it; handlers get its sides, others get all of it.
 
     ::
@@ -67,6 +66,7 @@ class UdpChannel:
     """
 
     def __init__(self, settings: UdpSettings, opened: socket.socket, peer: Address | None) -> None:
+        super().__init__(asyncio.get_running_loop())
         self.id = os.urandom(4).hex()
         """Eight characters that stand for this socket in every line of the log."""
         self.settings = settings
@@ -74,7 +74,6 @@ class UdpChannel:
         """The socket itself, for what is not offered here."""
         self.peer = peer
         """The address that a client's socket is connected to."""
-        self.loop = asyncio.get_running_loop()
         self.counts = Counts()
         self.address: Address = opened.getsockname()
         """The address that the socket has."""
@@ -88,9 +87,7 @@ class UdpChannel:
         self._handler: HandlerRun | None = None
         self._kernel_dropped: int | None = None
         self._network_heard = False
-        self._closing: asyncio.Task[Closed] | None = None
         self._closed = False
-        self._over = asyncio.Event()
         self.inbound = UdpInbound(self, self._receiver)
         """What is received."""
         self.outbound = UdpOutbound(self)
@@ -244,19 +241,7 @@ class UdpChannel:
         """Close at once: the handler is cancelled, whatever it is doing. :meth:`aclose` lets it finish."""
         self.on_loop(self._close)
 
-    async def aclose(self, grace: float = 3.0) -> Closed:
-        """Receive no more, let the handler finish what has come, and close.
-
-        ``receive()`` completes after what has come, which lets the handler end by itself; one that has not
-        ended after ``grace`` seconds is cancelled, and named in what this returns.
-        """
-        if asyncio.get_running_loop() is not self.loop:
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.aclose(grace), self.loop))
-        if self._closing is None:
-            self._closing = asyncio.ensure_future(self._finish(grace))
-        return await asyncio.shield(self._closing)
-
-    async def _finish(self, grace: float) -> Closed:
+    async def _close_within(self, grace: float) -> Closed:
         if self._closed:
             return Closed(0, ())
         self._receiver.finish()
@@ -290,37 +275,6 @@ class UdpChannel:
         self._over.set()
         if self._handler is not None and cancel_handler:
             self._handler.cancel()
-
-    def close_now(self, grace: float = 3.0) -> Closed:
-        """:meth:`aclose` for a thread that has no event loop."""
-        return asyncio.run_coroutine_threadsafe(self.aclose(grace), self.loop).result()
-
-    async def wait_closed(self) -> None:
-        """Until the socket is closed, however that comes about."""
-        if asyncio.get_running_loop() is self.loop:
-            await self._over.wait()
-        else:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._over.wait(), self.loop))
-
-    def on_dispose(self) -> Mono[Any]:
-        """A Mono that completes when the socket is closed."""
-        return Mono.from_callable(self.wait_closed)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close_now()
 
     # ---------------------------------------------------------------- who watches
     def _tell(self, state: State) -> None:
