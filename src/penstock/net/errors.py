@@ -116,7 +116,7 @@ def _bind_remedy(error: OSError) -> str:
     if error.errno == errno.EEXIST:
         return "something that is no socket is at this path: take another one, or remove it"
     if error.errno == errno.EACCES:
-        return "take a port above 1023, or give the program the right to use lower ones"
+        return "take a port above 1023 or a path of your own, or give the program the right to this one"
     if error.errno == errno.EADDRNOTAVAIL:
         return "this machine has no such address; 0.0.0.0 means all that it has"
     if isinstance(error, socket.gaierror):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from penstock.net.addresses import address_text
 from penstock.net.states import ConnectionObserver, Observing
 from penstock.net.wiretap import Wiretap, WiretapFormat
 from penstock.streams import Flux
@@ -106,7 +107,7 @@ class Settings(SocketSettings):
     @property
     def where(self) -> str:
         """The address as people write it."""
-        return self.path if self.path is not None else f"{self.host or '*'}:{self.port}"
+        return address_text(self.path) if self.path is not None else f"{self.host or '*'}:{self.port}"
 
     @property
     def counts_bytes(self) -> bool:

@@ -432,3 +432,21 @@ def test_a_client_with_a_handler_closes_by_itself(kind: str) -> None:
             await soon(connection.wait_closed())
 
     run_on(kind, main())
+
+
+@on_each_loop
+def test_a_coroutine_that_does_not_wait_for_what_it_sends_is_told_so(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forgetful(inbound: Inbound, outbound: Outbound) -> Outbound:
+        return outbound.send(b"never")
+
+    async def main() -> None:
+        async with (
+            await TcpServer.create().handle(forgetful).bind() as server,
+            await TcpClient.create().port(server.port).connect() as connection,
+        ):
+            assert [chunk async for chunk in connection.inbound.receive()] == []
+
+    run_on(kind, main())
+    assert "a coroutine has to wait for what it sends" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.net.errors import NetError
 from penstock.spec import UNBOUNDED, Subscription
 
 __all__ = ["HandlerRun"]
@@ -30,7 +31,17 @@ class HandlerRun:
         subscription.request(UNBOUNDED)
 
     def on_next(self, element: Any, /) -> None:
-        """A handler may return any publisher; what it emits is not ours to send."""
+        """A handler may return any publisher; what it emits is not ours to send, nor to run."""
+        if callable(getattr(element, "subscribe", None)):
+            subscription, self._subscription = self._subscription, None
+            if subscription is not None:
+                subscription.cancel()
+            self._end(
+                NetError(
+                    f"the handler gave {element!r:.80}, which nobody runs: a coroutine has to wait for what "
+                    "it sends (await outbound.send(…)), and a function to return it"
+                )
+            )
 
     def on_error(self, error: BaseException, /) -> None:
         """The handler failed."""
