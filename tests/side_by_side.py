@@ -55,7 +55,8 @@ def main(arguments: list[str]) -> int:
             ]
             # A cache of its own, or none: all would write the same file.
             command = [*pytest, "-p", "no:cacheprovider", *paths, *left_out]
-            process = subprocess.Popen(command, stdout=said, stderr=subprocess.STDOUT)
+            # The others have the way: they never wait, and would be last.
+            process = subprocess.Popen(["nice", *command], stdout=said, stderr=subprocess.STDOUT)
             ending.callback(process.wait)
             ending.callback(process.terminate)
             waiting.append((process, said))

@@ -64,7 +64,7 @@ def test_a_gateway_in_an_event_loop_serves_a_source_of_that_loop() -> None:
             return [number async for number in AquiferPublisher(gateway.endpoint, codec="msgpack").flux()]
 
     assert asyncio.run(serve()) == list(range(1000))
-    assert our_threads() == []
+    eventually(lambda: our_threads() == [], "a thread is left")
 
 
 def test_an_event_loop_is_not_held_up_while_a_gateway_closes() -> None:

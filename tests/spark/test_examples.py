@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.spark.scripts import run_scripts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -27,22 +27,17 @@ SHOWN = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", SHOWN)
-def test_an_example_shows_what_it_says(name: str, tmp_path: Path) -> None:
-    # Spark logs to the error output whatever one does, so that is only shown.
-    finished = subprocess.run(
-        [sys.executable, EXAMPLES / name],
-        capture_output=True,
-        text=True,
-        timeout=220,
-        check=False,
-        cwd=tmp_path,
-    )
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What they print, in one process: a Java for each would take longer than the examples."""
+    return run_scripts([EXAMPLES / name for name in SHOWN], tmp_path_factory.mktemp("examples"))
 
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.splitlines() == SHOWN[name], finished.stderr
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("name", SHOWN)
+def test_an_example_shows_what_it_says(name: str, printed: dict[str, list[str]]) -> None:
+    assert printed[name] == SHOWN[name]
 
 
 def test_no_example_is_left_out() -> None:

@@ -30,7 +30,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return runner.run(main)
 
 
-_background = ProcessWide(lambda: BackgroundLoopScheduler(new_event_loop))
+_background = ProcessWide(lambda: BackgroundLoopScheduler(new_event_loop, "penstock-net"))
 
 
 def refuse_on_a_loop(instead: str) -> None:

@@ -292,7 +292,11 @@ def file_descriptors() -> int:
 
 def our_threads() -> list[str]:
     """The threads of gateways and subscriptions that are alive."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("penstock")]
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("penstock") and thread.name != "penstock-net"
+    ]
 
 
 def resident_kib(pid: int | None = None) -> int:

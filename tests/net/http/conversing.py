@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 Message = MutableMapping[str, Any]
 

@@ -17,7 +17,7 @@ import httpx2
 
 ROOT = Path(__file__).parents[3]
 APP = "tests.net.http.served_app:app"
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 SERVERS = {
     "uvicorn-asyncio-h11": ["uvicorn", "--loop", "asyncio", "--http", "h11", "--log-level", "warning"],

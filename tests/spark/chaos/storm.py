@@ -41,9 +41,8 @@ _LONGEST_DELAY: Final = 0.3
 """Seconds between the place of a kill and the kill: about what a batch takes."""
 _LONGEST_BATCH: Final = 10.0
 _TO_ANSWER: Final = 60.0
-_BATCH: Final = 25_000
-_KEPT: Final = 100_000
-"""Records that the first gateway has room for: neither query can be further ahead of the other, and nothing
+_KEPT: Final = 4
+"""Batches that the first gateway has room for: neither query can be further ahead of the other, and nothing
 stays for long that has been committed."""
 _KINDS: Final = ("driver", "worker", "planner", "committer", "input", "output")
 _BESIDE: Final = {
@@ -83,6 +82,8 @@ class Forecast:
     the sink; the first gateway; the second one."""
     seconds: float
     """How long it may take."""
+    batch: int
+    """The most records in a batch; with larger ones it is over sooner, and there is room for fewer kills."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,16 @@ class Storm:
             ),
         }
         self._settings = DriverSettings(
-            str(folder), self.input, self.output, forecast.total, _BATCH, config, [*_ONCE_A_KILL, *_ANY_TIME]
+            str(folder),
+            self.input,
+            self.output,
+            forecast.total,
+            forecast.batch,
+            config,
+            [*_ONCE_A_KILL, *_ANY_TIME],
         )
-        source = GatewaySettings(self.input, str(folder / "input.db"), forecast.total, _KEPT, len(_QUERIES))
+        kept = _KEPT * forecast.batch
+        source = GatewaySettings(self.input, str(folder / "input.db"), forecast.total, kept, len(_QUERIES))
         target = GatewaySettings(self.output, str(folder / "output.db"), 0, 10 * forecast.total, 0)
         self._parts = {
             "input": Part("input", "gateway_process", source, folder),

@@ -29,8 +29,13 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
     exits, what runs on the loop is cancelled and the loop is closed.
     """
 
-    def __init__(self, new_loop: Callable[[], AbstractEventLoop] = asyncio.new_event_loop) -> None:
+    def __init__(
+        self,
+        new_loop: Callable[[], AbstractEventLoop] = asyncio.new_event_loop,
+        thread_name: str = "penstock-loop",
+    ) -> None:
         self._new_loop = new_loop
+        self._thread_name = thread_name
         super().__init__(new_loop(), name="background-loop")
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = self._launch(self._loop)
@@ -72,7 +77,7 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
                 self._thread = self._launch(self._loop)
 
     def _launch(self, loop: AbstractEventLoop) -> threading.Thread:
-        thread = threading.Thread(target=self._run_loop, args=(loop,), name="penstock-loop", daemon=True)
+        thread = threading.Thread(target=self._run_loop, args=(loop,), name=self._thread_name, daemon=True)
         try:
             thread.start()
         except RuntimeError:
