@@ -291,12 +291,10 @@ def file_descriptors() -> int:
 
 
 def our_threads() -> list[str]:
-    """The threads of gateways and subscriptions that are alive."""
-    return [
-        thread.name
-        for thread in threading.enumerate()
-        if thread.name.startswith("penstock") and thread.name != "penstock-net"
-    ]
+    """The threads of gateways and subscriptions that are alive; those that a process has for good are not."""
+    for_good = {"penstock-loop", "penstock-net", "penstock-timer"}
+    names = {thread.name for thread in threading.enumerate() if thread.name.startswith("penstock")}
+    return sorted(names - for_good)
 
 
 def resident_kib(pid: int | None = None) -> int:
