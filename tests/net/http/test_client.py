@@ -38,7 +38,7 @@ def answering(talk: Callable[[socket.socket], object]) -> Iterator[str]:
             connection.settimeout(PATIENCE)
             head = b""
             while b"\r\n\r\n" not in head:
-                head += connection.recv(4096)
+                head += connection.recv(1)  # and nothing of the body
             talk(connection)
 
     thread = threading.Thread(target=serve)
