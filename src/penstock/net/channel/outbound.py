@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.net.channel.sending import Flush
+from penstock.net.channel.sends import Sends
 from penstock.net.errors import SendRefused
 from penstock.spec import Publisher, Subscriber, check_subscriber, non_positive_request
 from penstock.streams import Flux, Mono
@@ -25,7 +26,7 @@ S = TypeVar("S")
 _FILE_CHUNK = 128 * 1024
 
 
-class Outbound:
+class Outbound(Sends):
     """What is to be sent, in order.
 
     Nothing happens before somebody subscribes, awaits it, or returns it from a handler. It completes when
@@ -38,8 +39,8 @@ class Outbound:
     """
 
     def __init__(self, connection: Connection, before: Mono[Any] | None = None) -> None:
+        super().__init__(before)
         self._connection = connection
-        self._before = before
 
     # ---------------------------------------------------------------- what to send
     def send(self, data: Publisher[bytes] | bytes, *, flush: Flush | None = None) -> Outbound:
@@ -87,29 +88,12 @@ class Outbound:
             lambda file: file.close(),
         )
 
-    def then(self, publisher: Publisher[Any]) -> Outbound:
-        """When everything before has been sent, run this to its end; its elements are not sent."""
-        return self._and(as_stream(publisher, "then()"))
-
     def keep_open(self) -> Outbound:
         """Complete when the peer has closed its side, or the server is being closed; not before."""
         return self._and(flux_of(PublisherSource(PeerEnd(self._connection))))
 
-    def _and(self, step: Stream[Any]) -> Outbound:
-        following = step._as_flux().then()
-        return Outbound(self._connection, following if self._before is None else self._before.then(following))
-
-    # ---------------------------------------------------------------- running it
-    def mono(self) -> Mono[Any]:
-        """The end of it all, as a Mono."""
-        return Mono.empty() if self._before is None else self._before
-
-    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Send; the subscriber hears of the end, or of the error."""
-        self.mono().subscribe(subscriber)
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self.mono().__await__()
+    def _behind(self, before: Mono[Any]) -> Outbound:
+        return Outbound(self._connection, before)
 
     def with_connection(self, use: Callable[[Connection], object]) -> Outbound:
         """Call ``use`` with the connection, now."""

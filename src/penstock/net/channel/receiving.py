@@ -10,19 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.net.errors import ReceiverTaken
-from penstock.spec import (
-    UNBOUNDED,
-    Subscriber,
-    check_subscriber,
-    non_positive_request,
-)
-from penstock.streams.dropped import drop_error
+from penstock.net.channel.sole_subscriber import SolePublisher, tell_end
+from penstock.spec import UNBOUNDED, Subscriber
 
 __all__ = ["MOST_CHUNKS", "Receiver"]
 
@@ -33,16 +26,13 @@ _ALL: Final = sys.maxsize
 """The read-ahead of a connection that is being closed."""
 
 
-class Receiver:
+class Receiver(SolePublisher[bytes]):
     """One direction of one connection. Every signal is given on the event loop; requests come from anywhere.
 
     It is its own Subscription: a connection has one receiving subscriber in its life.
     """
 
     __slots__ = (
-        "_cancelled",
-        "_demand",
-        "_emitting",
         "_ended",
         "_error",
         "_held",
@@ -51,33 +41,23 @@ class Receiver:
         "_paused",
         "_queue",
         "_queued",
-        "_subscriber",
-        "_taken_by",
-        "_thread",
         "_transport",
         "_withheld",
-        "loop",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, read_ahead: int) -> None:
-        self.loop = loop
-        self._thread = get_ident()
+        super().__init__(loop)
         self._high = read_ahead
         self._transport: Any = None
-        self._subscriber: Subscriber[bytes] | None = None
         self._on_next: Callable[[bytes], object] = self._hold
-        self._taken_by: str | None = None
         self._queue: deque[bytes] = deque()
         self._queued = 0
-        self._demand = 0
         self._held = False
         self._withheld = 0
         """Demand that is not served while somebody holds us back."""
         self._paused = False
-        self._emitting = False
         self._ended = False
         self._error: BaseException | None = None
-        self._cancelled = False
 
     # ---------------------------------------------------------------- what the socket calls
     def open(self, transport: Any) -> None:
@@ -112,69 +92,22 @@ class Receiver:
         if not self._queue:
             self._finish()
 
-    # ---------------------------------------------------------------- Publisher
-    def subscribe(self, subscriber: Subscriber[bytes], /) -> None:
-        """Give what comes in to this subscriber; a second one hears that there was a first."""
-        check_subscriber(subscriber)  # §1.9
-        if get_ident() == self._thread:
-            self._welcome(subscriber)
-        else:
-            self.loop.call_soon_threadsafe(self._welcome, subscriber)
+    # ---------------------------------------------------------------- what the subscriber asks for
+    @property
+    def _name(self) -> str:
+        return "this connection"
 
-    def _welcome(self, subscriber: Subscriber[bytes]) -> None:
-        if self._taken_by is not None:
-            taken = ReceiverTaken(
-                f"this connection is already received by {self._taken_by}; subscribe once and share what "
-                "comes, with receive().share()"
-            )
-            subscriber.on_subscribe(_NOTHING)
-            _tell(subscriber, taken)
-            return
-        self._taken_by = f"a {type(subscriber).__name__}"
-        self._subscriber = subscriber
+    def _keep(self, subscriber: Subscriber[bytes]) -> None:
+        super()._keep(subscriber)
         self._on_next = subscriber.on_next
-        # What is asked for in on_subscribe is given when that has returned.
-        self._emitting = True
-        try:
-            subscriber.on_subscribe(self)
-        except Exception as fault:
-            self._subscriber_failed(fault, "on_subscribe")
-        finally:
-            self._emitting = False
+
+    def _begin(self) -> None:
         if self._queue:
             self._drain()
         elif self._ended:
             self._finish()
 
-    # ---------------------------------------------------------------- Subscription
-    def request(self, n: int, /) -> None:
-        """Take ``n`` more chunks."""
-        if get_ident() == self._thread:
-            self._request(n)
-        else:
-            self._on_loop(self._request, n)
-
-    def cancel(self) -> None:
-        """Take nothing more. The connection stays; reading stops when the read-ahead is used up."""
-        if get_ident() == self._thread:
-            self._cancel()
-        else:
-            self._on_loop(self._cancel)
-
-    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(call, *arguments)
-
-    def _request(self, n: int) -> None:
-        if self._cancelled:
-            return  # §3.6
-        if n < 1:
-            subscriber = self._subscriber
-            self._cancel()
-            if subscriber is not None:
-                # From the loop, not from inside the subscriber's own call (§1.3).
-                self.loop.call_soon(_tell, subscriber, non_positive_request(n))  # §3.9
-            return
+    def _asked(self, n: int) -> None:
         if self._held:
             self._withheld = min(self._withheld + n, UNBOUNDED)
             return
@@ -246,18 +179,10 @@ class Receiver:
         if self._cancelled or subscriber is None:
             return
         self._release()
-        _tell(subscriber, self._error)
-
-    def _subscriber_failed(self, fault: Exception, where: str) -> None:
-        """§2.13: a Subscriber that raises is as good as gone."""
-        if not self._cancelled:
-            self._cancel()
-        drop_error(fault, f"{where} of the subscriber to receive()")
+        tell_end(subscriber, self._error)
 
     def _release(self) -> None:
-        self._cancelled = True
-        self._demand = 0
-        self._subscriber = None  # §3.13
+        super()._release()
         self._on_next = self._hold
 
     def _drop_queue(self) -> None:
@@ -289,7 +214,7 @@ class Receiver:
         if not self._cancelled:
             self._release()
             if subscriber is not None:
-                _tell(subscriber, self._error)
+                tell_end(subscriber, self._error)
         if self._paused and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()
@@ -349,16 +274,6 @@ class Receiver:
         return self._taken_by is None and not self._ended
 
 
-def _tell(subscriber: Subscriber[bytes], error: BaseException | None) -> None:
-    try:
-        if error is None:
-            subscriber.on_complete()
-        else:
-            subscriber.on_error(error)
-    except Exception as fault:
-        drop_error(fault, "the end of receive()")  # §2.13
-
-
 def _end_handshake(transport: Any) -> None:
     """Send what a handshake still has to say: both loops keep its last message while reading is paused.
 
@@ -371,16 +286,3 @@ def _end_handshake(transport: Any) -> None:
         transport.writelines([])  # uvloop: nothing to write, and so nothing but what waits
     else:
         protocol._process_outgoing()  # asyncio has no other way that writes no bytes
-
-
-class _NoDemand:
-    """The Subscription of a subscriber that is turned away."""
-
-    def request(self, n: int, /) -> None:
-        """There is nothing to ask for."""
-
-    def cancel(self) -> None:
-        """There is nothing to leave."""
-
-
-_NOTHING = _NoDemand()

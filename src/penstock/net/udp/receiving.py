@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from _thread import get_ident
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from penstock.net.addresses import address_text
-from penstock.net.errors import ReceiverTaken
+from penstock.net.channel.sole_subscriber import SolePublisher, tell_end
 from penstock.net.udp.datagram import Address, Datagram
 from penstock.net.udp.errors import DatagramOverflow
 from penstock.net.udp.metrics import Counts
 from penstock.net.udp.overflow import Overflow, Waiting
 from penstock.net.udp.readiness import Readiness
-from penstock.spec import UNBOUNDED, Subscriber, check_subscriber, non_positive_request
-from penstock.streams.dropped import drop_error
+from penstock.spec import UNBOUNDED
 
 __all__ = ["DatagramReceiver", "ReceiverOwner"]
 
@@ -52,7 +50,7 @@ class ReceiverOwner(Protocol):
         ...
 
 
-class DatagramReceiver:
+class DatagramReceiver(SolePublisher[Datagram]):
     """The receiving side of one socket. Signals are given on the event loop; requests come from anywhere.
 
     It is its own Subscription: a socket has one receiving subscriber in its life.
@@ -67,23 +65,17 @@ class DatagramReceiver:
         overflow: Overflow,
         watch: Callable[[Datagram], object] | None,
     ) -> None:
+        super().__init__(loop)
         self._owner = owner
-        self._loop = loop
-        self._thread = get_ident()
         self._socket = opened
         self._readiness = readiness
         self._waiting = Waiting(overflow)
         self._queue = self._waiting.queue
         self._overflow = overflow
         self._watch = watch
-        self._subscriber: Subscriber[Datagram] | None = None
-        self._taken_by: str | None = None
-        self._demand = 0
-        self._emitting = False
         self._reading = False
         self._ended = False
         self._error: BaseException | None = None
-        self._cancelled = False
 
     # ---------------------------------------------------------------- what the socket calls
     def open(self) -> None:
@@ -161,65 +153,15 @@ class DatagramReceiver:
             self._read(_A_LAST_TURN)
         self.end(None)
 
-    # ---------------------------------------------------------------- Publisher
-    def subscribe(self, subscriber: Subscriber[Datagram], /) -> None:
-        """Give what comes in to this subscriber; a second one hears that there was a first."""
-        check_subscriber(subscriber)  # §1.9
-        if get_ident() == self._thread:
-            self._welcome(subscriber)
-        else:
-            self._loop.call_soon_threadsafe(self._welcome, subscriber)
+    # ---------------------------------------------------------------- what the subscriber asks for
+    @property
+    def _name(self) -> str:
+        return self._owner.label
 
-    def _welcome(self, subscriber: Subscriber[Datagram]) -> None:
-        if self._taken_by is not None:
-            taken = ReceiverTaken(
-                f"{self._owner.label} is already received by {self._taken_by}; subscribe once and share what "
-                "comes, with receive().share()"
-            )
-            subscriber.on_subscribe(_NOTHING)
-            _tell(subscriber, taken)
-            return
-        self._taken_by = f"a {type(subscriber).__name__}"
-        self._subscriber = subscriber
-        # What is asked for in on_subscribe is given when that has returned.
-        self._emitting = True
-        try:
-            subscriber.on_subscribe(self)
-        except Exception as fault:
-            self._subscriber_failed(fault, "on_subscribe")
-        finally:
-            self._emitting = False
+    def _begin(self) -> None:
         self._drain()
 
-    # ---------------------------------------------------------------- Subscription
-    def request(self, n: int, /) -> None:
-        """Take ``n`` more datagrams."""
-        if get_ident() == self._thread:
-            self._request(n)
-        else:
-            self._on_loop(self._request, n)
-
-    def cancel(self) -> None:
-        """Take nothing more. The socket stays and can send; it is read no more."""
-        if get_ident() == self._thread:
-            self._cancel()
-        else:
-            self._on_loop(self._cancel)
-
-    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call, *arguments)
-
-    def _request(self, n: int) -> None:
-        if self._cancelled:
-            return  # §3.6
-        if n < 1:
-            subscriber = self._subscriber
-            self._cancel()
-            if subscriber is not None:
-                # From the loop, not from inside the subscriber's own call (§1.3).
-                self._loop.call_soon(_tell, subscriber, non_positive_request(n))  # §3.9
-            return
+    def _asked(self, n: int) -> None:
         self._demand = min(self._demand + n, UNBOUNDED)
         self._drain()
 
@@ -251,17 +193,7 @@ class DatagramReceiver:
         if subscriber is None:
             return  # whoever subscribes yet gets the end
         self._release()
-        _tell(subscriber, self._error)
-
-    def _subscriber_failed(self, fault: Exception, where: str) -> None:
-        """§2.13: a Subscriber that raises is as good as gone."""
-        self._cancel()
-        drop_error(fault, f"{where} of the subscriber to receive()")
-
-    def _release(self) -> None:
-        self._cancelled = True
-        self._demand = 0
-        self._subscriber = None  # §3.13
+        tell_end(subscriber, self._error)
 
     def _stop_reading(self) -> None:
         if self._reading:
@@ -289,26 +221,3 @@ class DatagramReceiver:
         self._queue.clear()
         self.end(error)
         self._drain()
-
-
-def _tell(subscriber: Subscriber[Datagram], error: BaseException | None) -> None:
-    try:
-        if error is None:
-            subscriber.on_complete()
-        else:
-            subscriber.on_error(error)
-    except Exception as fault:
-        drop_error(fault, "the end of receive()")  # §2.13
-
-
-class _NoDemand:
-    """The Subscription of a subscriber that is turned away."""
-
-    def request(self, n: int, /) -> None:
-        """There is nothing to ask for."""
-
-    def cancel(self) -> None:
-        """There is nothing to leave."""
-
-
-_NOTHING = _NoDemand()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.net.channel.outbound import SendMany
+from penstock.net.channel.sends import Sends
 from penstock.net.udp.datagram import Datagram
 from penstock.net.udp.receiving import DatagramReceiver
-from penstock.spec import Publisher, Subscriber
+from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
 from penstock.streams.conversion import as_stream
 from penstock.streams.source import PublisherSource
-from penstock.streams.stream import Stream, flux_of
+from penstock.streams.stream import flux_of
 
 if TYPE_CHECKING:
     from penstock.net.udp.channel import UdpChannel
@@ -61,7 +62,7 @@ class UdpInbound:
         return self._channel
 
 
-class UdpOutbound:
+class UdpOutbound(Sends):
     """What is to be sent, in order.
 
     Nothing happens before somebody subscribes, awaits it, or returns it from a handler. It completes when the
@@ -69,8 +70,8 @@ class UdpOutbound:
     """
 
     def __init__(self, channel: UdpChannel, before: Mono[Any] | None = None) -> None:
+        super().__init__(before)
         self._channel = channel
-        self._before = before
 
     # ---------------------------------------------------------------- what to send
     def send(self, data: Publisher[Datagram] | Publisher[bytes] | Datagram | bytes) -> UdpOutbound:
@@ -95,29 +96,12 @@ class UdpOutbound:
             return self.send(as_stream(thing, "send_object()")._as_flux().map(encode))
         return self.send(Mono.defer(lambda: Mono.just(encode(thing))))
 
-    def then(self, publisher: Publisher[Any]) -> UdpOutbound:
-        """When everything before has been sent, run this to its end; its elements are not sent."""
-        return self._and(as_stream(publisher, "then()"))
-
     def keep_open(self) -> UdpOutbound:
         """Never complete: for a handler whose socket is to stay until somebody closes it."""
         return self._and(Mono.never())
 
-    def _and(self, step: Stream[Any]) -> UdpOutbound:
-        following = step._as_flux().then()
-        return UdpOutbound(self._channel, following if self._before is None else self._before.then(following))
-
-    # ---------------------------------------------------------------- running it
-    def mono(self) -> Mono[Any]:
-        """The end of it all, as a Mono."""
-        return Mono.empty() if self._before is None else self._before
-
-    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Send; the subscriber hears of the end, or of the error."""
-        self.mono().subscribe(subscriber)
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self.mono().__await__()
+    def _behind(self, before: Mono[Any]) -> UdpOutbound:
+        return UdpOutbound(self._channel, before)
 
     def with_channel(self, use: Callable[[UdpChannel], object]) -> UdpOutbound:
         """Call ``use`` with the socket's channel, now."""
