@@ -16,7 +16,7 @@ from penstock.net.channel.inbound import Inbound, ReceiveSource
 from penstock.net.channel.outbound import Outbound
 from penstock.net.channel.receiving import Receiver
 from penstock.net.channel.sending import HIGH_WATER, Flush, LoopSender, Sender
-from penstock.net.channel.watching import IdleWatch, Limit
+from penstock.net.channel.watching import IdleWatch, limits_of
 from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, SendRefused
 from penstock.net.metrics import Traffic
 from penstock.net.settings import Settings
@@ -437,42 +437,15 @@ class Connection:
                 _log.error("%s an observer failed at %s: %r", self.label, state.name, fault, exc_info=fault)
 
     def _watching(self) -> IdleWatch | None:
-        settings, traffic, transport = self.settings, self._traffic, self.transport
-        if traffic is None:
+        if self._traffic is None:
             return None
-
-        def left() -> int:
-            """Bytes that have left this process."""
-            return traffic.sent - int(transport.get_write_buffer_size())
-
-        limits = []
-        if settings.idle_timeout is not None:
-            limits.append(
-                Limit(
-                    "nothing was received or sent",
-                    settings.idle_timeout,
-                    lambda: (traffic.received, left()),
-                    lambda: True,
-                )
-            )
-        if settings.read_timeout is not None:
-            limits.append(
-                Limit(
-                    "the peer sent nothing",
-                    settings.read_timeout,
-                    lambda: traffic.received,
-                    lambda: self._receiver.wanted,
-                )
-            )
-        if settings.write_timeout is not None:
-            limits.append(
-                Limit(
-                    "the peer took nothing of what was sent",
-                    settings.write_timeout,
-                    left,
-                    lambda: transport.get_write_buffer_size() > 0 or self._flushing,
-                )
-            )
+        limits = limits_of(
+            self.settings,
+            self._traffic,
+            self.transport,
+            receiving=lambda: self._receiver.wanted,
+            flushing=lambda: self._flushing,
+        )
         return IdleWatch(self.loop, limits, self._idle) if limits else None
 
     @property

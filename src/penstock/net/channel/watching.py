@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.net.errors import IdleTimeout
+from penstock.net.metrics import Traffic
+from penstock.net.settings import Settings
 
-__all__ = ["IdleWatch", "Limit"]
+__all__ = ["IdleWatch", "Limit", "limits_of"]
 
 _LOOKS: Final = 4
 """How often per limit the figures are looked at."""
@@ -33,6 +35,36 @@ class Limit:
     since: float = 0.0
     looks: int = 0
     """How often it has been seen not to move."""
+
+
+def limits_of(
+    settings: Settings,
+    traffic: Traffic,
+    transport: Any,
+    *,
+    receiving: Callable[[], bool],
+    flushing: Callable[[], bool],
+) -> list[Limit]:
+    """The limits that the settings put on a connection."""
+
+    def left() -> int:
+        """Bytes that have left this process."""
+        return traffic.sent - int(transport.get_write_buffer_size())
+
+    def anything() -> tuple[int, int]:
+        return traffic.received, left()
+
+    def to_be_taken() -> bool:
+        return transport.get_write_buffer_size() > 0 or flushing()
+
+    limits = (
+        ("nothing was received or sent", settings.idle_timeout, anything, lambda: True),
+        ("the peer sent nothing", settings.read_timeout, lambda: traffic.received, receiving),
+        ("the peer took nothing of what was sent", settings.write_timeout, left, to_be_taken),
+    )
+    return [
+        Limit(what, seconds, progress, due) for what, seconds, progress, due in limits if seconds is not None
+    ]
 
 
 class IdleWatch:
