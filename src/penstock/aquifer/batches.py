@@ -52,7 +52,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     first: int
     """The offset of the first record."""
     count: int
-    payload: bytes
+    payload: bytes | memoryview
     """The values, in the given format."""
     notes: bytes
     """Times and keys: a :class:`Notes`, packed."""
@@ -99,6 +99,7 @@ def part(batch: Batch, start: int, stop: int) -> Batch:
     if start <= batch.first and stop >= batch.end:
         return batch
     low, high = max(start - batch.first, 0), min(stop - batch.first, batch.count)
+    payload: bytes | memoryview
     if batch.format == ARROW:
         payload = arrow.cut(batch.payload, low, high)
     else:
@@ -166,6 +167,7 @@ def in_format(batch: Batch, format: str) -> Batch:
     """
     if batch.format == format:
         return batch
+    payload: bytes | memoryview
     if format == ARROW:
         notes = unpack_notes(batch.notes)
         timestamps = notes.timestamps or [notes.timestamp] * batch.count

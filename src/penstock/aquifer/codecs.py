@@ -91,9 +91,7 @@ class Arrow:
         """The batch as an IPC stream."""
         from penstock.aquifer.arrow import stream
 
-        if not (hasattr(element, "num_rows") and hasattr(element, "schema")):
-            raise TypeError(f"codec 'arrow' takes pyarrow.RecordBatch, not {type(element).__name__}")
-        return stream(element)
+        return bytes(stream(element))
 
     def decode(self, value: bytes) -> Any:
         """The batch in an IPC stream."""

@@ -29,6 +29,9 @@ _CONNECT: Final = "sc://"
 """How the address of a Spark Connect server begins."""
 _CLIENT_NEEDS: Final = ("grpc", "grpc_status", "pandas")
 
+_CHECKSUMS: Final = "spark.penstock.checksums"
+"""Our own setting: whether local files get checksums."""
+
 _EVERYWHERE: Final[Mapping[str, str]] = {
     # Arrow batches of this size pass between Spark and Python.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
@@ -43,11 +46,12 @@ _ON_ONE_MACHINE: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     # 200 by default: five seconds for each batch that counts something.
     "spark.sql.shuffle.partitions": "2",
-    # The default manager forks chmod and readlink, about 19 times for each batch. (Hadoop's raw file system
-    # would save nothing more, and RocksDB, which functions with state need, cannot do with it.)
+    # The default manager forks chmod and readlink, about 19 times for each batch.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # Hadoop writes a file of checksums beside each file, and forks chmod for both of them.
+    _CHECKSUMS: "false",
     # And what still forks, forks quickly.
     "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
     # TCP to the Python workers waits 40 ms for more to send.
@@ -132,7 +136,21 @@ def _started(name: str, master: str, chosen: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in chosen.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    started = builder.getOrCreate()
+    if chosen.get(_CHECKSUMS) == "false":
+        _leave_out_checksums(started)
+    return started
+
+
+def _leave_out_checksums(spark: SparkSession) -> None:
+    """As Hadoop's raw file system would; but RocksDB, which functions with state need, insists on this one.
+
+    There is one of it in a Java process, for all who ask for it.
+    """
+    context = spark.sparkContext
+    assert context._jvm is not None, "a session that was started here has a Java process"
+    files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+    files.setWriteChecksum(False)
 
 
 def _connected(name: str, master: str, chosen: Mapping[str, str]) -> SparkSession:

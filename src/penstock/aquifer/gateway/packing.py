@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from penstock.aquifer import batches
+from penstock.aquifer import arrow, batches
 from penstock.aquifer.batches import ARROW, MSGPACK, Batch, Notes
 from penstock.aquifer.codecs import Codec
 from penstock.aquifer.limits import Limits
@@ -93,9 +93,9 @@ class Packer:
         values: Sequence[bytes]
         if self._arrow:
             for element in chunk:
+                packed = arrow.stream(element)
                 if element.num_rows:
-                    payload = self._codec.encode(element)
-                    yield Batch(first, element.num_rows, payload, batches.pack_notes(Notes(now)), ARROW)
+                    yield Batch(first, element.num_rows, packed, batches.pack_notes(Notes(now)), ARROW)
                     first += element.num_rows
             return
         types = set(map(type, chunk))

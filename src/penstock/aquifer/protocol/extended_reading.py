@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ExtendedReading"]
 
+# As plain numbers: to ask a Flag takes ten times as long, for each frame.
+_SPECIAL: Final = int(Flag.ERR | Flag.GAP | Flag.END | Flag.HB)
+_ACK: Final = int(Flag.ACK)
 _REPEAT: Final = 0.5
 """Seconds after which a grant is repeated if nothing came of it: the first may have been lost."""
 _LINGER: Final = 0.1
@@ -105,30 +108,35 @@ class ExtendedReading:
     def _read(self, frame: Frame, now: float) -> list[Effect]:
         if self.ended:
             return []
-        if frame.flags & Flag.ERR:
-            return self._failed(frame, now)
-        if frame.flags & Flag.GAP:
-            return self.skip_to(frame.first, now)
+        if frame.flags & _SPECIAL:
+            return self._read_special(frame, now)
         if frame.first > self.next:
             return self._missed(frame, now)
-        if frame.flags & Flag.END:
-            self.ended = True
-            return []
-        if frame.flags & Flag.HB:
-            if len(frame.payload) == 8:
-                self.head = int.from_bytes(frame.payload, "big")
-            return []
         if not frame.count or frame.first < self.next:
             return []  # Nothing in it, or had already: a session never goes back.
         self.next += frame.count
         self.head = max(self.head, self.next)
         self._arrived_bytes += len(frame.payload) + len(frame.notes)
         self._side.window.arrived(frame.count, now)
-        if frame.flags & Flag.ACK:
+        if frame.flags & _ACK:
             # Now, for what has arrived; and once more, when it has been dealt with.
             self._must_answer = True
             self._owed.append(self.next)
         return [Take(frame)]
+
+    def _read_special(self, frame: Frame, now: float) -> list[Effect]:
+        flags = Flag(frame.flags)
+        if Flag.ERR in flags:
+            return self._failed(frame, now)
+        if Flag.GAP in flags:
+            return self.skip_to(frame.first, now)
+        if frame.first > self.next:
+            return self._missed(frame, now)
+        if Flag.END in flags:
+            self.ended = True
+        elif len(frame.payload) == 8:
+            self.head = int.from_bytes(frame.payload, "big")
+        return []
 
     def _failed(self, frame: Frame, now: float) -> list[Effect]:
         try:

@@ -59,7 +59,7 @@ class Courier:
         seq: int,
         *,
         count: int,
-        payload: bytes,
+        payload: bytes | memoryview,
         notes: bytes,
         format: str = MSGPACK,
     ) -> None:
@@ -87,7 +87,7 @@ class Courier:
         """Let go of the connection."""
         self._channel.close()
 
-    def _ask(self, question: list[bytes], patience: float) -> Control:
+    def _ask(self, question: Sequence[bytes | memoryview], patience: float) -> Control:
         give_up = time.monotonic() + patience
         while True:
             if not self._connected:

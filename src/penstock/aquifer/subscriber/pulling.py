@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.endpoints import Endpoint
@@ -20,6 +21,9 @@ from penstock.aquifer.subscriber.channel import Channel
 from penstock.aquifer.subscriber.driving import Driver
 
 __all__ = ["frames"]
+
+_LONG: Final = 0.05
+"""Seconds that the sockets may be left alone while there are frames to hand on."""
 
 
 def frames(
@@ -71,6 +75,8 @@ class _RangeReader:
         self._channel = channel
         self._waiting: deque[Frame] = deque()
         self._driver = Driver(side, channel, self._waiting.append)
+        self._heard = 0.0
+        """When the sockets were last looked at."""
 
     def run(self) -> Iterator[Frame]:
         side = self._side
@@ -82,10 +88,10 @@ class _RangeReader:
                 nbytes = len(frame.payload) + len(frame.notes)
                 side.reading.hand_on(frame.first + frame.count, nbytes)
                 side.reading.acknowledged = frame.first + frame.count
-                self._driver.hear(
-                    time.monotonic()
-                )  # Before the clock is looked at: the caller may have been away for long.
-                self._driver.do(side.tick(time.monotonic()))
+                now = time.monotonic()
+                if not self._waiting or now - self._heard >= _LONG:
+                    self._hear(now)  # Before it is asked for how long there was silence.
+                self._driver.do(side.tick(now))
             if self._driver.finished is not None:
                 if self._driver.finished.error is not None:
                     raise self._driver.finished.error
@@ -95,7 +101,11 @@ class _RangeReader:
             now = time.monotonic()
             self._driver.do(side.tick(now))
             self._channel.wait(max(0.0, min(side.deadline() - now, 0.5)))
-            self._driver.hear(time.monotonic())
+            self._hear(time.monotonic())
+
+    def _hear(self, now: float) -> None:
+        self._heard = now
+        self._driver.hear(now)
 
     def close(self) -> None:
         self._driver.do(self._side.leave())

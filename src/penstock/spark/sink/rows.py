@@ -27,7 +27,7 @@ class Piece(NamedTuple):
     """Records that are staged at once."""
 
     records: int
-    payload: bytes
+    payload: bytes | memoryview
     notes: bytes
     format: str
 
