@@ -7,14 +7,23 @@ they have ended. With arguments it is one run of pytest with these arguments.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from pathlib import Path
+
+from tests import quick_java
 
 BESIDE = {
+    "processes": (
+        "tests/aquifer/faults",
+        "tests/aquifer/plain",
+        "tests/cli",
+        "tests/net/backpressure",
+        "tests/net/http",
+    ),
     "Spark": ("tests/spark",),
     "storms": (
         "tests/spark/chaos",
@@ -23,52 +32,50 @@ BESIDE = {
         "tests/aquifer/chaos",
         "tests/end_to_end",
     ),
-    "processes": (
-        "tests/aquifer/faults",
-        "tests/aquifer/plain",
-        "tests/cli",
-        "tests/net/backpressure",
-        "tests/net/http",
-    ),
 }
-"""The tests that mostly wait, in runs of about the same length."""
+"""The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas."""
 
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For every Java that a test starts: none lives long enough for a better compiler to be worth its time."""
+_PYTEST = [sys.executable, "-m", "pytest"]
 
 
 def main(arguments: list[str]) -> int:
     """Run them; 0 if all runs passed."""
-    pytest = [sys.executable, "-m", "pytest"]
-    os.environ["JDK_JAVA_OPTIONS"] = f"{os.environ.get('JDK_JAVA_OPTIONS', '')} {SHORT_LIVED}".strip()
+    archive = quick_java.use_from_now_on()
     if arguments:
-        return subprocess.call([*pytest, *arguments])
+        return subprocess.call([*_PYTEST, *arguments])
     began = time.monotonic()
-    with ExitStack() as ending:
-        waiting = []
-        for name, paths in BESIDE.items():
-            said = ending.enter_context(tempfile.TemporaryFile("w+"))
-            others = {path for other, theirs in BESIDE.items() if other != name for path in theirs}
-            left_out = [
-                f"--ignore={path}" for path in sorted(others) if path not in paths and _is_in(path, paths)
-            ]
-            # A cache of its own, or none: all would write the same file.
-            command = [*pytest, "-p", "no:cacheprovider", *paths, *left_out]
-            # The others have the way: they never wait, and would be last.
-            process = subprocess.Popen(["nice", *command], stdout=said, stderr=subprocess.STDOUT)
-            ending.callback(process.wait)
-            ending.callback(process.terminate)
-            waiting.append((process, said))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as ending:
         everywhere = sorted(path for paths in BESIDE.values() for path in paths)
-        codes = [subprocess.call([*pytest, *(f"--ignore={path}" for path in everywhere)])]
-        for process, said in waiting:
+        first = subprocess.Popen([*_PYTEST, *(f"--ignore={path}" for path in everywhere)])
+        ending.callback(first.wait)
+        ending.callback(first.terminate)
+        beside = []
+        for name in BESIDE:
+            if name == "Spark":
+                quick_java.write_archive(archive)
+            said = Path(folder, name)
+            beside.append((_start(name, said, ending), said))
+        codes = [first.wait()]
+        for process, said in beside:
             codes.append(process.wait())
-            said.seek(0)
-            print(said.read(), flush=True)
+            print(said.read_text(), flush=True)
     took = time.monotonic() - began
     print(f"all runs took {took:.0f} s; exit codes {', '.join(map(str, codes))}")
     return max(map(abs, codes))
+
+
+def _start(name: str, said: Path, ending: ExitStack) -> subprocess.Popen[bytes]:
+    """A run beside the first one, which writes to a file what it has to say."""
+    paths = BESIDE[name]
+    others = {path for other, theirs in BESIDE.items() if other != name for path in theirs}
+    left_out = [f"--ignore={path}" for path in sorted(others) if path not in paths and _is_in(path, paths)]
+    # A cache of its own, or none: all would write the same file.
+    command = [*_PYTEST, "-p", "no:cacheprovider", *paths, *left_out]
+    with said.open("w") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+    ending.callback(process.wait)
+    ending.callback(process.terminate)
+    return process
 
 
 def _is_in(path: str, folders: tuple[str, ...]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark import session, settings
+from tests.spark.conftest import Serve
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHUFFLE = "spark.sql.shuffle.partitions"
+CHECKSUMS = "spark.penstock.checksums"
 
 
 def test_a_session_on_one_machine_has_the_settings_for_one() -> None:
@@ -28,7 +31,7 @@ def test_a_session_on_one_machine_has_the_settings_for_one() -> None:
 def test_a_cluster_is_not_told_what_is_for_one_machine(master: str) -> None:
     chosen = settings(master)
     assert "spark.driver.host" not in chosen
-    assert not any("checkpointFileManager" in name or "fs.file" in name for name in chosen)
+    assert not any("checkpointFileManager" in name or name == CHECKSUMS for name in chosen)
 
 
 @pytest.mark.slow
@@ -40,6 +43,42 @@ def test_the_running_session_is_used_again(spark: SparkSession) -> None:
     assert other.sparkContext is spark.sparkContext
     assert spark.conf.get(SHUFFLE) == other.conf.get(SHUFFLE) == "2"
     assert spark.conf.get("spark.sql.streaming.pollingDelay") == "1ms"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_checkpoint_on_this_machine_has_no_files_of_checksums(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
+    try:
+        deadline = time.monotonic() + 100
+        while query.lastProgress is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        query.stop()
+
+    names = {path.name for path in tmp_path.rglob("*")}
+    assert {"metadata", "offsets", "commits", "0"} <= names
+    assert not {name for name in names if name.endswith(".crc")}
+    assert settings("local", **{CHECKSUMS: "true"})[CHECKSUMS] == "true"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_start_of_a_query_adds_nothing_to_what_all_queries_share(
+    spark: SparkSession, serve: Serve, tmp_path: Path
+) -> None:
+    """Spark changes it without a lock: two queries that start together would break it."""
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    environment = manager.lookupDataSource("aquifer").dataSourceCls().envVars()
+    before = set(environment.keySet())
+    rows = spark.readStream.format("aquifer").option("endpoint", serve([b"1"]).endpoint).load()
+    query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+
+    query.trigger(availableNow=True).start().awaitTermination(100)
+
+    assert set(environment.keySet()) == before
+    assert environment.get("SPARK_LOCAL_DIRS"), "the query has set it"
 
 
 NO_JAVA = """

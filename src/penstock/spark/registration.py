@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["is_remote", "register"]
+
+_log = logging.getLogger("penstock.spark")
+
+_SET_BY_EACH_QUERY: Final = (
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+    "SPARK_LOCAL_DIRS",
+    "SPARK_PYTHON_RUNTIME",
+)
+"""The variables that Spark sets for the process that plans a query, at its start."""
 
 
 def register(spark: SparkSession, *, again: bool = False) -> None:
@@ -21,11 +32,30 @@ def register(spark: SparkSession, *, again: bool = False) -> None:
 
     if again or not _is_known(spark, AquiferDataSource.name()):
         spark.dataSource.register(AquiferDataSource)
+    if not is_remote(spark):
+        _prepare_environment(spark, AquiferDataSource.name())
 
 
 def is_remote(spark: SparkSession) -> bool:
     """Whether the driver is another process, behind Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def _prepare_environment(spark: SparkSession, name: str) -> None:
+    """Let queries start side by side.
+
+    The start of a query puts the same four variables into a map that belongs to the format, and so to all
+    queries, without a lock. Two that start at the same time may break it for good: from then on no query
+    runs, with "Illegal size of collection" or "Task not serializable". If the variables are there already,
+    only their values change.
+    """
+    try:
+        manager = spark._jsparkSession.sessionState().dataSourceManager()
+        environment = manager.lookupDataSource(name).dataSourceCls().envVars()
+        for variable in _SET_BY_EACH_QUERY:
+            environment.putIfAbsent(variable, "")
+    except Exception as error:  # It is not a part of Spark's public interface.
+        _log.info("the environment of Spark's Python processes could not be prepared: %s", error)
 
 
 def _is_known(spark: SparkSession, name: str) -> bool:

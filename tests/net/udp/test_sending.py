@@ -6,7 +6,7 @@ import asyncio
 import errno
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,17 +33,32 @@ def numbers(count: int) -> Flux[bytes]:
 
 
 # -------------------------------------------------------------------- a full socket
+class Watched(socket.socket):
+    """A socket that remembers whether it was ever full."""
+
+    refused = False
+
+    def send(self, data: Any, flags: int = 0, /) -> int:
+        try:
+            return super().send(data, flags)
+        except BlockingIOError:
+            self.refused = True
+            raise
+
+
 @contextmanager
-def narrow_socket() -> Iterator[tuple[UdpChannel, socket.socket]]:
+def narrow_socket() -> Iterator[tuple[UdpChannel, socket.socket, Callable[[], bool]]]:
     """A channel whose socket fills up. UDP over the loopback never does: the receiver's buffer drops.
 
     A pair of local datagram sockets is the same to the sender, and takes no more than its peer has room for.
+    Also the other end, and whether it is full.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     with theirs:
         ours.setblocking(False)
         theirs.setblocking(False)
-        yield UdpChannel(UdpSettings(), ours, ("pair", 1)), theirs
+        watched = Watched(fileno=ours.detach())
+        yield UdpChannel(UdpSettings(), watched, ("pair", 1)), theirs, lambda: watched.refused
 
 
 def read_all(theirs: socket.socket) -> list[bytes]:
@@ -66,14 +81,13 @@ def test_a_full_socket_stops_the_demand_and_loses_nothing(kind: str, threaded: b
             made += 1
             return data
 
-        with narrow_socket() as (channel, theirs):
+        with narrow_socket() as (channel, theirs, full):
             async with channel:
                 source = numbers(3_000).map(counted)
                 if threaded:
                     source = source.publish_on(schedulers.shared_pool(), prefetch=8)
                 sending = begun(channel.outbound.send(source))
-                await until(lambda: channel.counts.sent)
-                await turns(200)
+                await until(full)
                 taken = channel.counts.sent
                 await turns(200)
                 assert channel.counts.sent == taken < 3_000 - MOST_DATAGRAMS
@@ -93,9 +107,9 @@ def test_a_full_socket_stops_the_demand_and_loses_nothing(kind: str, threaded: b
 @on_each_loop
 def test_a_close_in_the_middle_is_an_error_with_what_was_unsent(kind: str) -> None:
     async def main() -> None:
-        with narrow_socket() as (channel, theirs):
+        with narrow_socket() as (channel, theirs, full):
             sending = begun(channel.outbound.send(numbers(3_000)))
-            await until(lambda: channel.counts.sent)
+            await until(full)
             await turns(200)
             await channel.aclose()
             with pytest.raises(ConnectionAborted, match="had not") as caught:
@@ -110,7 +124,7 @@ def test_a_close_in_the_middle_is_an_error_with_what_was_unsent(kind: str) -> No
 def test_whoever_cancels_a_send_stops_its_source(kind: str) -> None:
     async def main() -> None:
         cancelled = asyncio.Event()
-        with narrow_socket() as (channel, _):
+        with narrow_socket() as (channel, _, _):
             async with channel:
                 sending = begun(channel.outbound.send(numbers(3_000).do_on_cancel(cancelled.set)))
                 await until(lambda: channel.counts.sent)

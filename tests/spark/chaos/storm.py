@@ -62,9 +62,6 @@ _ONCE_A_KILL: Final = (
 _ANY_TIME: Final = (
     # The machine has so much to do that a new process does not get to its first line for ten seconds.
     "Python worker failed to connect back",
-    # The queries of a session share a table, the environment of their Python processes. Spark may change it
-    # for one of them while it serialises a task of the other.
-    "Task serialization failed: java.lang.IllegalStateException: Illegal size",
 )
 """Why a query of Spark may fail even if nobody is killed."""
 _QUERIES: Final = ("files", "sink")
