@@ -18,7 +18,7 @@ import select
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from penstock.net.channel.receiving import Receiver
 from penstock.net.errors import ConnectionAborted, SendRefused
@@ -27,7 +27,7 @@ from penstock.streams.segment import Relay
 
 __all__ = ["BUDGET", "HIGH_WATER", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
 
-MOST_ELEMENTS: Final = 256
+MOST_ELEMENTS: Final = 1024
 """Elements that are asked for ahead at most."""
 HIGH_WATER: Final = 64 * 1024
 """Bytes in the transport's own buffer at which it says that it is full."""
@@ -51,6 +51,9 @@ class Sender:
 
     Elements may come from any thread; everything else happens on the event loop.
     """
+
+    _fewest: ClassVar[int] = 1
+    """Elements that are asked for ahead at least."""
 
     __slots__ = (
         "_asked",
@@ -254,7 +257,7 @@ class Sender:
         size = self._bytes - self._window_bytes
         if came and size:
             # The next window has as many elements of the size seen as fit, but it does not grow at one go.
-            self._target = max(1, min(BUDGET * came // size, self._target * 8, MOST_ELEMENTS))
+            self._target = max(self._fewest, min(BUDGET * came // size, self._target * 8, MOST_ELEMENTS))
             self._low = self._target >> 1
             self._window_bytes = self._bytes
         n = self._target - self._left
@@ -421,7 +424,13 @@ def takes_more(transport: Any) -> bool:
 
 
 class LoopSender(Sender):
-    """A Sender for what a connection on the same loop receives: it is bytes, and it comes on the loop."""
+    """A Sender for what a connection on the same loop receives: it is bytes, and it comes on the loop.
+
+    It always waits for two chunks. If one came when none was asked for, the connection that it came from
+    would have to be paused and resumed.
+    """
+
+    _fewest = 2
 
     __slots__ = ()
 
