@@ -150,6 +150,32 @@ columns = st.integers(1, 20).flatmap(
 )
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["x", "y", "x"]).dictionary_encode(),
+        pa.array([["x"], None, ["y", "x"]], pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        pa.array([{"a": 1, "b": [1.5]}, None, {"a": None, "b": []}]),
+        pa.array([], pa.string()),
+        pa.array(range(1000)).slice(7, 5),
+    ],
+    ids=["dictionary", "dictionaries in lists", "structs", "no rows", "a slice"],
+)
+def test_a_stream_has_all_of_a_batch_and_nothing_else(column: pa.Array) -> None:
+    batch = pa.record_batch({"column": column})
+
+    payload = arrow.stream(batch)
+
+    assert arrow.load(payload).equals(batch)
+    assert arrow.load(bytes(payload)).equals(batch)
+    with pa.ipc.open_stream(payload) as reader:
+        assert len(list(reader)) == 1
+    expected = pa.BufferOutputStream()
+    with pa.ipc.new_stream(expected, batch.schema) as writer:
+        writer.write_batch(batch)
+    assert payload == expected.getvalue().to_pybytes()
+
+
 @settings(max_examples=30, deadline=None)
 @given(columns)
 def test_arrow_rows_are_json_objects_for_who_takes_single_records(table: dict[str, list[Any]]) -> None:

@@ -6,7 +6,7 @@ pyarrow is asked for only here, and only when somebody really uses Arrow: it is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["cut", "load", "rows", "stream", "table"]
-
-_END: Final = b"\xff\xff\xff\xff\0\0\0\0"
-"""How an IPC stream ends."""
 
 
 def _pyarrow() -> Any:
@@ -34,12 +31,18 @@ def stream(batch: pyarrow.RecordBatch) -> memoryview:
     pa = _pyarrow()
     if not isinstance(batch, pa.RecordBatch):
         raise TypeError(f"codec 'arrow' takes pyarrow.RecordBatch, not {type(batch).__name__}")
-    # All of it at once: a buffer that grows is copied as it does, and one more time to become bytes.
-    size = batch.schema.serialize().size + pa.ipc.get_record_batch_size(batch) + len(_END)
-    buffer = pa.allocate_buffer(size)
-    with pa.FixedSizeBufferWriter(buffer) as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    # Measured before it is written: a buffer that grows is copied as it does.
+    measure = pa.MockOutputStream()
+    _write(batch, measure)
+    buffer = pa.allocate_buffer(measure.size())
+    with pa.FixedSizeBufferWriter(buffer) as sink:
+        _write(batch, sink)
     return memoryview(buffer).cast("B")
+
+
+def _write(batch: pyarrow.RecordBatch, sink: Any) -> None:
+    with _pyarrow().ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
 
 
 def load(payload: bytes | memoryview) -> pyarrow.RecordBatch:
