@@ -23,14 +23,15 @@ BESIDE = {
         "tests/cli",
         "tests/net/backpressure",
         "tests/net/http",
+        "tests/end_to_end",
     ),
+    "kits": ("tests/conformance", "tests/interop", "tests/tck"),
     "Spark": ("tests/spark",),
     "storms": (
         "tests/spark/chaos",
         "tests/spark/test_backpressure.py",
         "tests/spark/test_cluster.py",
         "tests/aquifer/chaos",
-        "tests/end_to_end",
     ),
 }
 """The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas."""
