@@ -72,13 +72,15 @@ class Receiver(SolePublisher[bytes]):
 
     def take(self, data: bytes) -> None:
         """A chunk has come: straight to the subscriber if it waits for one; then nothing is queued."""
-        if self._demand:
-            self._demand -= 1
+        demand = self._demand
+        if demand:
+            if demand < UNBOUNDED:  # §3.17
+                self._demand = demand - 1
             try:
                 self._on_next(data)
             except Exception as fault:
                 self._subscriber_failed(fault, "on_next")
-            if not self._demand and not self._high:
+            if not self._high and not self._demand:
                 self._pause()
             return
         self._hold(data)

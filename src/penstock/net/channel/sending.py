@@ -18,11 +18,11 @@ import select
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from penstock.net.channel.receiving import Receiver
 from penstock.net.errors import ConnectionAborted, SendRefused
-from penstock.spec import Subscription, none_element, none_error, none_subscription
+from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
 from penstock.streams.segment import Relay
 
 __all__ = ["BUDGET", "HIGH_WATER", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
@@ -51,9 +51,6 @@ class Sender:
 
     Elements may come from any thread; everything else happens on the event loop.
     """
-
-    _fewest: ClassVar[int] = 1
-    """Elements that are asked for ahead at least."""
 
     __slots__ = (
         "_asked",
@@ -153,18 +150,19 @@ class Sender:
             if copied is None:
                 return
             data = copied
-        self._bytes += len(data)
-        self._left -= 1
-        if self._burst is None:
+        burst = self._burst
+        if burst is None:
+            self._bytes += len(data)
+            self._left -= 1
             self._write(data)
             if self._left <= self._low and self._writable and not self._scheduled:
                 # Not from here: a source that is in the middle of a loop of its own would never leave it.
                 self._scheduled = True
                 self._loop.call_soon(self._refill)
             return
-        self._burst.append(data)
-        self._burst_bytes += len(data)
-        if self._burst_bytes >= _JOINED or (self._flush is not None and self._wants_flush(data)):
+        burst.append(data)
+        self._burst_bytes = size = self._burst_bytes + len(data)
+        if size >= _JOINED or (self._flush is not None and self._wants_flush(data)):
             self._write_burst()
 
     def on_error(self, error: BaseException, /) -> None:
@@ -257,7 +255,7 @@ class Sender:
         size = self._bytes - self._window_bytes
         if came and size:
             # The next window has as many elements of the size seen as fit, but it does not grow at one go.
-            self._target = max(self._fewest, min(BUDGET * came // size, self._target * 8, MOST_ELEMENTS))
+            self._target = max(1, min(BUDGET * came // size, self._target * 8, MOST_ELEMENTS))
             self._low = self._target >> 1
             self._window_bytes = self._bytes
         n = self._target - self._left
@@ -286,6 +284,8 @@ class Sender:
         if not burst:
             return
         data = burst[0] if len(burst) == 1 else b"".join(burst)
+        self._bytes += self._burst_bytes
+        self._left -= len(burst)
         burst.clear()
         self._burst_bytes = 0
         # Not writelines: on some interpreters it does not say when the buffer is full (CVE-2024-12254).
@@ -426,25 +426,24 @@ def takes_more(transport: Any) -> bool:
 class LoopSender(Sender):
     """A Sender for what a connection on the same loop receives: it is bytes, and it comes on the loop.
 
-    It always waits for two chunks. If one came when none was asked for, the connection that it came from
-    would have to be paused and resumed.
+    It asks once, for everything. When this socket is full the other one is held back, whatever it has been
+    asked for; a window of elements would bound nothing that is not bounded already.
     """
-
-    _fewest = 2
 
     __slots__ = ()
 
     def on_next(self, data: bytes, /) -> None:
-        """As above, without a look at the thread and the type."""
-        if self._burst is not None:
-            super().on_next(data)
-            return
+        """As above, without a look at the thread, the type and the window."""
         self._bytes += len(data)
         self._left -= 1
         self._write(data)
-        if self._left <= self._low and self._writable and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._refill)
+
+    def _refill(self) -> None:
+        subscription = self._subscription
+        if self._asked or subscription is None or not self._writable:
+            return
+        self._asked = self._left = UNBOUNDED
+        subscription.request(UNBOUNDED)
 
 
 class _End:
