@@ -12,6 +12,7 @@ import pytest
 from penstock.aquifer import Gateway
 from penstock.spec import Publisher
 from penstock.streams import Flux
+from tests.quick_java import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -23,9 +24,7 @@ Serve = Callable[..., Gateway]
 """``serve(records, codec=…)``: a gateway with these records, or with this Publisher, on any free port."""
 
 SPARK_SETTINGS = {
-    "spark.driver.extraJavaOptions": (
-        "-Djdk.lang.Process.launchMechanism=VFORK -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    ),
+    "spark.driver.extraJavaOptions": f"-Djdk.lang.Process.launchMechanism=VFORK {OPTIONS}",
     "spark.sql.session.timeZone": "UTC",
 }
 """What makes short queries short: no second compiler, no collector threads."""

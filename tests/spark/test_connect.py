@@ -16,6 +16,7 @@ import pytest
 from penstock.spark import settings
 from penstock.spark.java import java_home
 from tests.aquifer.faults.rigs import eventually
+from tests.quick_java import OPTIONS
 from tests.spark.sinking import log_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     folder = tmp_path_factory.mktemp("server")
     confs = settings("local[2]") | {
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": OPTIONS,
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.log.level": "INFO",

@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from penstock.net.channel.sends import Sends
 from penstock.net.errors import SendRefused
 from penstock.net.http.asgi import Headers, Receive, Scope, Send, header_pairs, named
 from penstock.net.http.errors import WebSocketClosed
 from penstock.net.http.on_loop import end_of
 from penstock.net.http.outflow import PREFETCH, Outflow
 from penstock.net.http.reception import Reception
-from penstock.spec import Publisher, Subscriber
+from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
 from penstock.streams.conversion import as_stream
 from penstock.streams.stream import Stream
@@ -150,12 +151,12 @@ class WebSocketInbound:
         return self._socket.reception.close_code
 
 
-class WebSocketOutbound:
+class WebSocketOutbound(Sends):
     """What is to be sent, in order. Nothing happens before somebody subscribes, awaits or returns it."""
 
     def __init__(self, socket: _Socket, before: Mono[Any] | None = None) -> None:
+        super().__init__(before)
         self._socket = socket
-        self._before = before
 
     def send(self, data: Publisher[Any] | bytes | str) -> WebSocketOutbound:
         """Send every element of a publisher as a message of its own, or one message.
@@ -167,29 +168,12 @@ class WebSocketOutbound:
         socket = self._socket
         return self._and(end_of(lambda: socket.send_all(source), "send", socket.loop))
 
-    def then(self, publisher: Publisher[Any]) -> WebSocketOutbound:
-        """When everything before has been sent, run this to its end; its elements are not sent."""
-        return self._and(as_stream(publisher, "then()"))
-
     def close(self, code: int = _DONE, reason: str = "") -> WebSocketOutbound:
         """Close, with a code and a reason for the client; nothing can be sent after it."""
         return self._and(end_of(lambda: self._socket.close(code, reason), "close", self._socket.loop))
 
-    def _and(self, step: Stream[Any]) -> WebSocketOutbound:
-        following = step._as_flux().then()
-        before = following if self._before is None else self._before.then(following)
+    def _behind(self, before: Mono[Any]) -> WebSocketOutbound:
         return WebSocketOutbound(self._socket, before)
-
-    def mono(self) -> Mono[Any]:
-        """The end of it all, as a Mono."""
-        return Mono.empty() if self._before is None else self._before
-
-    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Send; the subscriber hears of the end, or of the error."""
-        self.mono().subscribe(subscriber)
-
-    def __await__(self) -> Generator[Any, None, None]:
-        return self.mono().__await__()
 
 
 Handler = Callable[[WebSocketInbound, WebSocketOutbound], Publisher[Any] | Awaitable[Any]]
