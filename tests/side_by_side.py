@@ -2,11 +2,13 @@
 
 Many tests wait for processes most of the time: Spark, gateways that are killed, commands, slow peers. They
 run beside the others, which compute. What the first run says is shown as it comes, what the others say when
-they have ended. With arguments it is one run of pytest with these arguments.
+they have ended, and last of all which tests have failed. With arguments it is one run of pytest with these
+arguments.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -47,7 +49,8 @@ def main(arguments: list[str]) -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ending:
         everywhere = sorted(path for paths in BESIDE.values() for path in paths)
-        first = subprocess.Popen([*_PYTEST, *(f"--ignore={path}" for path in everywhere)])
+        left_out = [f"--ignore={path}" for path in everywhere]
+        first = subprocess.Popen([*_PYTEST, *_notes_in(folder, "first"), *left_out])
         ending.callback(first.wait)
         ending.callback(first.terminate)
         beside = []
@@ -60,6 +63,8 @@ def main(arguments: list[str]) -> int:
         for process, said in beside:
             codes.append(process.wait())
             print(said.read_text(), flush=True)
+        for test in _failed(folder):
+            print(f"failed: {test}")
     took = time.monotonic() - began
     print(f"all runs took {took:.0f} s; exit codes {', '.join(map(str, codes))}")
     return max(map(abs, codes))
@@ -70,13 +75,23 @@ def _start(name: str, said: Path, ending: ExitStack) -> subprocess.Popen[bytes]:
     paths = BESIDE[name]
     others = {path for other, theirs in BESIDE.items() if other != name for path in theirs}
     left_out = [f"--ignore={path}" for path in sorted(others) if path not in paths and _is_in(path, paths)]
-    # A cache of its own, or none: all would write the same file.
-    command = [*_PYTEST, "-p", "no:cacheprovider", *paths, *left_out]
+    command = [*_PYTEST, *_notes_in(str(said.parent), name), *paths, *left_out]
     with said.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
     ending.callback(process.wait)
     ending.callback(process.terminate)
     return process
+
+
+def _notes_in(folder: str, name: str) -> list[str]:
+    """Have a run note which tests fail, apart from the other runs."""
+    return ["-o", f"cache_dir={folder}/notes of {name}"]
+
+
+def _failed(folder: str) -> list[str]:
+    """What the runs have noted, as names that pytest takes."""
+    notes = Path(folder).glob("notes of */v/cache/lastfailed")
+    return sorted(test for note in notes for test in json.loads(note.read_text()))
 
 
 def _is_in(path: str, folders: tuple[str, ...]) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
 
 from tests.streams.schedulers.rigs import PATIENCE
+
+_TOOK_LONG = re.compile(r"^Executing <.*> took \d+\.\d+ seconds\n", re.MULTILINE)
+"""What a loop says in development mode when the machine was busy with something else: nobody's fault."""
 
 
 def run_script(script: str) -> str:
@@ -21,6 +25,7 @@ def run_script(script: str) -> str:
         timeout=PATIENCE,
         check=False,
     )
-    assert finished.stderr == ""
+    complaints = _TOOK_LONG.sub("", finished.stderr)
+    assert complaints == "", complaints
     assert finished.returncode == 0
     return finished.stdout

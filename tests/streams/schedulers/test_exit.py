@@ -135,3 +135,35 @@ def test_with_a_loop_scheduler_that_outlives_its_loop() -> None:
     """)
 
     assert printed == "<LoopScheduler 'loop' closed>\n"
+
+
+def test_when_the_background_loop_has_already_ended_itself() -> None:
+    printed = run_script("""
+        import asyncio, threading
+        from penstock.streams.schedulers.background import BackgroundLoopScheduler
+
+        class EndsFirst(asyncio.SelectorEventLoop):
+            '''Does not run before it winds down, and is told to stop when it has.'''
+
+            winds_down, ended = False, threading.Event()
+
+            def run_forever(self):
+                if self.winds_down:
+                    super().run_forever()
+
+            def run_until_complete(self, future):
+                self.winds_down = True
+                return super().run_until_complete(future)
+
+            def close(self):
+                super().close()
+                self.ended.set()
+
+            def call_soon_threadsafe(self, *arguments, **context):
+                print(self.ended.wait(10))
+                return super().call_soon_threadsafe(*arguments, **context)
+
+        BackgroundLoopScheduler(EndsFirst)
+    """)
+
+    assert printed == "True\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from penstock.streams.schedulers.process_wide import ProcessWide
 from penstock.streams.schedulers.scheduler import SchedulerClosed, Task, Timer, report_task_error
 from penstock.streams.schedulers.stays_open import StaysOpen
 
-_EXIT_PATIENCE = 1.0
+_EXIT_PATIENCE = 3.0
 """Seconds that the interpreter's exit waits for the loop to wind down; a task that blocks it gets no more."""
 
 _left_to_parent: list[AbstractEventLoop] = []
@@ -101,7 +102,9 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
         thread, self._closed = self._thread, True
         if thread is None or not thread.is_alive():
             return
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        # A thread that has only just started sees the flag by itself, and may have closed the loop already.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._loop.stop)
         thread.join(_EXIT_PATIENCE)
 
 
