@@ -65,7 +65,7 @@ def serve_few(line: Line, records: int) -> Facts:
 
 def store(line: Line, path: str, rows: int) -> Facts:
     """Write Arrow batches to a journal, and say when all are there."""
-    with Gateway(_rows(rows), ANYWHERE, journal=SqliteJournal(path), codec="arrow") as gateway:
+    with Gateway(_rows(rows), ANYWHERE, journal=_on_disk(path), codec="arrow") as gateway:
         gateway.join()
         line.say(gateway.status()["head"])
         line.hear()
@@ -74,7 +74,11 @@ def store(line: Line, path: str, rows: int) -> Facts:
 
 def serve_a_journal(line: Line, path: str) -> Facts:
     """What :func:`store` has written."""
-    return _serve(line, Gateway(None, ANYWHERE, journal=SqliteJournal(path), codec="arrow", writable=True))
+    return _serve(line, Gateway(None, ANYWHERE, journal=_on_disk(path), codec="arrow", writable=True))
+
+
+def _on_disk(path: str) -> Journal:
+    return SqliteJournal(path, max_records=100_000_000, max_bytes=1 << 40)
 
 
 def serve_live(line: Line, records_per_second: int) -> Facts:

@@ -22,8 +22,8 @@ from benchmarks.spark_queries import Spark, running, spark_when_needed, timed
 
 __all__ = ["question"]
 
-ROWS = 4_000_000
-TRIGGERS, WARM_UP = 2, 1
+ROWS = 8_000_000
+TRIGGERS, WARM_UP = 4, 2
 """In how many triggers the rows are read, and how many triggers of as many rows each come before.
 
 Large triggers, so that what counts is the rows: what a trigger costs is a question of its own.

@@ -38,6 +38,7 @@ DOCUMENT = [
 SECTIONS = {
     "Subscribe.x": messages.SubscribeTerms,
     "OnSubscribe.x": messages.SessionTerms,
+    "OnSubscribe.x.shelf": messages.ShelfTerms,
     "Next.x": messages.Grant,
     "OnNext.x": messages.NextTerms,
     "OnError.x": messages.ErrorTerms,

@@ -10,7 +10,16 @@ from penstock.aquifer.journal import SavedCursor
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.protocol.extended_session import ExtendedSession
-from penstock.aquifer.protocol.messages import Control, Grant, Next, Subscribe, SubscribeTerms, decode, encode
+from penstock.aquifer.protocol.messages import (
+    Control,
+    Grant,
+    Next,
+    ShelfTerms,
+    Subscribe,
+    SubscribeTerms,
+    decode,
+    encode,
+)
 from penstock.aquifer.protocol.sessions import Event, Reply, Session
 
 
@@ -38,6 +47,7 @@ class FrontDesk:
     log: PretendedLog = field(default_factory=PretendedLog)
     cursors: Mapping[str, SavedCursor] = field(default_factory=dict)
     keep_plain: bool = True
+    has_shelves: bool = True
 
     def __post_init__(self) -> None:
         self.now = 100.0
@@ -60,6 +70,9 @@ class FrontDesk:
     def open(self, session: Session) -> int:
         self.opened.append(session)
         return 5557
+
+    def shelf(self, session: Session, token: str) -> ShelfTerms | None:
+        return ShelfTerms(1, 2, 3, token or "new") if self.has_shelves else None
 
     def close(self, session: Session, event: Event) -> None:
         self.closed.append((session, event))

@@ -17,7 +17,7 @@ from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, header
-from penstock.aquifer.protocol.messages import encode
+from penstock.aquifer.protocol.messages import ShelfTerms, encode
 from penstock.aquifer.protocol.sessions import Event, Reply, Session, State, refusal
 
 
@@ -76,6 +76,9 @@ class SimulatedGateway:
     # ---------------------------------------------------------------- the doors of the desk
     def open(self, session: Session) -> int:
         return 5557
+
+    def shelf(self, session: Session, token: str) -> ShelfTerms | None:
+        return None
 
     def close(self, session: Session, event: Event) -> None:
         self.closed.append((session, event))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol import admission
+from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import (
     CompleteTerms,
     Control,
@@ -20,6 +22,7 @@ from penstock.aquifer.protocol.messages import (
     OnNext,
     OnSubscribe,
     SessionTerms,
+    ShelfTerms,
     Subscribe,
     SubscribeTerms,
     terms,
@@ -282,3 +285,27 @@ def test_only_so_many_old_sessions_are_remembered(front: FrontDesk) -> None:
         front.ask(Subscribe(cancel=True), b"%d" % number)
     assert len(front.desk._over) == 1024
     assert len(front.desk._budgets) <= 1
+
+
+# -------------------------------------------------------------------- shared memory
+def test_who_asks_for_a_shelf_gets_one_and_nobody_else(front: FrontDesk) -> None:
+    assert welcome(front.ask(asking(), b"far")).shelf is UNSET
+    assert welcome(front.ask(asking(shelf=""), b"near")).shelf == ShelfTerms(1, 2, 3, "new")
+    assert welcome(front.ask(asking(shelf="mine"), b"back again")).shelf == ShelfTerms(1, 2, 3, "mine")
+
+
+def test_a_gateway_without_shelves_offers_none(front: FrontDesk) -> None:
+    front.has_shelves = False
+    assert welcome(front.ask(asking(shelf=""))).shelf is UNSET
+
+
+def test_nothing_is_put_on_a_shelf_before_the_reader_has_seen_it(front: FrontDesk) -> None:
+    front.ask(asking(shelf=""))
+    front.grant(limit=20)
+    session = front.session()
+    assert isinstance(session, ExtendedSession)
+    assert session.on_shelf is None
+    front.say(Next(1, x=Grant(limit=20, shelf=[])))
+    assert session.on_shelf is None
+    front.say(Next(1, x=Grant(limit=20, shelf=[3, 1])))
+    assert session.on_shelf == [3, 1]

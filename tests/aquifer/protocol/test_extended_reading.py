@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import UNSET
 
 from penstock.aquifer.errors import Overtaken, ProtocolViolation, SourceFailed, TakenOver
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish
 from penstock.aquifer.protocol.frames import Flag, Frame
-from penstock.aquifer.protocol.messages import OnComplete, OnNext
+from penstock.aquifer.protocol.messages import OnComplete, OnNext, ShelfTerms
 from penstock.aquifer.protocol.subscriber_side import Phase
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked, connects, grants, taken
 
@@ -347,3 +348,70 @@ def test_being_overtaken_while_away_is_an_error_without_on_gap() -> None:
     line.refuse("OFFSET", first=40, head=90)
     assert isinstance(line.finished, Overtaken)
     assert line.side.phase is Phase.OVER
+
+
+# -------------------------------------------------------------------- shared memory
+class Shelves:
+    """Sees every shelf, or none."""
+
+    token = "had"
+
+    def __init__(self, *, sees: bool = True) -> None:
+        self.sees = sees
+        self.opened: list[ShelfTerms] = []
+        self.looked_at: list[bytes] = []
+
+    def open(self, terms: ShelfTerms) -> Shelves | None:
+        self.opened.append(terms)
+        return self if self.sees else None
+
+    def payload(self, place: bytes | memoryview) -> memoryview:
+        self.looked_at.append(bytes(place))
+        return memoryview(b"." * 600)
+
+    def in_use(self) -> list[int]:
+        return [len(self.looked_at)]
+
+
+TERMS = ShelfTerms(1, 2, 3, "token")
+
+
+def test_a_payload_on_the_shelf_counts_as_if_it_had_come() -> None:
+    shelves = Shelves()
+    line = OnTheLine(window=100, max_window=100, window_bytes=1000, shelves=shelves)
+    assert [wishes.shelf for wishes in asked(line.effects) if wishes] == ["had"]
+    assert [grant.shelf for grant in grants(line.welcome(shelf=TERMS))] == [[0]]
+    assert shelves.opened == [TERMS]
+    (take,) = line.side.reading.frame(Frame(Flag.SHELF, 0, 10, b"place", b""), line.now)
+    assert (bytes(take.frame.payload), shelves.looked_at) == (b"." * 600, [b"place"])
+    line.hand_on(10, 600)
+    (grant,) = grants(line.tick())
+    assert (grant.limitb, grant.shelf) == (1600, [1])
+
+
+def test_who_cannot_see_the_shelf_does_not_mention_it() -> None:
+    line = OnTheLine(shelves=Shelves(sees=False))
+    assert [grant.shelf for grant in grants(line.welcome(shelf=TERMS))] == [UNSET]
+
+
+def test_who_wants_no_shelf_asks_for_none_and_opens_none(line: OnTheLine) -> None:
+    assert [wishes.shelf for wishes in asked(line.effects) if wishes] == [UNSET]
+    line.frame(0, 10)
+    line.frame(20, 10)  # One was lost.
+    assert [grant.shelf for grant in grants(line.welcome(10, shelf=TERMS))] == [UNSET]
+
+
+def test_a_payload_on_a_shelf_that_is_not_there_is_a_violation(line: OnTheLine) -> None:
+    (finish,) = line.side.reading.frame(Frame(Flag.SHELF, 0, 10, b"place", b""), line.now)
+    assert isinstance(finish, Finish)
+    assert isinstance(finish.error, ProtocolViolation)
+    assert line.side.reading.next == 0
+
+
+def test_a_shelf_is_that_of_its_session() -> None:
+    line = OnTheLine(shelves=Shelves())
+    line.welcome(shelf=TERMS)
+    line.frame(10, 10)  # One was lost, and the next gateway has no shelves.
+    line.welcome()
+    (finish,) = line.side.reading.frame(Frame(Flag.SHELF, 0, 10, b"place", b""), line.now)
+    assert isinstance(finish, Finish)

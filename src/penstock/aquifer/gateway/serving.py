@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import zmq
 
@@ -20,11 +20,12 @@ from penstock.aquifer.bell import Bell
 from penstock.aquifer.errors import JournalError
 from penstock.aquifer.gateway.listening import Listener
 from penstock.aquifer.gateway.log import Log
+from penstock.aquifer.gateway.shelves import Shelves
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, header
-from penstock.aquifer.protocol.messages import OnError, encode
+from penstock.aquifer.protocol.messages import OnError, ShelfTerms, encode
 from penstock.aquifer.protocol.sessions import Event, Reply, Session, State, refusal
 
 __all__ = ["Server"]
@@ -36,6 +37,10 @@ _TURN: Final = 1 << 20
 _MESSAGES_A_TURN: Final = 256
 _TICK: Final = 20
 """Milliseconds between looks at the clock."""
+_LARGE: Final = 64 * 1024
+"""Batches of as many bytes are put on the shelf of a session that has one."""
+_ACK: Final = int(Flag.ACK)
+_SHELF: Final = int(Flag.SHELF)
 _SMALL: Final = 8 * 1024
 """Batches of fewer bytes are joined into one frame, for whoever is behind."""
 
@@ -50,6 +55,7 @@ class Server:
         self._limits = limits
         self._listeners = listeners
         self._ports: dict[Session, tuple[zmq.Socket[bytes], int]] = {}
+        self._shelves = Shelves(limits.shelf)
         self._joined: Counter[bytes] = Counter()
         """How many data connections there are for a topic."""
         self._bell = Bell()
@@ -87,8 +93,13 @@ class Server:
             self._poller.register(self._ports[session][0], zmq.POLLIN)
         return self._ports[session][1]
 
+    def shelf(self, session: Session, token: str) -> ShelfTerms | None:
+        """Memory to share with a session, if there is any."""
+        return self._shelves.lend(session, token)
+
     def close(self, session: Session, event: Event) -> None:
         """A session is over."""
+        self._shelves.take_back(session)
         if isinstance(session, ExtendedSession):
             self._joined.pop(session.topic, None)
             farewell = _FAREWELLS.get(event)
@@ -105,8 +116,10 @@ class Server:
     def _run(self) -> None:
         next_tick = 0.0
         try:
+            ready: dict[Any, int] = {}
             while not self._stopping:
-                self._bell.hush()
+                if self._bell.fileno() in ready:
+                    self._bell.hush()
                 sent = self._serve()
                 ready = dict(self._poller.poll(0 if sent else _TICK))
                 for index, listener in enumerate(self._listeners):
@@ -136,6 +149,7 @@ class Server:
             socket.close()
         for listener in self._listeners:
             listener.close()
+        self._shelves.close()
         self._bell.close()
 
     # ---------------------------------------------------------------- control
@@ -227,12 +241,19 @@ class Server:
             batch = self._next_batch(session, min(allowed, self._limits.max_frame_records), room)
             if batch is None:
                 break
-            asks = Flag.ACK if session.wants_acknowledgement(batch.count, batch.nbytes) else 0
-            send(session.topic, zmq.SNDMORE)
-            send(header(asks, batch.first, batch.count), zmq.SNDMORE)
-            socket.send(batch.payload, zmq.SNDMORE, copy=False)
-            send(batch.notes)
             nbytes = batch.nbytes
+            flags = _ACK if session.wants_acknowledgement(batch.count, nbytes) else 0
+            place = None
+            if session.on_shelf is not None and nbytes >= _LARGE:
+                place = self._shelves.put(session, batch.payload, session.on_shelf)
+            send(session.topic, zmq.SNDMORE)
+            if place is None:
+                send(header(flags, batch.first, batch.count), zmq.SNDMORE)
+                socket.send(batch.payload, zmq.SNDMORE, copy=False)
+            else:
+                send(header(flags | _SHELF, batch.first, batch.count), zmq.SNDMORE)
+                send(place, zmq.SNDMORE)
+            send(batch.notes)
             session.sent(batch.count, nbytes)
             session.spoke = time.monotonic()
             budget -= nbytes

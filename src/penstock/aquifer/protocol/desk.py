@@ -34,6 +34,7 @@ from penstock.aquifer.protocol.messages import (
     OnError,
     OnSubscribe,
     SessionTerms,
+    ShelfTerms,
     Subscribe,
     SubscribeTerms,
     decode,
@@ -55,6 +56,10 @@ class Doors(Protocol):
 
     def open(self, session: Session) -> int:
         """Make the session reachable, and return the port on which its records will come."""
+        ...
+
+    def shelf(self, session: Session, token: str) -> ShelfTerms | None:
+        """Memory to share with the session, if there is any: that of the token, if possible."""
         ...
 
     def close(self, session: Session, event: Event) -> None:
@@ -290,6 +295,8 @@ class Desk:
             maxframe=self._limits.max_frame,
             lease=round(session.lease * 1000),
         )
+        if session.wishes.shelf is not UNSET:
+            answer.shelf = self._doors.shelf(session, session.wishes.shelf) or UNSET
         size = UNBOUNDED if session.to is None else min(max(session.to - session.cursor, 0), UNBOUNDED)
         return Reply(envelope, OnSubscribe(size, port, x=answer))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import msgspec
 from msgspec import UNSET
 
 from penstock.aquifer.errors import Overtaken, ProtocolViolation, SourceFailed
@@ -19,6 +20,7 @@ from penstock.aquifer.protocol.messages import (
     terms,
 )
 from penstock.aquifer.protocol.remote_errors import error_from
+from penstock.aquifer.protocol.wishes import Shelf
 
 if TYPE_CHECKING:
     from penstock.aquifer.protocol.subscriber_side import SubscriberSide
@@ -28,6 +30,7 @@ __all__ = ["ExtendedReading"]
 # As plain numbers: to ask a Flag takes ten times as long, for each frame.
 _SPECIAL: Final = int(Flag.ERR | Flag.GAP | Flag.END | Flag.HB)
 _ACK: Final = int(Flag.ACK)
+_SHELF: Final = int(Flag.SHELF)
 _REPEAT: Final = 0.5
 """Seconds after which a grant is repeated if nothing came of it: the first may have been lost."""
 _LINGER: Final = 0.1
@@ -71,6 +74,8 @@ class ExtendedReading:
         """The offsets whose acknowledgement the gateway waits for."""
         self._ack_every: int | None = None
         """How many records to acknowledge at the latest: the log has room for a few times as many."""
+        self._shelf: Shelf | None = None
+        """Memory that this session's gateway shares with us, if it does."""
         self._jumps: deque[tuple[int, int]] = deque()
         """Gaps that were told, but lie after what was handed on: first missing and next available offset."""
 
@@ -86,6 +91,11 @@ class ExtendedReading:
             self._lease = min(self._side.wishes.lease, answer.lease / 1000)
         if answer.ackevery is not UNSET:
             self._ack_every = max(answer.ackevery, 1)
+        shelves = self._side.wishes.shelves
+        if shelves is not None and answer.shelf is not UNSET:
+            self._shelf = shelves.open(answer.shelf)
+        else:
+            self._shelf = None
         # Bytes are counted by session, and what still waits here belongs to the one before.
         self._stale_bytes += self._arrived_bytes - self._handed_bytes
         self._handed_bytes = self._arrived_bytes = self._limit_bytes = 0
@@ -114,6 +124,11 @@ class ExtendedReading:
             return self._missed(frame, now)
         if not frame.count or frame.first < self.next:
             return []  # Nothing in it, or had already: a session never goes back.
+        if frame.flags & _SHELF:
+            try:
+                frame = self._from_shelf(frame)
+            except ProtocolViolation as violation:
+                return [Finish(violation)]
         self.next += frame.count
         self.head = max(self.head, self.next)
         self._arrived_bytes += len(frame.payload) + len(frame.notes)
@@ -123,6 +138,11 @@ class ExtendedReading:
             self._must_answer = True
             self._owed.append(self.next)
         return [Take(frame)]
+
+    def _from_shelf(self, frame: Frame) -> Frame:
+        if self._shelf is None:
+            raise ProtocolViolation("the gateway says that a payload is on a shelf, but there is none")
+        return msgspec.structs.replace(frame, payload=self._shelf.payload(frame.payload))
 
     def _read_special(self, frame: Frame, now: float) -> list[Effect]:
         flags = Flag(frame.flags)
@@ -245,6 +265,8 @@ class ExtendedReading:
         self._spoke = now
         self._must_answer = False
         grant = Grant(limit=self._limit, limitb=self._limit_bytes, ack=self.acknowledged, got=self.next)
+        if self._shelf is not None:
+            grant.shelf = self._shelf.in_use()
         return [Say(Next(window.size, x=grant))]
 
     def goodbye(self) -> list[Effect]:

@@ -86,6 +86,8 @@ class ExtendedSession(Session):
         """So many bytes may be sent in this session, if the subscriber counts them."""
         self.received = start
         """Records before this offset have arrived."""
+        self.on_shelf: list[int] | None = None
+        """What the subscriber uses of the shelf, once it is known to see it: see ``Grant.shelf``."""
         self.spoke = now
         """When the last frame was sent."""
         self.repeats = 0
@@ -208,6 +210,8 @@ class ExtendedSession(Session):
         if problem is not None:
             return [Reply(envelope, refusal(problem, "BAD"))]
         new = self._note_progress(grant)
+        if grant.shelf is not UNSET and grant.shelf:
+            self.on_shelf = grant.shelf
         if grant.limit is UNSET:
             # One waits at a time; the one before gets its answer now, or it never would.
             before = [] if self._waiting is None else [self._declaration(self._waiting[0], self.cursor, 0)]

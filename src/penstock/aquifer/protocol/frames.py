@@ -22,9 +22,13 @@ import msgspec
 
 from penstock.aquifer.errors import ProtocolViolation
 
-__all__ = ["HEADER", "TOPIC_BYTES", "Flag", "Frame", "header", "parse"]
+__all__ = ["HEADER", "PLACE", "TOKEN_BYTES", "TOPIC_BYTES", "Flag", "Frame", "header", "parse"]
 
 HEADER: Final = Struct(">BBHQI")
+PLACE: Final = Struct(">QQQ")
+"""Where a payload stands on a shelf: its number, its first byte and its length."""
+TOKEN_BYTES: Final = 16
+"""What a shelf begins with."""
 TOPIC_BYTES: Final = 8
 FRAME_VERSION: Final = 1
 
@@ -42,6 +46,8 @@ class Flag(IntFlag):
     """Acknowledge now: the log is filling up."""
     ERR = 16
     """The stream failed; the payload is an ``OnError`` message."""
+    SHELF = 32
+    """The payload stands on the shelf, and here stands where: number, first byte, length, 8 bytes each."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):

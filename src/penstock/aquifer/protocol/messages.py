@@ -37,6 +37,7 @@ __all__ = [
     "OnSubscribe",
     "Put",
     "SessionTerms",
+    "ShelfTerms",
     "Subscribe",
     "SubscribeTerms",
     "decode",
@@ -87,6 +88,20 @@ class SubscribeTerms(_Terms):
     connection, the session of the old one is over."""
     nth: int | UnsetType = UNSET
     """How often ``me`` has asked before: a request that was overtaken on the way changes nothing."""
+    shelf: str | UnsetType = UNSET
+    """Both may be on the same machine, and then large payloads can be shown in shared memory: the token of
+    the shelf that is there from the session before, or nothing."""
+
+
+class ShelfTerms(_Terms):
+    """``OnSubscribe.x.shelf``: memory that the gateway shares, and how to find it."""
+
+    pid: int
+    fd: int
+    """The process that has it open, and the number of the open file there."""
+    size: int
+    token: str
+    """What stands at its beginning, as hexadecimal digits: then it is the right one."""
 
 
 class SessionTerms(_Terms):
@@ -112,6 +127,8 @@ class SessionTerms(_Terms):
     """The lease that was granted, in milliseconds."""
     status: dict[str, Any] | UnsetType = UNSET
     """The answer to a probe."""
+    shelf: ShelfTerms | UnsetType = UNSET
+    """Shared memory for large payloads, if it was asked for."""
 
 
 class Put(_Terms):
@@ -149,6 +166,8 @@ class Grant(_Terms):
     """Records before this offset have been dealt with, and need not be kept for this subscriber."""
     got: int | UnsetType = UNSET
     """Records before this offset have arrived; if absent, ``ack`` stands for it."""
+    shelf: list[int] | UnsetType = UNSET
+    """The shelf is in sight: how many payloads were seen there, and the numbers of those still in use."""
     put: Put | UnsetType = UNSET
     """Nothing is asked for: these records are to be staged."""
 

@@ -260,6 +260,7 @@ class SubscriberSide:
             lease=max(round(wishes.lease * 1000), 1),
             me=self._me,
             nth=self._asks,
+            shelf=wishes.shelves.token if wishes.shelves is not None else UNSET,
         )
 
     def _only_plain(self) -> AquiferError:

@@ -4,10 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from penstock.aquifer.batches import MSGPACK
+from penstock.aquifer.protocol.messages import ShelfTerms
 
-__all__ = ["Wishes"]
+__all__ = ["Shelf", "Shelves", "Wishes"]
+
+
+class Shelf(Protocol):
+    """Shared memory, as far as the protocol has to know."""
+
+    def payload(self, place: bytes | memoryview) -> memoryview:
+        """What stands at a place."""
+        ...
+
+    def in_use(self) -> list[int]:
+        """How many payloads were seen, and the numbers of those that are still in use."""
+        ...
+
+
+class Shelves(Protocol):
+    """Who finds it."""
+
+    @property
+    def token(self) -> str:
+        """Of the shelf that is there already, or nothing."""
+        ...
+
+    def open(self, terms: ShelfTerms) -> Shelf | None:
+        """The shelf that a gateway offers, if it can be seen from here."""
+        ...
 
 
 @dataclass
@@ -30,6 +57,8 @@ class Wishes:
     """Seconds without a record after which declared ones are given up (plain dialect)."""
     patience: float = 30.0
     """Seconds without a gateway after which the subscriber gives up."""
+    shelves: Shelves | None = None
+    """Finds the memory that a gateway on the same machine shares; without it none is asked for."""
     on_gap: Callable[[int, int], object] | None = None
     """Called with the first missing and the next available offset when a best-effort subscriber was
     overtaken; without it that is an error."""

@@ -19,6 +19,7 @@ from penstock.aquifer.protocol.wishes import Wishes
 from penstock.aquifer.security import CurveClient
 from penstock.aquifer.subscriber.channel import Channel
 from penstock.aquifer.subscriber.driving import Driver
+from penstock.aquifer.subscriber.shelf_view import Lookout
 
 __all__ = ["frames"]
 
@@ -46,6 +47,8 @@ def frames(
     Who reads a range is not kept: somebody else has to see to it that the gateway does not forget it. If it
     has, or does, this raises :class:`~penstock.aquifer.OffsetGone`.
     """
+    address = Endpoint.parse(endpoint)
+    lookout = Lookout(endpoint) if address.is_loopback else None
     wishes = Wishes(
         start=start,
         stop=stop,
@@ -57,14 +60,15 @@ def frames(
         max_window=window,
         window_bytes=window_bytes,
         patience=patience,
+        shelves=lookout,
     )
-    reader = _RangeReader(
-        SubscriberSide(endpoint, wishes), Channel(Endpoint.parse(endpoint), curve, views=True)
-    )
+    reader = _RangeReader(SubscriberSide(endpoint, wishes), Channel(address, curve, views=True))
     try:
         yield from reader.run()
     finally:
         reader.close()
+        if lookout is not None:
+            lookout.close()
 
 
 class _RangeReader:
