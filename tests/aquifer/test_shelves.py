@@ -200,7 +200,7 @@ def test_a_reader_that_comes_back_gets_its_shelf_again() -> None:
     view = seen(terms)
     for _ in range(2):
         assert shelves.put(first, bytes(1500), view.in_use()) is not None
-    shelves.take_back(first)
+    shelves.take_back(first, 0.0)
     second = a_session()
     assert shelves.lend(second, terms.token) == terms
     # The two that nobody has seen, and nobody will see any more, are not in the way.
@@ -211,14 +211,21 @@ def test_a_reader_that_comes_back_gets_its_shelf_again() -> None:
     shelves.close()
 
 
-def test_shelves_that_wait_for_their_readers_are_bounded() -> None:
+def test_shelves_that_wait_for_their_readers_are_few_and_do_not_wait_for_ever() -> None:
     before = shelves_of_this_process()
     shelves = Shelves(SIZE)
     for _ in range(30):
         session = a_session()
         shelves.lend(session, "")
-        shelves.take_back(session)
+        shelves.take_back(session, 0.0)
     assert shelves_of_this_process() - before == 8
+    shelves.tick(60.0)
+    assert shelves_of_this_process() - before == 8
+    late = a_session()
+    shelves.lend(late, "")
+    shelves.take_back(late, 50.0)
+    shelves.tick(60.1)
+    assert shelves_of_this_process() - before == 1
     shelves.close()
     assert shelves_of_this_process() == before
 
@@ -229,7 +236,7 @@ def test_without_memory_there_is_no_shelf_and_no_harm(caplog: pytest.LogCaptureF
     session = a_session()
     assert shelves.lend(session, "") is None
     assert shelves.put(session, b"payload", [0]) is None
-    shelves.take_back(session)
+    shelves.take_back(session, 0.0)
     assert "payloads are sent instead" in caplog.text
 
 

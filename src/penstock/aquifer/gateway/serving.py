@@ -99,7 +99,7 @@ class Server:
 
     def close(self, session: Session, event: Event) -> None:
         """A session is over."""
-        self._shelves.take_back(session)
+        self._shelves.take_back(session, time.monotonic())
         if isinstance(session, ExtendedSession):
             self._joined.pop(session.topic, None)
             farewell = _FAREWELLS.get(event)
@@ -135,6 +135,7 @@ class Server:
                     next_tick = now + _TICK / 1000
                     self._reply(self.desk.tick(now))
                     self._beat(now)
+                    self._shelves.tick(now)
                 self._log.raise_floor(self.desk.floor())
         except Exception:
             _log.exception("the gateway cannot serve any more: this is a defect")

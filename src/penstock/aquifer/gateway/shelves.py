@@ -27,7 +27,9 @@ __all__ = ["Shelf", "Shelves"]
 _log = logging.getLogger("penstock.aquifer")
 
 _PARKED: Final = 8
-"""How many shelves are kept for readers that may come back."""
+"""How many shelves are kept for readers that may come back,"""
+_PARKED_SECONDS: Final = 60.0
+"""and for how long."""
 _ALIGNMENT: Final = 64
 """Bytes that the beginning of a payload is a multiple of: Arrow works best with that."""
 
@@ -59,6 +61,8 @@ class Shelf:
         self._number = 0
         self._before = 0
         """Payloads with a lower number were for a session that is over."""
+        self.rests_since = 0.0
+        """When the last session was over."""
 
     def put(self, payload: bytes | memoryview) -> bytes | None:
         """Put a payload on the shelf and return its place; None if there is no room for it."""
@@ -82,9 +86,10 @@ class Shelf:
         for number in [number for number in self._taken if number < seen and number not in held]:
             del self._taken[number]
 
-    def rest(self) -> None:
+    def rest(self, now: float) -> None:
         """The session is over: what its reader has not seen, it will never see."""
         self._before = self._number
+        self.rests_since = now
 
     def close(self) -> None:
         """Needed no more; who still looks at a payload may go on."""
@@ -125,15 +130,21 @@ class Shelves:
         shelf.keep_only(in_use)
         return shelf.put(payload)
 
-    def take_back(self, session: Session) -> None:
+    def take_back(self, session: Session, now: float) -> None:
         """A session is over."""
         shelf = self._lent.pop(session, None)
         if shelf is None:
             return
-        shelf.rest()
+        shelf.rest(now)
         self._parked[shelf.terms.token] = shelf
-        if len(self._parked) > _PARKED:
-            self._parked.pop(next(iter(self._parked))).close()
+        self.tick(now)
+
+    def tick(self, now: float) -> None:
+        """Let go of memory whose reader has not come back, or that is too much."""
+        for token, shelf in list(self._parked.items()):
+            if len(self._parked) <= _PARKED and now - shelf.rests_since <= _PARKED_SECONDS:
+                break
+            self._parked.pop(token).close()
 
     def close(self) -> None:
         """Let go of all memory."""
