@@ -116,6 +116,9 @@ class Handlers:
     def dropping_echo(self, inbound: Any, outbound: Any) -> Any:
         return outbound.send(inbound.receive().on_backpressure_drop())
 
+    def dropping_mapped_echo(self, inbound: Any, outbound: Any) -> Any:
+        return outbound.send(inbound.receive().map(bytes).on_backpressure_drop().map(bytes))
+
     def stream(self, inbound: Any, outbound: Any) -> Any:
         """A source that always has a next element at once."""
         return outbound.send(Flux.from_iterable(self._elements()))

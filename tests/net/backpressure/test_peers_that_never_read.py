@@ -119,14 +119,22 @@ def test_a_peer_that_was_modest_at_first_gets_no_more_of_us(
 
 
 @loops
-def test_what_may_be_dropped_is_dropped_and_the_peer_need_not_wait(loop: str) -> None:
-    """Where a handler has said that it would rather lose than wait, a full socket does not stop reading."""
+@pytest.mark.parametrize("handler", ["dropping_echo", "dropping_mapped_echo"])
+@pytest.mark.parametrize("modest", [0, 400], ids="{} small messages first".format)
+def test_what_may_be_dropped_is_dropped_and_the_peer_need_not_wait(
+    loop: str, modest: int, handler: str
+) -> None:
+    """Where a handler has said that it would rather lose than wait, a full socket does not stop reading.
+
+    What was asked for before it was full comes all the same, and may be much larger than what came before.
+    """
     with (
-        served("dropping_echo", loop) as server,
+        served(handler, loop) as server,
         many_connected(1, server.port, options=PEER) as peers,
-        Pushing(peers) as pushing,
     ):
-        until(lambda: pushing.sent, lambda sent: sent > MORE_THAN_THE_KERNEL_HOLDS)
-        (held,) = server.figures()["connections"]
+        round_trips(peers[0], modest)
+        with Pushing(peers) as pushing:
+            until(lambda: pushing.sent, lambda sent: sent > MORE_THAN_THE_KERNEL_HOLDS)
+            (held,) = server.figures()["connections"]
 
     assert 0 < held["unsent"] + held["waiting"] < MOST_HELD

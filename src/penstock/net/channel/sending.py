@@ -22,13 +22,16 @@ from typing import Any, Final
 
 from penstock.net.channel.receiving import Receiver
 from penstock.net.errors import ConnectionAborted, SendRefused
+from penstock.net.framing.cutting import Cutting
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
-from penstock.streams.segment import Relay
+from penstock.streams.segment import QueueDrain, Relay
 
 __all__ = ["BUDGET", "HIGH_WATER", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
 
 MOST_ELEMENTS: Final = 1024
 """Elements that are asked for ahead at most."""
+_MOST_CHUNKS: Final = 2
+"""The same, if they are what another socket receives, and nobody can hold that one back."""
 HIGH_WATER: Final = 64 * 1024
 """Bytes in the transport's own buffer at which it says that it is full."""
 BUDGET: Final = 128 * 1024
@@ -239,6 +242,20 @@ class Sender:
             self._held = step
             step.hold_back()
 
+    def _most_ahead(self) -> int:
+        """What comes from a socket is small at one time and a quarter of a megabyte at the next.
+
+        If it passes something that takes more than is asked of it (which drops what is too much, say), then
+        all that was asked for may still come when this socket is full, however large it is. Frames that were
+        cut out of it are as large as their decoder allows.
+        """
+        step = self._subscription
+        takes_more = False
+        while isinstance(step, QueueDrain) and not isinstance(step, Cutting):
+            takes_more |= not isinstance(step, Relay)
+            step = step.upstream
+        return _MOST_CHUNKS if takes_more and isinstance(step, Receiver) else MOST_ELEMENTS
+
     def _let_go(self) -> None:
         held, self._held = self._held, None
         if held is not None:
@@ -255,7 +272,7 @@ class Sender:
         size = self._bytes - self._window_bytes
         if came and size:
             # The next window has as many elements of the size seen as fit, but it does not grow at one go.
-            self._target = max(1, min(BUDGET * came // size, self._target * 8, MOST_ELEMENTS))
+            self._target = max(1, min(BUDGET * came // size, self._target * 8, self._most_ahead()))
             self._low = self._target >> 1
             self._window_bytes = self._bytes
         n = self._target - self._left

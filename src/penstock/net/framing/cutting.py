@@ -19,7 +19,7 @@ from penstock.streams.source import Next, Source
 from penstock.streams.stages.failing import FailedSource
 from penstock.streams.stream import Stream
 
-__all__ = ["FramesSource"]
+__all__ = ["Cutting", "FramesSource"]
 
 
 class FramesSource(Source):
@@ -38,7 +38,7 @@ class FramesSource(Source):
         except Exception as error:
             FailedSource(error, self.label).attach(ops, downstream)
             return None
-        stage = _Cutting(decoder, ops, downstream, self.label, self.place)
+        stage = Cutting(decoder, ops, downstream, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self._upstream, stage)
 
@@ -51,7 +51,7 @@ class FramesSource(Source):
         return self._upstream._source.runs_on()
 
 
-class _Cutting(Relay):
+class Cutting(Relay):
     """Queues the frames of one chunk, and asks for the next chunk when they are gone and more are wanted.
 
     The decoder is used by the source's signals alone, which are serial; the queue is what other threads see.
