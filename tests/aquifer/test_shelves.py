@@ -271,6 +271,16 @@ def test_who_keeps_everything_is_sent_what_has_no_room() -> None:
     assert values(read) == source.values()
 
 
+def test_a_limit_too_low_for_a_shelf_means_none() -> None:
+    source = Numbers(2000, width=WIDTH)
+    with Gateway(source, ANYWHERE, limits=Limits(shelf=1, max_frame_records=1000)) as gateway:
+        gateway.join(30)
+        read = list(frames(gateway.endpoint, start=0, stop=2000, patience=10))
+        assert values(read) == source.values()
+        assert not any(frame.flags & Flag.SHELF for frame in read)
+        assert not gateway.status()["counters"]
+
+
 def test_who_leaves_in_the_middle_leaves_nothing_behind() -> None:
     before = shelves_of_this_process()
     source = Numbers(RECORDS, width=WIDTH)

@@ -28,7 +28,7 @@ class Limits:
     bytes_in_flight: int = 16 * 1024 * 1024
     """The same in bytes."""
     shelf: int = 12 * 1024 * 1024
-    """How many bytes of memory are shared with a reader on the same machine, for large payloads."""
+    """How many bytes of memory are shared with a reader on this machine, for large payloads; 1 for none."""
     plain_batch: int = 100_000
     """The most records that one ``OnNext`` declares to a plain subscriber."""
     long_poll: float = 0.1

@@ -40,6 +40,8 @@ class Shelf:
     def __init__(self, size: int) -> None:
         if sys.platform != "linux":
             raise OSError("this system has no memory without a name to share")
+        if size <= _ALIGNMENT:
+            raise ValueError(f"a shelf of {size} bytes has room for nothing")
         import fcntl
 
         self._file = os.memfd_create("penstock-shelf", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

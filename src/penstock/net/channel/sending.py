@@ -250,11 +250,11 @@ class Sender:
         cut out of it are as large as their decoder allows.
         """
         step = self._subscription
-        takes_more = False
+        can_be_held = True
         while isinstance(step, QueueDrain) and not isinstance(step, Cutting):
-            takes_more |= not isinstance(step, Relay)
+            can_be_held &= isinstance(step, Relay)
             step = step.upstream
-        return _MOST_CHUNKS if takes_more and isinstance(step, Receiver) else MOST_ELEMENTS
+        return _MOST_CHUNKS if isinstance(step, Receiver) and not can_be_held else MOST_ELEMENTS
 
     def _let_go(self) -> None:
         held, self._held = self._held, None
