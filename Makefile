@@ -6,7 +6,7 @@ SHELL := /bin/sh
 ARGS ?=
 
 # The first interpreter that starts and is new enough (a version manager may leave names that do not start).
-PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3; do \
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python3; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { command -v "$$name"; break; }; \
 	done)
 
@@ -43,7 +43,7 @@ format: .venv/.installed ## Mend what can be mended of the style
 	.venv/bin/ruff format .
 
 .PHONY: test
-test: lint ## Lint, then run all tests (ARGS="..." goes to pytest)
+test: lint docs ## Lint, build the documentation, then run all tests (ARGS="..." goes to pytest)
 	.venv/bin/python -m tests.side_by_side $(ARGS)
 
 .PHONY: test-fast
@@ -56,7 +56,7 @@ bench: .venv-bench/.installed ## Measure against the peers (ARGS="..." is passed
 
 .PHONY: docs
 docs: .venv-docs/.installed ## Build the documentation into site/
-	.venv-docs/bin/mkdocs build --strict --site-dir site $(ARGS)
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --site-dir site $(ARGS)
 
 .PHONY: lock
 lock: .venv-lock/.installed ## Resolve the requirement files anew (ARGS=--upgrade for newer versions)

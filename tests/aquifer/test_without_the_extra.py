@@ -14,7 +14,7 @@ def test_an_import_without_the_extra_says_what_to_install(missing: str) -> None:
 
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == (
-        "ImportError: penstock.aquifer needs pyzmq and msgspec: pip install 'penstock[aquifer]'"
+        "ImportError: penstock.aquifer needs pyzmq and msgspec: pip install 'penstock-streams[aquifer]'"
     )
 
 

@@ -132,5 +132,5 @@ def test_a_bridge_without_its_library_says_what_to_install(
         import_module(f"penstock.interop.{bridge}_bridge")
 
     assert str(raised.value) == (
-        f"penstock.interop.{bridge}_bridge needs {library}: pip install 'penstock[interop]'"
+        f"penstock.interop.{bridge}_bridge needs {library}: pip install 'penstock-streams[interop]'"
     )

@@ -77,7 +77,7 @@ def test_a_client_without_its_packages_is_told_where_they_are() -> None:
     client = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
-    assert "pip install 'penstock[connect]'" in client.stderr.splitlines()[-1], client.stderr
+    assert "pip install 'penstock-streams[connect]'" in client.stderr.splitlines()[-1], client.stderr
 
 
 def test_a_session_of_a_server_is_told_what_a_session_can_have() -> None:

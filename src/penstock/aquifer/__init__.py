@@ -15,13 +15,13 @@ An :class:`AquiferPublisher` is the other end, in any process::
     for reading in AquiferPublisher("tcp://127.0.0.1:5556", id="dashboard").flux():
         ...
 
-Needs the extra ``aquifer``: ``pip install 'penstock[aquifer]'``.
+Needs the extra ``aquifer``: ``pip install 'penstock-streams[aquifer]'``.
 """
 
 from importlib.util import find_spec
 
 if any(find_spec(needed) is None for needed in ("zmq", "msgspec")):
-    raise ImportError("penstock.aquifer needs pyzmq and msgspec: pip install 'penstock[aquifer]'")
+    raise ImportError("penstock.aquifer needs pyzmq and msgspec: pip install 'penstock-streams[aquifer]'")
 
 from penstock.aquifer.codecs import Codec
 from penstock.aquifer.errors import (

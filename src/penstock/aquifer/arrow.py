@@ -21,7 +21,7 @@ def _pyarrow() -> Any:
         import pyarrow
     except ImportError as error:
         raise ImportError(
-            "Arrow payloads need pyarrow, which is not installed: pip install 'penstock[arrow]'"
+            "Arrow payloads need pyarrow, which is not installed: pip install 'penstock-streams[arrow]'"
         ) from error
     return pyarrow
 

@@ -18,7 +18,7 @@ from types import TracebackType
 
 __all__ = ["Complaint", "LogOnScreen", "complaining"]
 
-_EXTRA = "{} is missing, which gateways and their subscribers need: pip install 'penstock[aquifer]'"
+_EXTRA = "{} is missing, which gateways and their subscribers need: pip install 'penstock-streams[aquifer]'"
 
 
 class Complaint(Exception):

@@ -66,8 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     missing = [name for name in ("zmq", "msgspec", "pyarrow", "pyspark") if find_spec(name) is None]
     if missing:
         print(
-            f"penstock demo: {', '.join(missing)} is missing: pip install 'penstock[spark]', or see the part "
-            "that needs nothing else: penstock demo --only-streams",
+            f"penstock demo: {', '.join(missing)} is missing: pip install 'penstock-streams[spark]', or see "
+            "the part that needs nothing else: penstock demo --only-streams",
             file=sys.stderr,
         )
         return 1

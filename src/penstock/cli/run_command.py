@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "py4j"):
                 raise
             raise Complaint(
-                f"{error.name} is missing, which pipelines need: pip install 'penstock[spark]'", 1
+                f"{error.name} is missing, which pipelines need: pip install 'penstock-streams[spark]'", 1
             ) from None
 
     return complaining("run", run_to_its_end)

@@ -1,4 +1,4 @@
-"""Observables of RxPY, both ways: ``pip install 'penstock[interop]'``.
+"""Observables of RxPY, both ways: ``pip install 'penstock-streams[interop]'``.
 
 An Observable has no way to be told to wait: it pushes, and whoever is slow has to keep or lose what comes.
 A Flux is asked. So one direction needs a decision from you, and the other one keeps its bound::
@@ -29,7 +29,7 @@ try:
     from reactivex.scheduler import CurrentThreadScheduler
 except ImportError as missing:
     raise ImportError(
-        "penstock.interop.reactivex_bridge needs reactivex: pip install 'penstock[interop]'"
+        "penstock.interop.reactivex_bridge needs reactivex: pip install 'penstock-streams[interop]'"
     ) from missing
 
 __all__ = ["from_observable", "to_observable"]

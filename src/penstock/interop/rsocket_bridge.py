@@ -1,4 +1,4 @@
-"""Publishers and Subscribers of rsocket-py, both ways: ``pip install 'penstock[interop]'``.
+"""Publishers and Subscribers of rsocket-py, both ways: ``pip install 'penstock-streams[interop]'``.
 
 rsocket-py brings its own interfaces along (the package ``reactivestreams``). They look like Reactive Streams
 and differ in a few places: the last element may carry the end with it (``on_next(value, is_complete=True)``),
@@ -38,7 +38,7 @@ try:
     from rsocket.streams.stream_from_generator import StreamFromGenerator  # type: ignore[import-untyped]
 except ImportError as missing:
     raise ImportError(
-        "penstock.interop.rsocket_bridge needs rsocket: pip install 'penstock[interop]'"
+        "penstock.interop.rsocket_bridge needs rsocket: pip install 'penstock-streams[interop]'"
     ) from missing
 
 __all__ = ["RSocketPublisher", "from_rsocket", "to_rsocket", "to_rsocket_subscriber"]

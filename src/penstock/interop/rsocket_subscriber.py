@@ -15,7 +15,7 @@ try:
     from rsocket.payload import Payload  # type: ignore[import-untyped]
 except ImportError as missing:
     raise ImportError(
-        "penstock.interop.rsocket_bridge needs rsocket: pip install 'penstock[interop]'"
+        "penstock.interop.rsocket_bridge needs rsocket: pip install 'penstock-streams[interop]'"
     ) from missing
 
 __all__ = ["RSocketSubscriber", "running_loop"]

@@ -36,8 +36,8 @@ class SelfSigned:
             from cryptography.x509.oid import NameOID
         except ImportError as error:
             raise ImportError(
-                "a self-signed certificate needs the package cryptography: pip install 'penstock[net]', or "
-                "bring a certificate of your own"
+                "a self-signed certificate needs cryptography: pip install 'penstock-streams[net]', "
+                "or bring a certificate of your own"
             ) from error
         alternatives = [_alternative(name) for name in dict.fromkeys(names)]
         key = ec.generate_private_key(ec.SECP256R1())

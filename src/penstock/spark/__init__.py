@@ -13,7 +13,7 @@
     )
 
 Spark's pace is felt by the gateway, and by whatever is before it; every record has its effect exactly once.
-Needs the extra ``spark``: ``pip install 'penstock[spark]'``.
+Needs the extra ``spark``: ``pip install 'penstock-streams[spark]'``.
 """
 
 from penstock.spark.options import BadOption

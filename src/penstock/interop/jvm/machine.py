@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 try:
     import jpype  # type: ignore[import-untyped]
 except ImportError as missing:
-    raise ImportError("penstock.interop.jvm needs JPype: pip install 'penstock[jvm]'") from missing
+    raise ImportError("penstock.interop.jvm needs JPype: pip install 'penstock-streams[jvm]'") from missing
 
 __all__ = ["has_interface", "implements", "is_java", "java_bytes", "java_class", "java_method", "start"]
 

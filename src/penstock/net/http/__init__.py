@@ -1,7 +1,7 @@
 """HTTP as streams: a Publisher is a response, a request's body is a Publisher, and so is a server's answer.
 
 The server is any that speaks ASGI 3: uvicorn, hypercorn, granian from 2.8 on. Nothing has to be installed for
-this side but the server. The client needs the extra ``http``: ``pip install 'penstock[http]'``.
+this side but the server. The client needs the extra ``http``: ``pip install 'penstock-streams[http]'``.
 
 >>> import asyncio
 >>> from penstock.net.http import Http, ndjson

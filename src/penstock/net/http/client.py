@@ -211,7 +211,7 @@ def _library() -> Any:
     try:
         import httpx2
     except ImportError:
-        raise ImportError("the HTTP client needs httpx2: pip install 'penstock[http]'") from None
+        raise ImportError("the HTTP client needs httpx2: pip install 'penstock-streams[http]'") from None
     return httpx2
 
 
