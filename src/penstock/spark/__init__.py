@@ -23,6 +23,7 @@ from penstock.spark.registration import register
 from penstock.spark.running import QueryFailed
 from penstock.spark.sessions import session, settings
 from penstock.spark.shipping import package_zip, ship
+from penstock.spark.versions import refuse_unsupported
 
 __all__ = [
     "BadOption",
@@ -37,3 +38,5 @@ __all__ = [
     "settings",
     "ship",
 ]
+
+refuse_unsupported()
