@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from penstock.cli.columns import pad, wrap
 from penstock.cli.commands import Commands
-from penstock.spec import LANGUAGES, RULES, Rule, Subject, UnknownRule, rule
+from penstock.spec import GLOSSARY, LANGUAGES, RULES, Rule, Subject, UnknownRule, rule
 
 _EXAMPLES = """\
 examples:
@@ -18,6 +18,7 @@ examples:
   penstock rules --subject Publisher    those that bind a Publisher
   penstock rules 3.9                    one rule in full: what, why, since when, how it is checked
   penstock rules 1.1 1.3 --lang zh      two rules, in Chinese
+  penstock rules --glossary --lang ko   the words that the rules use, in Korean
 """
 
 
@@ -54,12 +55,17 @@ def add_parser(commands: Commands) -> None:
         type=_subject,
         help="list only the rules that bind this interface",
     )
+    parser.add_argument("--glossary", action="store_true", help="explain the words that the rules use")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the rules that were asked for; return 2 if there is none of that id."""
     width = max(shutil.get_terminal_size().columns, 60)
+    if arguments.glossary:
+        for line in _glossary(arguments.lang, width):
+            print(line)
+        return 0
     try:
         chosen = [rule(id) for id in arguments.ids]
     except UnknownRule as unknown:
@@ -77,6 +83,17 @@ def run(arguments: argparse.Namespace) -> int:
     for line in lines:
         print(line)
     return 0
+
+
+def _glossary(lang: str, width: int) -> Iterator[str]:
+    separator = False
+    for term in GLOSSARY.values():
+        if separator:
+            yield ""
+        separator = True
+        # The English word stands beside, because the rules of other libraries are in English.
+        yield term.name(lang) if lang == "en" else f"{term.name(lang)} ({term.name()})"
+        yield from (f"  {line}" for line in wrap(term.meaning(lang), width - 2))
 
 
 def _subject(text: str) -> str:

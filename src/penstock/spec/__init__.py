@@ -26,9 +26,9 @@ number and keeps the other side safe. ``rule("3.9")`` tells what a number means.
 
 from penstock.spec.guard import strict
 from penstock.spec.interfaces import UNBOUNDED, Processor, Publisher, Subscriber, Subscription
-from penstock.spec.rule_model import LANGUAGES, Change, Check, Level, Origin, Rule, Subject
+from penstock.spec.rule_model import LANGUAGES, Change, Check, Level, Origin, Rule, Subject, Term
 from penstock.spec.rule_table import VERSIONS
-from penstock.spec.rules import RULES, UnknownRule, rule
+from penstock.spec.rules import GLOSSARY, RULES, UnknownRule, rule
 from penstock.spec.violations import (
     NoneViolation,
     RuleViolation,
@@ -48,6 +48,7 @@ from penstock.spec.violations import (
 )
 
 __all__ = [
+    "GLOSSARY",
     "LANGUAGES",
     "RULES",
     "UNBOUNDED",
@@ -64,6 +65,7 @@ __all__ = [
     "Subject",
     "Subscriber",
     "Subscription",
+    "Term",
     "UnknownRule",
     "check_publisher",
     "check_subscriber",

@@ -55,10 +55,15 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a release of the specification changed about a rule; none of them changed what code has to do."""
+    """What a release of the specification changed about a rule.
+
+    ``duty`` is true if code that kept the rule before may break it afterwards, or the other way round. All
+    other changes are of the wording.
+    """
 
     version: str
     what: str
+    duty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,21 @@ class Rule:
     def addendum(self, lang: str = "en") -> str:
         """What the Aquifer document asks for beyond this rule (of §3.9 only), or an empty string."""
         return _texts(lang).addenda.get(self.id, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word that the rules use in a sense of their own."""
+
+    id: str
+
+    def name(self, lang: str = "en") -> str:
+        """The word itself, in one of ``LANGUAGES``."""
+        return _texts(lang).glossary[self.id][0]
+
+    def meaning(self, lang: str = "en") -> str:
+        """What it means in the rules."""
+        return _texts(lang).glossary[self.id][1]
 
 
 def _texts(lang: str) -> Texts:

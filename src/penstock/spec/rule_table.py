@@ -12,12 +12,19 @@ from penstock.spec.rule_model import Change, Check, Level, Origin, Rule, Subject
 
 VERSIONS: Final[Mapping[str, str]] = {
     "1.0.0": "30 April 2015: the first final release, with all 43 rules.",
-    "1.0.1": "9 August 2017: a glossary, and an intent for every rule; several rules shortened in return.",
+    "1.0.1": (
+        "9 August 2017: a glossary, and an intent for every rule; several rules shortened in return. The "
+        "message of §3.9 SHOULD explain the mistake; before, it MUST cite the rule."
+    ),
     "1.0.2": "19 December 2017: “thread-safe” explained in the glossary; three intents reworded.",
     "1.0.3": "23 August 2019: §1.3 and §2.7 speak of “serial” calls; longer intents of §2.1 and §2.5.",
     "1.0.4": "20 May 2022: a new licence; the intent of §2.7 speaks of “serial” too.",
 }
-"""The releases of the Reactive Streams specification; no release changed what an implementation has to do."""
+"""The releases of the Reactive Streams specification.
+
+One of them changed what an implementation has to do: since 1.0.1 the error of §3.9 no longer has to cite the
+rule. Whoever cites it, as Penstock does, keeps all of them.
+"""
 
 _MUST, _MUST_NOT, _REQUIRED, _SHOULD = Level.MUST, Level.MUST_NOT, Level.REQUIRED, Level.SHOULD
 _RECOMMENDED, _MAY, _NOT_REQUIRED = Level.RECOMMENDED, Level.MAY, Level.NOT_REQUIRED
@@ -39,8 +46,11 @@ def _rule(
     changes: Mapping[str, str] | None = None,
     origin: Origin = Origin.REACTIVE_STREAMS,
     since: str = "1.0.0",
+    new_duty_in: str = "",
 ) -> Rule:
-    history = tuple(Change(version, what) for version, what in (changes or {}).items())
+    history = tuple(
+        Change(version, what, duty=version == new_duty_in) for version, what in (changes or {}).items()
+    )
     return Rule(id, _SUBJECTS[id[0]], levels, origin, since, history, checks, checked_how)
 
 
@@ -188,8 +198,8 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         (_MUST,),
         (_GUARD, _KIT),
         "The guard on a Subscriber reports requests that overlap on two threads and passes them on one by "
-        "one; the kit makes requests slow and looks for an overlap, which it may miss. A cancel may overlap: "
-        "§3.5 makes it safe from any thread.",
+        "one; it passes a cancel on at once, beside whatever goes on. The kit makes requests slow and looks "
+        "for a request or a cancel that overlaps with one, which it may miss.",
         {
             "1.0.3": "“The same thread or external synchronisation” became “serially”.",
             "1.0.4": "The intent says “serial” instead of “happens-before”.",
@@ -270,7 +280,8 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         (_GUARD, _KIT),
         "The guard on a Publisher answers in its place with the violation; the guard on a Subscriber "
         "reports the request and passes it on. The kit asks for none and for fewer.",
-        {"1.0.1": "The message no longer has to cite the rule; it should explain the mistake."},
+        {"1.0.1": "The message SHOULD explain the mistake; in 1.0.0 it MUST cite this rule."},
+        new_duty_in="1.0.1",
     ),
     _rule(
         "3.10",

@@ -15,11 +15,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from penstock.spec.rule_model import Rule, Subject
+from penstock.spec.rule_model import Rule, Subject, Term
 from penstock.spec.rule_table import ALL_RULES
+from penstock.spec.texts import TEXTS
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType({entry.id: entry for entry in ALL_RULES})
 """Every rule by its id, in the order of the document: 1.1, 1.2, … 4.2."""
+
+
+GLOSSARY: Final[Mapping[str, Term]] = MappingProxyType({id: Term(id) for id in TEXTS["en"].glossary})
+"""The words that the rules use in a sense of their own, by their id."""
 
 
 class UnknownRule(KeyError):

@@ -20,7 +20,7 @@ from penstock.spec.guard.findings import (
     subscriber_raised,
 )
 from penstock.spec.guard.names import Guard, name_of
-from penstock.spec.guard.reporting import Report
+from penstock.spec.guard.reporting import Report, goes_on, is_new
 from penstock.spec.guard.turn import Turn
 from penstock.spec.guard.upstream import Upstream
 from penstock.spec.interfaces import Subscriber, Subscription
@@ -146,10 +146,11 @@ class Conversation(Guard, Generic[T]):
         """End the conversation well."""
         self._signal(self._end, None)
 
-    def subscribe_raised(self, error: Exception) -> None:
+    def subscribe_raised(self, error: BaseException) -> None:
         """Make of an exception that came out of ``subscribe`` what it should have been (§1.9)."""
-        # The guard itself raised it, at a Publisher that passed None, and has told everybody already.
-        if error is not self.refusal:
+        # The guard itself raised it, at a Publisher that passed None, and has told everybody already; or it
+        # only comes through ``subscribe``, out of the Subscriber.
+        if error is not self.refusal and is_new(error):
             self.fail(subscribe_raised(self._source, self._sink, error))
 
     # What the Subscriber calls, through its StrictSubscription.
@@ -192,11 +193,14 @@ class Conversation(Guard, Generic[T]):
         gave_up = self._close()
         if gave_up:
             self._upstream.cancel()
-        self._report(violation)
-        if gave_up:
-            self._mailbox.append((self._deliver_failure, violation))
-            # Anonymous, because this is no signal of the Publisher: it overlaps with nothing (§1.3).
-            self._work_off(anonymously=True)
+        try:
+            self._report(violation)
+        finally:
+            # Whatever the report function raises, the Subscriber does not wait for ever.
+            if gave_up:
+                self._mailbox.append((self._deliver_failure, violation))
+                # Anonymous, because this is no signal of the Publisher: it overlaps with nothing (§1.3).
+                self._work_off(anonymously=True)
 
     def _refuse(self, violation: NoneViolation) -> NoReturn:
         # §2.13: None is raised at whoever passed it. The Subscriber has to hear of it as well, for it would
@@ -222,8 +226,8 @@ class Conversation(Guard, Generic[T]):
             deliver(argument)
         finally:
             self._turn.give_back()
-        if self._mailbox:
-            self._work_off()
+            if self._mailbox:
+                self._work_off()
         if self._upstream.waiting:
             self._upstream.pass_on()
 
@@ -335,11 +339,13 @@ class Conversation(Guard, Generic[T]):
 
     def _subscriber_raised(self, signal: str, error: BaseException) -> None:
         self._subscriber = None
-        if self._close():
+        was_open = self._close()
+        if is_new(error):
+            self._report(subscriber_raised(self._sink, signal, error))
+        if was_open:
             self._upstream.cancel()
-        self._report(subscriber_raised(self._sink, signal, error))
-        if not isinstance(error, Exception):
-            raise error  # an interrupt or an exit of the program is not the Subscriber's to keep
+        if goes_on(error):
+            raise error
 
     # Asking: any thread of the Subscriber comes here.
 

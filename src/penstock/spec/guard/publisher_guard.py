@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from penstock.spec.guard.conversation import Conversation
 from penstock.spec.guard.findings import subscribed_twice
 from penstock.spec.guard.names import Guard, name_of
-from penstock.spec.guard.reporting import Report, dependable
+from penstock.spec.guard.reporting import Report, dependable, goes_on
 from penstock.spec.guard.subscriber_guard import StrictSubscriber
 from penstock.spec.interfaces import Processor, Publisher, Subscriber, Subscription
 from penstock.spec.violations import check_publisher, check_subscriber
@@ -41,8 +41,10 @@ class StrictPublisher(Guard, Generic[R_co]):
         if self._is_new(subscriber, conversation):
             try:
                 self._publisher.subscribe(conversation)
-            except Exception as error:
+            except BaseException as error:
                 conversation.subscribe_raised(error)
+                if goes_on(error):
+                    raise
         else:
             # A second on_subscribe would break §2.12, so there is no legal way to tell the Subscriber.
             self._report(subscribed_twice(source, name_of(subscriber)))

@@ -1,8 +1,9 @@
-"""Where violations go: to the function the user gave, or else to the log."""
+"""Where violations go: to the function the user gave, or else to the log; and where exceptions go on to."""
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -31,8 +32,37 @@ def dependable(report: Report | None) -> Report:
     def report_or_log(violation: RuleViolation) -> None:
         try:
             report(violation)
-        except Exception:
+        except BaseException as error:
             log_violation(violation)
             _log.exception("The report function given to strict() failed: %r", report)
+            if goes_on(error):
+                is_new(error)  # not the fault of whoever it comes through
+                raise
 
     return report_or_log
+
+
+def goes_on(error: BaseException) -> bool:
+    """Tell whether an exception leaves the guard after it was reported.
+
+    An interrupt, an exit and their kind belong to whoever runs the program. A ``CancelledError`` does not:
+    signals are plain calls, in which no task can be cancelled, so here it is an error like others.
+    """
+    if isinstance(error, Exception):
+        return False
+    # Whoever raises one has imported asyncio; this layer does without it.
+    exceptions = sys.modules.get("asyncio.exceptions")
+    return exceptions is None or not isinstance(error, exceptions.CancelledError)
+
+
+def is_new(error: BaseException) -> bool:
+    """Tell whether nobody has been blamed for an exception yet; whoever asks is about to do so.
+
+    An exception that goes on leaves calls of both sides on its way up, and of other guards. Only the side
+    that raised it is to blame.
+    """
+    if not goes_on(error):
+        return True
+    reported = getattr(error, "_penstock_reported", False)
+    error._penstock_reported = True  # type: ignore[attr-defined]
+    return not reported

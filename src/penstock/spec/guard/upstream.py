@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.spec.guard.findings import cancel_raised, request_raised
-from penstock.spec.guard.reporting import Report
+from penstock.spec.guard.reporting import Report, goes_on, is_new
 from penstock.spec.guard.turn import Turn
 from penstock.spec.interfaces import UNBOUNDED, Subscription
 from penstock.spec.violations import RuleViolation
@@ -80,8 +80,11 @@ class Upstream:
         if subscription is not None:
             try:
                 subscription.request(n)
-            except Exception as error:
-                self._failed(request_raised(self._source, n, error))
+            except BaseException as error:
+                if is_new(error):
+                    self._failed(request_raised(self._source, n, error))
+                if goes_on(error):
+                    raise
 
     def holds(self, subscription: Subscription) -> bool:
         """Tell whether this is the Publisher's Subscription that is in use."""
@@ -104,5 +107,8 @@ class Upstream:
         """Cancel a Subscription; what it raises is reported and goes no further (§3.15)."""
         try:
             subscription.cancel()
-        except Exception as error:
-            self._report(cancel_raised(self._source, error))
+        except BaseException as error:
+            if is_new(error):
+                self._report(cancel_raised(self._source, error))
+            if goes_on(error):
+                raise

@@ -21,7 +21,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "1.5": "스트림이 자연스럽게 끝나면 Publisher는 on_complete로 그 사실을 알려야 한다.",
     "1.6": "Publisher가 on_error나 on_complete를 보냈다면 해당 Subscription은 취소된 것으로 보아야 한다.",
     "1.7": "on_error나 on_complete 뒤에는 아무것도 더 보내지 않아야 한다.",
-    "1.8": "Subscription이 취소된 Subscriber에게 가는 신호는 머지않아 그쳐야 한다.",
+    "1.8": "Subscription이 취소된 Subscriber에게 가는 신호는 언젠가는 반드시 그쳐야 한다.",
     "1.9": (
         "subscribe는 무엇보다 먼저 on_subscribe를 보내야 하고, 무슨 일이 있어도 정상적으로 돌아와야 한다. "
         "거절은 on_subscribe에 이은 on_error다. subscribe(None)만은 호출자에게 예외를 던져야 하며, "
@@ -95,12 +95,12 @@ STATEMENTS: Final[dict[str, str]] = {
         "on_complete나 on_error를 불러도 된다."
     ),
     "3.12": (
-        "아직 취소되지 않은 Subscription에서 cancel은 Publisher가 머지않아 그 Subscriber에게 신호를 보내지 "
-        "않게 해야 한다. 당장 효과가 나타날 필요는 없다."
+        "아직 취소되지 않은 Subscription에서 cancel은 Publisher가 언젠가는 반드시 그 Subscriber에게 신호를 "
+        "보내지 않게 해야 한다. 당장 효과가 나타날 필요는 없다."
     ),
     "3.13": (
-        "아직 취소되지 않은 Subscription에서 cancel은 Publisher가 머지않아 그 Subscriber를 놓아 주어 참조가 "
-        "남지 않게 해야 한다."
+        "아직 취소되지 않은 Subscription에서 cancel은 Publisher가 언젠가는 반드시 그 Subscriber를 놓아 주어 "
+        "참조가 남지 않게 해야 한다."
     ),
     "3.14": "마지막 Subscription이었다면 cancel은 상태를 가진 Publisher를 닫아도 된다.",
     "3.15": "cancel 호출은 예외를 던지지 않고 끝나야 한다.",
