@@ -58,8 +58,8 @@ ENGLISH: Final[Mapping[str, tuple[str, str]]] = {
 CHINESE: Final[Mapping[str, tuple[str, str]]] = {
     "signal": (
         "信号",
-        "名词：对 on_subscribe、on_next、on_error、on_complete、request 或 cancel 的一次调用。动词：进行这样的"
-        "调用。",
+        "名词：对 on_subscribe、on_next、on_error、on_complete、request 或 cancel 的一次调用。动词：进行这样"
+        "的调用。",
     ),
     "demand": ("需求量", "Subscriber 已经请求而 Publisher 尚未发出的元素个数。"),
     "synchronous": ("同步", "在发起调用的线程上完成，并且在调用返回之前完成。"),
