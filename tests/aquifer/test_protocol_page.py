@@ -1,4 +1,4 @@
-"""The pages of the gateway tell the truth: names, numbers, samples are the code's, and the programs run."""
+"""The pages of the gateway tell the truth: names, numbers and samples are the code's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,12 +17,10 @@ from penstock.aquifer import AquiferError, Limits
 from penstock.aquifer.batches import unpack_notes, unpack_values
 from penstock.aquifer.protocol import extended_reading, messages, plain_reading, subscriber_side
 from penstock.aquifer.protocol.frames import HEADER, Flag, parse
-from tests.examples.running import run
-from tests.examples.test_snippets import ROOT, SNIPPET
+from tests.examples.pages import ROOT
 
 PROTOCOL = (ROOT / "docs" / "aquifer-protocol.md").read_text("utf-8")
 GUIDE = (ROOT / "docs" / "aquifer.md").read_text("utf-8")
-SNIPPETS = SNIPPET.findall(PROTOCOL) + SNIPPET.findall(GUIDE)
 SAMPLES = [
     line for block in re.findall(r"```json\n(.*?)```", PROTOCOL, re.DOTALL) for line in block.splitlines()
 ]
@@ -199,14 +196,6 @@ def options(*command: str) -> set[str]:
     call = [sys.executable, "-m", "penstock.cli", *command, "--help"]
     shown = subprocess.run(call, capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"--[\w-]+", shown))
-
-
-@pytest.mark.parametrize(("script", "output"), SNIPPETS)
-def test_an_example_of_a_page_prints_what_it_says(script: str, output: str, tmp_path: Path) -> None:
-    path = tmp_path / "app.py"
-    path.write_text(script, "utf-8")
-
-    assert run(path) == output
 
 
 def test_the_guide_names_every_error_that_a_reader_can_get() -> None:

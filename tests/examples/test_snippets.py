@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.examples.pages import Snippet, pages, snippets_of
 from tests.examples.running import run
 
-ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/index.md", "docs/net.md", "docs/streams.md"]
-DECISIONS = [f"docs/decisions/{path.name}" for path in sorted((ROOT / "docs/decisions").glob("*.md"))]
-SNIPPET = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
+CONTINUED = {"docs/conformance.md", "docs/spec.md"}
+"""Pages whose programs go on where the one above stopped; the tests of their layers run them."""
+WITH_SPARK = {"docs/spark.md"}
+SNIPPETS = [
+    pytest.param(snippet, id=str(snippet))
+    for page in pages()
+    if page not in CONTINUED | WITH_SPARK
+    for snippet in snippets_of(page)
+]
 
 
-def snippets() -> Iterator[object]:
-    for page in PAGES + DECISIONS:
-        text = (ROOT / page).read_text("utf-8")
-        for found in SNIPPET.finditer(text):
-            line = text.count("\n", 0, found.start()) + 1
-            yield pytest.param(found[1], found[2], id=f"{page}:{line}")
-
-
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md", "docs/net.md", "docs/streams.md"])
 def test_a_page_has_examples(page: str) -> None:
-    assert SNIPPET.search((ROOT / page).read_text("utf-8"))
+    assert page in pages()
 
 
-@pytest.mark.parametrize(("script", "output"), list(snippets()))
-def test_a_snippet_prints_what_it_says(script: str, output: str | None, tmp_path: Path) -> None:
-    assert output is not None, "put what it prints into a text block right below it"
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_a_snippet_prints_what_it_says(snippet: Snippet, tmp_path: Path) -> None:
+    assert snippet.output is not None, "put what it prints into a text block right below it"
     path = tmp_path / "app.py"
-    path.write_text(script, "utf-8")
+    path.write_text(snippet.script, "utf-8")
 
     # The page names the file of an error without its folder.
-    assert run(path).replace(f"{tmp_path}/", "") == output
+    assert run(path).replace(f"{tmp_path}/", "") == snippet.output
