@@ -41,10 +41,10 @@ class Away:
 
     id: str
     behind: int
-    since: float
-    """When it was last heard of: seconds since 1970."""
+    remaining: float
+    """For how many more seconds it is kept, unless it comes back."""
     lease: float
-    """How many seconds it may be away."""
+    """For how many it is kept in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Meter:
                 Away(
                     name,
                     max(status["head"] - cursor["acknowledged"], 0),
-                    cursor["seen"],
+                    cursor["remaining"],
                     cursor["lease_ms"] / 1000,
                 )
                 for name, cursor in status["absent"].items()

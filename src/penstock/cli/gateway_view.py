@@ -159,10 +159,9 @@ def block(figures: Figures) -> Iterator[str]:
     if len(figures.readers) > _MOST_READERS:
         yield f"              and {len(figures.readers) - _MOST_READERS} more"
     for number, away in enumerate(figures.away[:_MOST_READERS]):
-        gone = max(time.time() - away.since, 0)
         yield (
-            f"  {'away' if not number else '':11} {pad(away.id, 20)} {away.behind:,} behind; last heard of "
-            f"{duration(gone)} ago, kept for {duration(away.lease)}"
+            f"  {'away' if not number else '':11} {pad(away.id, 20)} {away.behind:,} behind; "
+            f"kept for {duration(max(away.remaining, 0))} of {duration(away.lease)}"
         )
 
 

@@ -51,7 +51,6 @@ class FrontDesk:
 
     def __post_init__(self) -> None:
         self.now = 100.0
-        self.wall = 1_000_000.0
         self.opened: list[Session] = []
         self.closed: list[tuple[Session, Event]] = []
         self.answers: list[tuple[bytes, Control]] = []
@@ -63,7 +62,6 @@ class FrontDesk:
             cursors=self.cursors,
             keep_plain=self.keep_plain,
             status=lambda: {"records": self.log.head},
-            clock=lambda: self.wall,
         )
 
     # ---------------------------------------------------------------- the doors
@@ -93,9 +91,17 @@ class FrontDesk:
         return self.say(Next(1, x=Grant(**figures)), peer)
 
     def pass_time(self, seconds: float) -> list[Control]:
-        """Let time pass, and look at the clock."""
+        """Let time pass, and look at the clock now and then, as a gateway does that is running."""
+        answers = self._read(self.desk.tick(self.now))
+        end = self.now + seconds
+        while self.now < end:
+            self.now = min(self.now + 0.5, end)
+            answers += self._read(self.desk.tick(self.now))
+        return answers
+
+    def stand_still(self, seconds: float) -> list[Control]:
+        """The gateway's process is stopped, or its machine asleep, and then goes on."""
         self.now += seconds
-        self.wall += seconds
         return self._read(self.desk.tick(self.now))
 
     def happen(self, event: Event, peer: bytes = b"peer") -> list[Control]:

@@ -40,7 +40,6 @@ class DeskWithAWriter(FrontDesk):
             self,
             marks=lambda: self.marks,
             submit=self.submitted.append,
-            clock=lambda: self.wall,
         )
 
     def put(self, *values: bytes, peer: bytes = b"task", notes: bytes = NOTES, **where: Any) -> Control:

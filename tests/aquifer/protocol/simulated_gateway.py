@@ -65,13 +65,12 @@ class SimulatedGateway:
     def __post_init__(self) -> None:
         self.journal = MemoryJournal(self.max_records, self.max_bytes)
         self.log = Log(self.journal)
-        self.wall = 1_000_000.0
         self._everybody_came = False
         self.closed: list[tuple[Session, Event]] = []
         self.desk = self._new_desk()
 
     def _new_desk(self) -> Desk:
-        return Desk(self.log, self.limits, self, cursors=self.journal.cursors, clock=lambda: self.wall)
+        return Desk(self.log, self.limits, self, cursors=self.journal.cursors)
 
     # ---------------------------------------------------------------- the doors of the desk
     def open(self, session: Session) -> int:
@@ -92,7 +91,7 @@ class SimulatedGateway:
         """A new desk on the same log; a crash loses what was to be written of the cursors, but no name."""
         if crash:
             for name in self.journal.cursors:
-                self.desk.changed.pop(name, None)
+                self.desk.cursors.changed.pop(name, None)
         self._write_cursors()
         self.desk = self._new_desk()
 
@@ -107,7 +106,6 @@ class SimulatedGateway:
 
     def turn(self, now: float) -> None:
         """One turn of the loop: serve, tick, beat, write."""
-        self.wall = 1_000_000.0 + now
         for session in list(self.desk.sessions.values()):
             for reply in session.tick(now):
                 self.reply(reply)
@@ -142,9 +140,8 @@ class SimulatedGateway:
             self.journal.append([batch])
 
     def _write_cursors(self) -> None:
-        for name, cursor in self.desk.changed.items():
+        for name, cursor in self.desk.cursors.take_changed().items():
             self.journal.save_cursor(name, cursor)
-        self.desk.changed.clear()
         self.journal.flush()
 
     # ---------------------------------------------------------------- what goes out

@@ -138,7 +138,7 @@ def test_records_are_kept_from_the_place_on_that_a_probe_names() -> None:
 
     assert state(answer).next == 4
     assert desk.desk.floor() == 4
-    assert desk.desk.changed["query"] == SavedCursor(4, 60_000, desk.wall)
+    assert desk.desk.cursors.changed["query"] == SavedCursor(4, 60_000, 60.0)
 
 
 def test_a_place_moves_forward_only() -> None:
@@ -166,7 +166,7 @@ def test_a_name_that_nobody_knows_is_not_remembered_without_a_place() -> None:
 
 
 def test_a_place_is_known_after_a_restart_of_the_gateway() -> None:
-    desk = desk_with(10, cursors={"query": SavedCursor(6, 60_000, 1_000_000.0)})
+    desk = desk_with(10, cursors={"query": SavedCursor(6, 60_000, 60.0)})
     (answer,) = probe(desk, id="query")
 
     assert state(answer).next == 6
@@ -183,7 +183,7 @@ def test_a_place_is_kept_for_its_lease_and_each_probe_renews_it() -> None:
     desk.pass_time(2)
 
     assert desk.desk.absent == {}
-    assert desk.desk.changed["query"] is None
+    assert desk.desk.cursors.changed["query"] is None
 
 
 def test_a_lease_is_bounded_by_that_of_the_gateway() -> None:

@@ -168,6 +168,7 @@ class Gateway:
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
+        self._server.desk.note_all()
         for name, cursor in self._take_cursors().items():
             self._journal.save_cursor(name, cursor)
         self._journal.close()
@@ -269,7 +270,7 @@ class Gateway:
             "codec": self._codec.name,
             "source": {"requested": intake.requested, "received": intake.received},
             "subscribers": [session.describe() for session in list(desk.sessions.values())],
-            "absent": {name: saved._asdict() for name, saved in list(desk.absent.items())},
+            "absent": desk.cursors.describe(),
             "departed": dict(desk.departed),
             "counters": dict(desk.counters),
         }
@@ -285,7 +286,6 @@ class Gateway:
             status=self.status,
             marks=lambda: self._journal.marks,
             submit=self._submit if self._writable else None,
-            clock=time.time,
         )
 
     def _batch_limits(self) -> Limits:
@@ -305,7 +305,4 @@ class Gateway:
             self._ended.set()
 
     def _take_cursors(self) -> Mapping[str, SavedCursor | None]:
-        # Swapped, not copied and cleared: the server may be adding to it.
-        desk = self._server.desk
-        taken, desk.changed = desk.changed, {}
-        return taken
+        return self._server.desk.cursors.take_changed()

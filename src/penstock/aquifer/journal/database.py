@@ -25,7 +25,7 @@ __all__ = ["BUSY_MILLISECONDS", "WAL_BYTES", "State", "connect", "open_database"
 
 APPLICATION_ID: Final = 0x50_53_41_4A
 """Marks a SQLite file as a journal of ours: the letters PSAJ."""
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The layout of the tables. Whoever raises it puts the version that can read it into ``state.software``, so
 that older versions can tell which one is needed."""
 PAGE_BYTES: Final = 16 * 1024
@@ -62,10 +62,22 @@ _TABLES: Final = (
         name text primary key,
         acknowledged integer not null,
         lease_ms integer not null,
-        seen real not null
+        remaining real not null,
+        owner text
     ) without rowid""",
     "create table marks (name text primary key, value text not null) without rowid",
 )
+
+
+_UPGRADES: Final = {
+    1: (
+        # Leases were kept as times of day. The whole lease begins anew: rather too long than forgotten.
+        "alter table cursors rename column seen to remaining",
+        "update cursors set remaining = lease_ms / 1000.0",
+        "alter table cursors add column owner text",
+    )
+}
+"""For each earlier format, what makes the next one of it."""
 
 
 class State(NamedTuple):
@@ -114,10 +126,32 @@ def open_database(path: str) -> sqlite3.Connection:
                     f"the journal {path} cannot have a write-ahead log, as on some network file systems; "
                     "put it on a local disk"
                 )
+            _upgrade(connection)
         except BaseException:
             connection.close()
             raise
     return connection
+
+
+def _upgrade(connection: sqlite3.Connection) -> None:
+    """Bring the tables of an earlier version up to date, all at once or not at all."""
+    (version,) = connection.execute("pragma user_version").fetchone()
+    if version >= FORMAT:
+        return
+    connection.execute("begin immediate")
+    try:
+        for step in range(version, FORMAT):
+            for statement in _UPGRADES.get(step, ()):
+                connection.execute(statement)
+        connection.execute("update state set software = ?", (penstock.__version__,))
+        connection.execute(f"pragma user_version = {FORMAT}")
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+    # Into the main file, whose first bytes an earlier version looks at before it opens anything.
+    connection.execute("pragma wal_checkpoint(truncate)").fetchone()
 
 
 def read_state(connection: sqlite3.Connection, path: str) -> State:
@@ -147,7 +181,7 @@ def _inspect(path: str) -> None:
 
     Only the first bytes are looked at, and not by SQLite: it would begin to repair and to write, and what the
     main file says of anything else may be out of date as long as there is a write-ahead log. These bytes are
-    written once, when a journal is created.
+    written when a journal is created, and when a later version brings it up to date.
     """
     with open(path, "rb") as file:
         header = file.read(_HEADER.size)

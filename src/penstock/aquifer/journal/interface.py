@@ -17,8 +17,12 @@ class SavedCursor(NamedTuple):
     """Every record before this offset has been dealt with."""
     lease_ms: int
     """How long the subscriber may be away before its records need not be kept any more."""
-    seen: float
-    """When it was last heard of: seconds since 1970, so that it outlives the process."""
+    remaining: float
+    """How many seconds of the lease are left. Not a time of day: the lease does not run while the gateway is
+    down, and a clock that is set has no say in it."""
+    owner: str | None = None
+    """The public key of the client that the id belongs to; empty if it came without a key, None if nobody
+    knows, because an earlier version wrote this."""
 
 
 class Held(NamedTuple):

@@ -90,7 +90,7 @@ class SqliteJournal(Journal):
         self._start, self._end = state.start, state.end
         self._stored_start = state.start
         self.first, self.head = state.start.offset, state.end.offset
-        rows = self._connection.execute("select name, acknowledged, lease_ms, seen from cursors")
+        rows = self._connection.execute("select name, acknowledged, lease_ms, remaining, owner from cursors")
         self._cursors = {name: SavedCursor(*values) for name, *values in rows}
         self._unsaved: dict[str, SavedCursor | None] = {}
         self._marks: dict[str, str] = dict(self._connection.execute("select name, value from marks"))
@@ -250,7 +250,7 @@ class SqliteJournal(Journal):
                 if cursor is None:
                     execute("delete from cursors where name = ?", (name,))
                 else:
-                    execute("insert or replace into cursors values (?, ?, ?, ?)", (name, *cursor))
+                    execute("insert or replace into cursors values (?, ?, ?, ?, ?)", (name, *cursor))
             executemany("insert or replace into marks values (?, ?)", marks.items())
             execute("update state set first = ?, before = ?, head = ?, total = ?", (*self._start, *end))
         self._stored_start = self._start

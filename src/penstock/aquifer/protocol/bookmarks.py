@@ -7,13 +7,14 @@ has its records kept by a probe now and then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.cursors import Cursors
 from penstock.aquifer.protocol.messages import VERSION, OnSubscribe, SessionTerms, SubscribeTerms
 from penstock.aquifer.protocol.sessions import LogView, Reply, refusal
 from penstock.spec import UNBOUNDED
@@ -32,17 +33,13 @@ class Bookmarks:
         self,
         log: LogView,
         limits: Limits,
-        places: MutableMapping[str, SavedCursor],
-        moved: Callable[[str, SavedCursor], None],
+        cursors: Cursors,
         status: Callable[[], dict[str, Any]],
-        clock: Callable[[], float],
     ) -> None:
         self._log = log
         self._limits = limits
-        self._places = places
-        self._moved = moved
+        self._cursors = cursors
         self._status = status
-        self._clock = clock
         self._waiting: list[tuple[tuple[bytes, ...], SubscribeTerms, float]] = []
 
     def ask(self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
@@ -80,11 +77,11 @@ class Bookmarks:
             return "x.ack says how far a subscriber has come: x.id has to say which one", "BAD"
         if wishes.ack is not UNSET and not 0 <= wishes.ack <= log.head:
             return f"x.ack is {wishes.ack}, and the log goes up to {log.head}", "BAD"
-        if wishes.ack is not UNSET and wishes.id not in self._places and wishes.ack < log.first:
+        if wishes.ack is not UNSET and wishes.id not in self._cursors.absent and wishes.ack < log.first:
             return f"offset {wishes.ack} cannot be kept: the oldest still here is {log.first}", "OFFSET"
-        full = len(self._places) >= self._limits.max_durable
-        if wishes.ack is not UNSET and wishes.id not in self._places and full:
-            return f"{len(self._places)} places are kept already, and no more can be", "BUSY"
+        full = len(self._cursors.absent) >= self._limits.max_durable
+        if wishes.ack is not UNSET and wishes.id not in self._cursors.absent and full:
+            return f"{len(self._cursors.absent)} places are kept already, and no more can be", "BUSY"
         if wishes.lease is not UNSET and wishes.lease <= 0:
             return f"a lease of {wishes.lease} ms: give at least 1", "BAD"
         return None
@@ -92,7 +89,7 @@ class Bookmarks:
     def _move(self, wishes: SubscribeTerms) -> None:
         if wishes.id is UNSET:
             return
-        place = self._places.get(wishes.id)
+        place = self._cursors.absent.get(wishes.id)
         if place is None and wishes.ack is UNSET:
             return
         reached = place.acknowledged if place is not None else 0
@@ -101,14 +98,13 @@ class Bookmarks:
             reached = max(reached, wishes.ack)
         if wishes.lease is not UNSET:
             lease = min(wishes.lease, round(self._limits.max_lease * 1000))
-        self._places[wishes.id] = SavedCursor(reached, lease, self._clock())
-        self._moved(wishes.id, self._places[wishes.id])
+        self._cursors.leave(wishes.id, SavedCursor(reached, lease, lease / 1000))
 
     def _has_news(self, wishes: SubscribeTerms) -> bool:
         return wishes.beyond is UNSET or self._log.head > wishes.beyond or self._log.end is not None
 
     def _answer(self, wishes: SubscribeTerms, envelope: tuple[bytes, ...]) -> Reply:
-        place = self._places.get(wishes.id) if wishes.id is not UNSET else None
+        place = self._cursors.absent.get(wishes.id) if wishes.id is not UNSET else None
         answer = SessionTerms(
             v=VERSION,
             epoch=self._log.epoch,

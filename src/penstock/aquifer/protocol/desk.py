@@ -19,6 +19,7 @@ from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.admission import format_for, problem_with, start_for
 from penstock.aquifer.protocol.bookmarks import Bookmarks
+from penstock.aquifer.protocol.cursors import Cursors, LeaseClock
 from penstock.aquifer.protocol.deliveries import Deliveries, Delivery, commit_in, put_in
 from penstock.aquifer.protocol.envelopes import for_plain_peers, unwrap
 from penstock.aquifer.protocol.extended_session import ExtendedSession
@@ -81,35 +82,35 @@ class Desk:
         status: Callable[[], dict[str, Any]] = dict,
         marks: Callable[[], Mapping[str, str]] = dict,
         submit: Callable[[Delivery], None] | None = None,
-        clock: Callable[[], float],
     ) -> None:
         self.sessions: dict[bytes, Session] = {}
         self.by_topic: dict[bytes, ExtendedSession] = {}
         self.counters: Counter[str] = Counter()
         """What came in that should not have, by kind."""
-        self.absent: dict[str, SavedCursor] = dict(cursors or {})
-        """Durable subscribers that are away, and for which records are kept until their lease ends."""
         self.departed = {"subscribers": 0, "records": 0, "bytes": 0, "to": 0}
         """Who has left: how many, with how much, and how far the furthest of them had come."""
-        self.changed: dict[str, SavedCursor | None] = {}
-        """Cursors that are to be written to the journal; whoever does so takes them out."""
-        self._noted: dict[str, float] = {}
-        """When the cursors of those who are here were last put into ``changed``."""
+        self._lease_clock = LeaseClock()
+        self.cursors = Cursors(cursors or {}, self._lease_clock)
+        """Durable subscribers, and for how long those that are away are remembered."""
         self._log = log
         self._limits = limits
         self._doors = doors
         self._keep_plain = keep_plain
         self.deliveries = Deliveries(limits, marks, submit, lambda: log.head)
         """What others write to this gateway, if it lets them."""
-        self._bookmarks = Bookmarks(log, limits, self.absent, self._place_moved, status, clock)
-        self._clock = clock
-        """Seconds since 1970: leases of durable subscribers outlive the process."""
+        self._bookmarks = Bookmarks(log, limits, self.cursors, status)
         self._budgets: dict[bytes, tuple[float, float]] = {}
         self._over: OrderedDict[bytes, SubscribeTerms | None] = OrderedDict()
+
+    @property
+    def absent(self) -> dict[str, SavedCursor]:
+        """Durable subscribers that are away, and for which records are kept until their lease ends."""
+        return self.cursors.absent
 
     # ---------------------------------------------------------------- messages
     def receive(self, parts: Sequence[bytes], now: float) -> list[Reply]:
         """Deal with a message from the control socket: routing id, perhaps more, a delimiter, the body."""
+        self._lease_clock.advance(now)
         if len(parts) == 2 and not parts[1]:
             # No question, but how a socket with ZMQ_PROBE_ROUTER introduces itself. An answer without a
             # question would make a REQ close the connection.
@@ -143,7 +144,7 @@ class Desk:
             return self.deliveries.commit(message, commit, envelope)
         session = self.sessions.get(peer)
         if session is not None:
-            session.heard = now
+            session.heard = self._lease_clock.now
         if isinstance(message, Subscribe):
             if message.cancel:
                 return self._cancel(message, session, envelope, now)
@@ -227,6 +228,7 @@ class Desk:
             # No more ports, or no more files: that is no reason to fail those who are here already.
             text = f"no port could be opened for this subscriber: {error}; try later"
             return self._refuse(envelope, "no port", text, "BUSY", retry=1000)
+        session.heard = self._lease_clock.now
         self.sessions[session.peer] = session
         return [Reply(envelope, OnSubscribe(UNBOUNDED, port))]
 
@@ -252,7 +254,7 @@ class Desk:
         if name is not None and name not in self.absent and len(self.absent) >= self._limits.max_durable:
             text = f"{len(self.absent)} durable subscribers are remembered already, and no more can be"
             return self._refuse(envelope, "too many durable subscribers", text, "BUSY", retry=1000)
-        saved = self.absent.pop(name, None) if name else None
+        saved = self.cursors.come_back(name) if name is not None else None
         session = ExtendedSession(
             envelope[0],
             self._log,
@@ -268,6 +270,7 @@ class Desk:
         if saved is not None:
             needed.append(saved.acknowledged)
         session.acknowledged = max(min([session.acknowledged, *needed]), self._log.first)
+        session.heard = self._lease_clock.now
         self.sessions[session.peer] = session
         self.by_topic[session.topic] = session
         self._note(session)
@@ -329,12 +332,11 @@ class Desk:
         if len(self._over) > _REMEMBERED:
             self._over.popitem(last=False)
         if session.name is not None:
-            self._noted.pop(session.name, None)
             if event is not Event.EXPIRED and session.keep:
                 # A name lasts: its owner may come back, for as long as its lease.
-                self.changed[session.name] = self.absent[session.name] = self._saved(session)
+                self.cursors.leave(session.name, self._saved(session))
             else:
-                self.changed[session.name] = None
+                self.cursors.forget(session.name)
         self._doors.close(session, event)
 
     def _count(self, session: Session) -> None:
@@ -352,25 +354,22 @@ class Desk:
 
     def _note(self, session: Session) -> None:
         if session.name is not None and session.keep:
-            saved = self._saved(session)
-            self.changed[session.name] = saved
-            self._noted[session.name] = saved.seen
-
-    def _place_moved(self, name: str, place: SavedCursor) -> None:
-        self.changed[name] = place
+            self.cursors.note(session.name, self._saved(session))
 
     def _saved(self, session: Session) -> SavedCursor:
-        return SavedCursor(session.acknowledged, round(session.lease * 1000), self._clock())
+        silent = self._lease_clock.now - session.heard
+        return SavedCursor(session.acknowledged, round(session.lease * 1000), session.lease - silent)
 
     # ---------------------------------------------------------------- as time goes by
     def tick(self, now: float) -> list[Reply]:
         """End the leases that have run out, and answer the requests that have waited long enough."""
+        self._lease_clock.advance(now)
         replies = []
         for session in list(self.sessions.values()):
             if session.state is State.CLOSED:
                 # It ended by itself while it answered: a plain subscriber that was overtaken.
                 self._close(session, Event.NEXT)
-            elif session.expired(now):
+            elif session.expired(self._lease_clock.now):
                 session.handle(Event.EXPIRED, now)
                 self.counters["leases ended"] += 1
                 self._close(session, Event.EXPIRED)
@@ -378,21 +377,24 @@ class Desk:
                 replies += session.tick(now)
         replies += self._bookmarks.tick(now)
         replies += self.deliveries.tick()
-        wall = self._clock()
-        self._note_the_idle(wall)
-        for name, saved in list(self.absent.items()):
-            if wall - saved.seen > saved.lease_ms / 1000:
-                del self.absent[name]
-                self.changed[name] = None
-                self.counters["leases ended"] += 1
+        self._note_the_idle()
+        for _ in self.cursors.expired():
+            self.counters["leases ended"] += 1
         return replies
 
-    def _note_the_idle(self, wall: float) -> None:
+    def _note_the_idle(self) -> None:
         # Who is here but has nothing to acknowledge is alive all the same. If the gateway were restarted, its
         # lease would be counted from what was written last.
         for session in self.by_topic.values():
-            if session.name is not None and wall - self._noted.get(session.name, 0.0) >= session.lease / 4:
+            if session.name is not None and self.cursors.is_stale(session.name, session.lease):
                 self._note(session)
+
+    def note_all(self) -> None:
+        """Put down how much of every lease is left: the gateway is about to end."""
+        for session in self.by_topic.values():
+            self._note(session)
+        for name in list(self.absent):
+            self.cursors.store(name)
 
     def floor(self) -> int:
         """The lowest offset that has to be kept for somebody."""
