@@ -1,22 +1,23 @@
-"""Every piece of code on the Spark page runs as printed, and every option is on it."""
+"""Every program of the Spark page runs, as a script and in a notebook, and every option is on the page."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from penstock.spark.options import SINK_NAMES, SOURCE_NAMES
+from tests.examples.notebook import open_notebook
+from tests.examples.pages import ROOT, Snippet, snippets_of
 from tests.spark.scripts import run_scripts
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
-SNIPPET = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
+PAGE = "docs/spark.md"
+SNIPPETS = [pytest.param(snippet, id=str(snippet)) for snippet in snippets_of(PAGE)]
 
 
 @pytest.mark.parametrize("names", [SOURCE_NAMES, SINK_NAMES])
 def test_every_option_is_on_the_page(names: tuple[str, ...]) -> None:
-    text = PAGE.read_text("utf-8")
+    text = (ROOT / PAGE).read_text("utf-8")
 
     assert [name for name in names if f"`{name}`" not in text] == []
 
@@ -26,16 +27,26 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What the snippets print, one after the other in one process."""
     folder = tmp_path_factory.mktemp("page")
     paths = []
-    for number, (script, _) in enumerate(SNIPPET.findall(PAGE.read_text("utf-8"))):
-        paths.append(folder / f"snippet{number}.py")
-        paths[-1].write_text(script, "utf-8")
+    for snippet in snippets_of(PAGE):
+        paths.append(folder / f"line{snippet.line}.py")
+        paths[-1].write_text(snippet.script, "utf-8")
     return run_scripts(paths, folder)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("number", range(2))
-def test_a_snippet_prints_what_it_says(number: int, printed: dict[str, list[str]]) -> None:
-    _, output = SNIPPET.findall(PAGE.read_text("utf-8"))[number]
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_a_snippet_prints_what_it_says(snippet: Snippet, printed: dict[str, list[str]]) -> None:
+    assert snippet.output is not None
+    assert printed[f"line{snippet.line}.py"] == snippet.output.splitlines()
 
-    assert printed[f"snippet{number}.py"] == output.splitlines()
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_programs_of_the_page_run_in_a_notebook(tmp_path: Path) -> None:
+    with open_notebook(tmp_path, patience=280) as notebook:
+        for snippet in snippets_of(PAGE):
+            cell = notebook.run(snippet)
+
+            assert cell.errors == [], f"{snippet}: {cell.stderr}"
+            assert cell.printed == snippet.output, str(snippet)
