@@ -352,7 +352,7 @@ def test_who_is_not_kept_may_be_overtaken_and_goes_on(front: FrontDesk) -> None:
 
 
 def test_the_state_of_a_session_can_be_shown(front: FrontDesk) -> None:
-    session = front.subscribe(id="me", from_=5)
+    session = front.subscribe(id="me", from_=5, ack=5)
     front.grant(limit=10)
     send_all(session, width=3)
     assert isinstance(session, ExtendedSession)

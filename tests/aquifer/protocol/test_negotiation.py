@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -202,12 +203,40 @@ def test_one_that_is_busy_is_asked_again_later(code: str) -> None:
     assert len(asked(effects)) == 1
 
 
-def test_it_comes_back_for_as_long_as_it_is_told_to() -> None:
+def test_it_comes_back_until_its_patience_is_over_and_then_says_why_it_was_not_let_in() -> None:
     line = OnTheLine(patience=5.0)
-    for _ in range(20):
+    times = 0
+    while line.side.phase is not Phase.OVER:
         line.refuse("BUSY", retry=1000)
         line.pass_time(1.01)
+        times += 1
+    assert times == 6
+    assert isinstance(line.finished, GatewayUnreachable)
+    assert "has not let this subscriber in for 5 s; it says: no" in str(line.finished)
+
+
+def test_patience_begins_anew_when_it_was_let_in() -> None:
+    line = OnTheLine(patience=5.0)
+    for _ in range(3):
+        line.refuse("BUSY", retry=3000)
+        line.pass_time(3.01)
+        line.welcome()
+        line.error_frame(0, "CLOSING")
+        line.pass_time(0.3)
     assert line.side.phase is Phase.ASKING
+
+
+def test_one_that_is_not_let_in_says_so_at_once_and_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    line = OnTheLine(patience=60.0)
+    for _ in range(25):
+        line.refuse("BUSY", retry=1000)
+        line.pass_time(1.01)
+    said = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.getMessage() for record in said] == [
+        "tcp://gateway:5556 says: no (BUSY); trying again"
+    ] * 3
 
 
 @pytest.mark.parametrize(("retry", "seconds"), [(0, 0.001), (-5, 0.001), (10**30, 30.0)])

@@ -12,7 +12,7 @@ from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.protocol.messages import VERSION, SubscribeTerms
 from penstock.aquifer.protocol.sessions import LogView
 
-__all__ = ["format_for", "problem_with", "start_for"]
+__all__ = ["acknowledged_for", "format_for", "problem_with", "start_for"]
 
 
 def problem_with(wishes: SubscribeTerms, log: LogView) -> tuple[str, str] | None:
@@ -25,6 +25,8 @@ def problem_with(wishes: SubscribeTerms, log: LogView) -> tuple[str, str] | None
         return f"from {wishes.from_!r}: give an offset, 'earliest' or 'latest'", "BAD"
     if isinstance(wishes.from_, int) and not log.first <= wishes.from_ <= log.head:
         return f"offset {wishes.from_} is not available: there are {log.first} to {log.head - 1}", "OFFSET"
+    if wishes.ack is not UNSET and not 0 <= wishes.ack <= log.head:
+        return f"x.ack is {wishes.ack}, and the log goes up to {log.head}", "BAD"
     if wishes.to is not UNSET and wishes.to < 0:
         return f"to {wishes.to}: offsets are never negative", "BAD"
     if wishes.lease is not UNSET and wishes.lease <= 0:
@@ -56,3 +58,17 @@ def start_for(wishes: SubscribeTerms, saved: SavedCursor | None, log: LogView) -
     if wishes.from_ is UNSET and saved is not None:
         return min(max(saved.acknowledged, log.first), log.head)
     return log.first
+
+
+def acknowledged_for(wishes: SubscribeTerms, start: int, kept: Iterable[int], log: LogView) -> int:
+    """The offset from which on records are kept for a subscriber that starts at ``start``.
+
+    ``kept`` has what was kept for it before. Where a subscriber starts says nothing of what it has dealt
+    with: it may have read further than that, and may die. Only its own word counts.
+    """
+    floor = [start, *kept]
+    if wishes.ack is not UNSET:
+        floor.append(wishes.ack)
+    elif wishes.id is not UNSET and isinstance(wishes.from_, int) and len(floor) == 1:
+        floor.append(log.first)
+    return max(min(floor), log.first)

@@ -17,7 +17,7 @@ from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.admission import format_for, problem_with, start_for
+from penstock.aquifer.protocol.admission import acknowledged_for, format_for, problem_with, start_for
 from penstock.aquifer.protocol.bookmarks import Bookmarks
 from penstock.aquifer.protocol.cursors import Cursors, LeaseClock
 from penstock.aquifer.protocol.deliveries import Deliveries, Delivery, commit_in, put_in
@@ -269,7 +269,7 @@ class Desk:
         needed = [other.acknowledged for other in before if _same_subscriber(wishes, other.wishes)]
         if saved is not None:
             needed.append(saved.acknowledged)
-        session.acknowledged = max(min([session.acknowledged, *needed]), self._log.first)
+        session.acknowledged = acknowledged_for(wishes, session.cursor, needed, self._log)
         session.heard = self._lease_clock.now
         self.sessions[session.peer] = session
         self.by_topic[session.topic] = session

@@ -205,7 +205,7 @@ class ExtendedReading:
         if code in ("SESSION", "LEASE"):
             return self._side.lost(message.message, now)
         if details is not None and code in ("BUSY", "CLOSING"):
-            return self._side.rest(details, now)
+            return self._side.rest(message, details, now)
         return [Finish(error_from(message))]
 
     def hand_on(self, offset: int, nbytes: int) -> None:

@@ -78,7 +78,8 @@ class SubscribeTerms(_Terms):
     probe: bool | UnsetType = UNSET
     """Only the state of the gateway is wanted, no session."""
     ack: int | UnsetType = UNSET
-    """With ``probe`` and ``id``: records before this offset need not be kept for that subscriber."""
+    """Records before this offset have been dealt with, and need not be kept for this subscriber. A subscriber
+    that asks again says so beside ``from``, which is where what has arrived ends."""
     beyond: int | UnsetType = UNSET
     """With ``probe``: answer when the log goes beyond this offset,"""
     wait: int | UnsetType = UNSET

@@ -47,6 +47,8 @@ _ANSWER: Final = 1.0
 """Seconds to wait for an answer before asking again, on a new connection."""
 _TRIES: Final = 3
 """How often to ask in the extended dialect before a silent gateway is taken for a plain one."""
+_TELL_EVERY: Final = 10.0
+"""Seconds between lines in the log that say that a gateway does not let us in."""
 
 
 class Phase(Enum):
@@ -123,6 +125,9 @@ class SubscriberSide:
         """When the gateway was last heard of."""
         self._welcomed: float | None = None
         """When the last welcome came, as long as nothing has come over the data connection since."""
+        self._put_off: float | None = None
+        """Since when the gateway has told us, and nothing else, to come back later."""
+        self._tell_at = 0.0
         self._fruitless = 0.0
         """Seconds that were spent in sessions, one after the other, in which nothing came."""
 
@@ -253,6 +258,8 @@ class SubscriberSide:
             v=VERSION,
             id=wishes.name if wishes.name is not None else UNSET,
             from_=start if start is not None else UNSET,
+            # Not the same as what has arrived: if we die, our successor has to get what lies between.
+            ack=self.reading.acknowledged if resumed else UNSET,
             to=wishes.stop if wishes.stop is not None else UNSET,
             epoch=self.epoch if self.epoch is not None and isinstance(start, int) else UNSET,
             keep=wishes.keep,
@@ -307,6 +314,7 @@ class SubscriberSide:
         self.subscriptions += 1
         self.phase = Phase.READING
         self._welcomed = now
+        self._put_off = None
 
     def _welcome_extended(self, message: OnSubscribe, answer: SessionTerms, now: float) -> list[Effect]:
         try:
@@ -332,7 +340,7 @@ class SubscriberSide:
             # It may just not have liked the x: once more, without.
             return self._ask_plainly(now)
         if details is not None and details.code in ("BUSY", "CLOSING", "SESSION"):
-            return self.rest(details, now)
+            return self.rest(message, details, now)
         if details is not None and self._was_overtaken(details):
             # While we were away: what was agreed on for gaps holds for this one.
             effects: list[Effect] = self.reading.skip_to(details.first, now)
@@ -344,8 +352,19 @@ class SubscriberSide:
             return False
         return isinstance(self.reading, ExtendedReading) and details.first > self.reading.next
 
-    def rest(self, details: ErrorTerms, now: float) -> list[Effect]:
-        """Come back later."""
+    def rest(self, message: OnError, details: ErrorTerms, now: float) -> list[Effect]:
+        """Come back later, until our patience is over; and say so, as nothing else is to be seen."""
+        if self._put_off is None:
+            self._put_off = self._tell_at = now
+        if now - self._put_off >= self.wishes.patience:
+            text = (
+                f"the gateway at {self.endpoint} has not let this subscriber in for "
+                f"{self.wishes.patience:g} s; it says: {message.message}"
+            )
+            return self._finish(GatewayUnreachable(text))
+        if now >= self._tell_at:
+            self._tell_at = now + _TELL_EVERY
+            _log.warning("%s says: %s (%s); trying again", self.endpoint, message.message, details.code)
         self.phase = Phase.RESTING
         wait = details.retry if details.retry is not UNSET else 200
         # There is a gateway, so our patience begins when we are to come back; but we come back in time.
