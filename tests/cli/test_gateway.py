@@ -51,7 +51,7 @@ def test_lines_of_standard_input_reach_a_tail_complete_and_in_order() -> None:
 @pytest.mark.slow
 def test_a_gateway_ends_when_a_reader_without_a_name_has_everything(tmp_path: Path) -> None:
     source = tmp_path / "lines.txt"
-    source.write_bytes(b"\n".join(numbered(20)))
+    source.write_bytes(b"\n".join(numbered(20)) + b"\n")
 
     with Gateway("--source", f"file:{source}", "--quiet") as gateway:
         # Slowly, so that the gateway has time to see that it is there.
@@ -175,10 +175,10 @@ def test_a_slow_reader_holds_back_a_server_that_sends_lines(capsys: pytest.Captu
     assert status["head"] - status["floor"] > 400
 
 
-def test_the_end_of_the_connection_is_the_end_of_the_source() -> None:
+def test_the_end_of_the_connection_is_the_end_of_the_source_if_told_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with Gateway("--source", f"tcp://127.0.0.1:{port}") as gateway:
+        with Gateway("--source", f"tcp://127.0.0.1:{port}?once") as gateway:
             sender, _ = server.accept()
             with sender:
                 sender.sendall(b"one\ntwo\nthr")

@@ -13,17 +13,26 @@ from typing import Any
 import pytest
 
 from penstock.cli.complaints import Complaint
-from penstock.cli.gateway_sources import CHUNK, FileLines, StdinLines, open_source
+from penstock.cli.file_source import FileLines
+from penstock.cli.gateway_sources import CHUNK, SourceOptions, StdinLines, open_source
+from penstock.cli.line_splitter import OnBadLine, decoder
 from penstock.spec import Subscription
 from penstock.streams import Flux
 from penstock.tck import PublisherVerification
 
 LONGEST = 1 << 20
+OPTIONS = SourceOptions(LONGEST)
 
 
-def lines_of(path: Path, journalled: int = 0, longest: int = LONGEST, codec: str = "bytes") -> list[Any]:
-    source = open_source(f"file:{path}", longest, codec)
-    return list(Flux.from_publisher(source(journalled)))
+def lines_of(
+    path: Path,
+    journalled: int = 0,
+    longest: int = LONGEST,
+    codec: str = "bytes",
+    on_bad_line: OnBadLine | None = None,
+) -> list[Any]:
+    options = SourceOptions(longest, decoder(codec), on_bad_line, take_last_line=True)
+    return list(Flux.from_publisher(open_source(f"file:{path}", options)(journalled)))
 
 
 @pytest.mark.parametrize(
@@ -37,7 +46,9 @@ def lines_of(path: Path, journalled: int = 0, longest: int = LONGEST, codec: str
         (b"a\x00b\xff\n", [b"a\x00b\xff"]),
     ],
 )
-def test_a_line_ends_at_a_newline_or_at_the_end(tmp_path: Path, content: bytes, lines: list[bytes]) -> None:
+def test_a_line_ends_at_a_newline_and_if_told_so_at_the_end(
+    tmp_path: Path, content: bytes, lines: list[bytes]
+) -> None:
     path = tmp_path / "lines"
     path.write_bytes(content)
 
@@ -109,7 +120,7 @@ def test_a_line_that_the_codec_cannot_take_is_named_by_its_number(
 def test_a_file_that_is_gone_when_it_is_read_is_an_error_of_the_stream(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"one\n")
-    source = FileLines(str(path), LONGEST, None)
+    source = FileLines(str(path), OPTIONS)
     path.unlink()
 
     with pytest.raises(FileNotFoundError):
@@ -142,7 +153,7 @@ def test_a_cancel_ends_a_read_that_waits_and_half_a_line_is_no_line(monkeypatch:
     with os.fdopen(outside, "rb") as reading, os.fdopen(inside, "wb", buffering=0) as writing:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(reading))
         subscriber = Asking()
-        StdinLines(LONGEST, None)(7).subscribe(subscriber)
+        StdinLines(OPTIONS)(7).subscribe(subscriber)
         assert subscriber.subscription is not None
         writing.write(b"one\nhalf")
         asking = threading.Thread(target=subscriber.subscription.request, args=(10,))
@@ -161,7 +172,7 @@ def test_a_server_that_is_asked_for_nothing_can_send_only_what_the_buffers_hold(
     sent = 0
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 64 * 1024)
-        source = open_source(f"tcp://127.0.0.1:{server.getsockname()[1]}", LONGEST, "bytes")
+        source = open_source(f"tcp://127.0.0.1:{server.getsockname()[1]}", OPTIONS)
         sender, _ = server.accept()
         with sender:
             subscriber = Asking()
@@ -180,8 +191,8 @@ def test_a_server_that_is_asked_for_nothing_can_send_only_what_the_buffers_hold(
 
 
 def test_a_source_of_another_kind_is_refused() -> None:
-    with pytest.raises(Complaint, match="is none; write stdin, file:PATH, tcp://HOST:PORT"):
-        open_source("stdout", LONGEST, "bytes")
+    with pytest.raises(Complaint, match="is not known; write stdin, file:PATH, tcp://HOST:PORT"):
+        open_source("stdout", OPTIONS)
 
 
 class TestLinesKeepTheRules(PublisherVerification):
@@ -198,7 +209,7 @@ class TestLinesKeepTheRules(PublisherVerification):
     def create_publisher(self, elements: int) -> Any:
         path = self.folder / str(elements)
         path.write_bytes(b"a line\n" * elements)
-        return FileLines(str(path), LONGEST, None)(0)
+        return FileLines(str(path), OPTIONS)(0)
 
     def create_failed_publisher(self) -> None:
         """None: what is wrong with a file is seen when it is read, and not before."""

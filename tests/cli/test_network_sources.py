@@ -5,25 +5,32 @@ from __future__ import annotations
 import contextlib
 import http.server
 import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.cli.complaints import Complaint
-from penstock.cli.gateway_sources import LineTooLong, Origin, open_source
+from penstock.cli.gateway_sources import LineTooLong, Origin, SourceOptions, open_source
+from penstock.cli.line_splitter import OnBadLine, decoder
 from penstock.cli.network_sources import ListeningLines, UdpLines
 from penstock.streams import Flux
+from tests.cli.running import penstock
 
 LONGEST = 1 << 20
 SOON = 20
 
 
 @contextmanager
-def opened(text: str, longest: int = LONGEST, codec: str = "bytes") -> Iterator[Any]:
-    source: Origin = open_source(text, longest, codec)
+def opened(
+    text: str, longest: int = LONGEST, codec: str = "bytes", on_bad_line: OnBadLine | None = None
+) -> Iterator[Any]:
+    source: Origin = open_source(text, SourceOptions(longest, decoder(codec), on_bad_line))
     with closing(source):
         yield source
 
@@ -152,15 +159,168 @@ def test_the_lines_of_a_page() -> None:
             serving.join(SOON)
 
 
+# ---------------------------------------------------------------- connections that are lost
+def test_a_lost_connection_is_made_again_and_half_a_line_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        opened(f"tcp://127.0.0.1:{server.getsockname()[1]}") as source,
+    ):
+        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        for round in (b"one", b"two", b"three"):
+            sender, _ = server.accept()
+            with sender:
+                sender.sendall(round + b"\nhalf a li")
+                assert next(lines) == round
+    assert "ended in the middle of a line; its 9 bytes are left out" in caplog.text
+    assert "connecting again in" in caplog.text
+
+
+def test_a_server_that_is_away_for_a_while_is_found_again(caplog: pytest.LogCaptureFixture) -> None:
+    server = socket.create_server(("127.0.0.1", 0))
+    address = server.getsockname()
+    with opened(f"tcp://127.0.0.1:{address[1]}") as source:
+        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        sender, _ = server.accept()
+        server.close()
+        sender.sendall(b"before\n")
+        assert next(lines) == b"before"
+        # A reset, not an orderly end.
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        sender.close()
+        while "Connection refused" not in caplog.text:
+            time.sleep(0.01)
+        with socket.create_server(address[:2]) as again:
+            sender, _ = again.accept()
+            with sender:
+                sender.sendall(b"after\n")
+                assert next(lines) == b"after"
+
+
+def test_a_source_that_looks_for_its_server_can_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        source = open_source(f"tcp://127.0.0.1:{server.getsockname()[1]}", SourceOptions(LONGEST))
+        sender, _ = server.accept()
+    ended = threading.Event()
+    Flux.from_publisher(source(0)).subscribe(on_error=lambda error: ended.set(), on_complete=ended.set)
+    sender.close()
+    while "Connection refused" not in caplog.text:
+        time.sleep(0.01)
+    source.close()
+
+    assert not ended.is_set()
+
+
+# ---------------------------------------------------------------- lines that cannot be records
+BAD = [b"not json", b"null", b"[" * 100_000, b"x" * 200_000, b'"\\ud800"', b"\xff"]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad[:8].decode("latin-1"))
+def test_a_bad_line_cuts_off_its_sender_and_nobody_else(bad: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        opened("tcp-listen://127.0.0.1:0", longest=150_000, codec="json") as source,
+        connect(source) as one,
+        connect(source) as other,
+    ):
+        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        one.sendall(b'{"n": 1}\n' + bad + b'\n{"n": 2}\n')
+        assert next(lines) == {"n": 1}
+        with contextlib.suppress(ConnectionResetError):  # What it sent later was not read.
+            assert one.recv(1) == b""
+        other.sendall(b'{"n": 3}\n')
+        assert next(lines) == {"n": 3}
+    assert "line 2" in caplog.text
+    assert "this sender is cut off" in caplog.text
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad[:8].decode("latin-1"))
+def test_a_bad_line_is_skipped_and_counted_if_told_so(bad: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        opened("tcp-listen://127.0.0.1:0", longest=150_000, codec="json", on_bad_line="skip") as source,
+        connect(source) as sender,
+    ):
+        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        sender.sendall(b'{"n": 1}\n' + bad + b'\n{"n": 2}\n')
+        assert [next(lines), next(lines)] == [{"n": 1}, {"n": 2}]
+        assert source.bad.skipped == 1
+    assert "this line is skipped (bad lines so far: 1)" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("codec", "bad"), [("json", b"not json"), ("text", b"\xff"), ("msgpack", b"123456789012345678901")]
+)
+def test_a_bad_datagram_is_skipped_and_counted(codec: str, bad: bytes) -> None:
+    with (
+        opened("udp://127.0.0.1:0", codec=codec, longest=1000) as source,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        port = int(source.name.rpartition(":")[2])
+        for datagram in (b"1", bad, b"x" * 2000, b"2"):
+            sender.sendto(datagram, ("127.0.0.1", port))
+        assert [str(element) for element in first(source, 2)] == ["1", "2"]
+        assert source.bad.skipped == 2
+
+
+def test_a_bad_line_of_a_server_ends_the_stream_or_is_skipped() -> None:
+    for policy in ("fail", "skip"):
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            opened(f"tcp://127.0.0.1:{server.getsockname()[1]}", codec="json", on_bad_line=policy) as source,
+        ):
+            sender, _ = server.accept()
+            with sender:
+                sender.sendall(b"1\nbad\n2\n")
+                lines = iter(Flux.from_publisher(source(0)).to_iterable())
+                assert next(lines) == 1
+                if policy == "skip":
+                    assert next(lines) == 2
+                else:
+                    with pytest.raises(ValueError, match="line 2: JSON is malformed"):
+                        next(lines)
+
+
+def test_a_sender_that_counts_is_told_which_line_is_bad(tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"1\n2\nbad\n4\n")
+    with opened("tcp-listen://127.0.0.1:0?acknowledge", codec="json") as source:
+        taken: list[Any] = []
+        Flux.from_publisher(source(0)).subscribe(taken.append)
+        done = penstock("send", "--acknowledged", str(lines), f"tcp://127.0.0.1:{source.port}")
+
+    assert done.returncode == 1
+    assert "line 3: JSON is malformed" in done.stderr
+    assert taken == [1, 2]
+
+
+@pytest.mark.parametrize("place", ["0.0.0.0:0", "*:0", "*:9", "[::]:0", "0.0.0.0:9", "somewhere.example:9"])
+@pytest.mark.parametrize("scheme", ["tcp-listen", "udp"])
+def test_a_source_that_listens_for_other_machines_needs_a_word(scheme: str, place: str) -> None:
+    with pytest.raises(
+        Complaint, match=f"--source {scheme}://.* can be reached from other machines.*--insecure"
+    ):
+        open_source(f"{scheme}://{place}", SourceOptions(LONGEST))
+
+
+@pytest.mark.parametrize("place", ["0.0.0.0:0", "*:0", "[::]:0", "[::1]:0", "localhost:0"])
+@pytest.mark.parametrize("scheme", ["tcp-listen", "udp"])
+def test_with_that_word_it_listens_anywhere(scheme: str, place: str) -> None:
+    with closing(open_source(f"{scheme}://{place}", SourceOptions(LONGEST, insecure=True))) as source:
+        assert ":" in source.name
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("tcp-listen://127.0.0.1:{port}", "another program has it"),
         ("udp://127.0.0.1", "the port is missing"),
         ("tcp-listen://127.0.0.1:0?later", "after the [?] there can be acknowledge"),
-        ("gopher://127.0.0.1:70", "is none; write tcp://HOST:PORT"),
+        ("tcp://127.0.0.1:9?for-ever", "after the [?] there can be once"),
+        ("tcp://*:9", "name the host and the port of one server"),
+        ("tcp://127.0.0.1:0", "name the host and the port of one server"),
+        ("gopher://127.0.0.1:70", "is not known; write tcp://HOST:PORT"),
     ],
 )
 def test_a_source_that_cannot_be_opened_says_why(text: str, says: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Complaint, match=says):
-        open_source(text.format(port=taken.getsockname()[1]), LONGEST, "bytes")
+        open_source(text.format(port=taken.getsockname()[1]), SourceOptions(LONGEST))

@@ -17,8 +17,6 @@ stays quick.
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -34,6 +32,7 @@ from penstock.cli import (
     tck_command,
 )
 from penstock.cli.commands import Commands
+from penstock.cli.outputs import complete_descriptors, ending_quietly
 
 REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     demo_command.add_parser,
@@ -85,6 +84,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     ``argv`` are the arguments without the program's name; by default those of this process.
     """
+    complete_descriptors()
+    return ending_quietly(lambda: _run(argv))
+
+
+def _run(argv: Sequence[str] | None) -> int:
     parser = build_parser()
     try:
         arguments = parser.parse_args(argv)
@@ -94,11 +98,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     run: Callable[[argparse.Namespace], int] = arguments.run
-    try:
-        code = run(arguments)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # Somebody like `head` has read enough. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return run(arguments)

@@ -12,9 +12,10 @@ not there.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 from types import TracebackType
+
+from penstock.cli.outputs import say
 
 __all__ = ["Complaint", "LogOnScreen", "complaining"]
 
@@ -39,7 +40,7 @@ def complaining(command: str, run: Callable[[], int]) -> int:
         if error.name is None or error.name.partition(".")[0] not in ("zmq", "msgspec"):
             raise
         text, code = _EXTRA.format(error.name), 1
-    print(f"penstock {command}: {text}", file=sys.stderr)
+    say(f"penstock {command}: {text}")
     return code
 
 

@@ -18,6 +18,8 @@ from penstock.streams import Flux
 __all__ = ["Delivery", "DeliveryFailed"]
 
 _CHUNK: Final = 128 * 1024
+_LAST_WORD: Final = 2.0
+"""Seconds in which a gateway's reason for hanging up has to arrive."""
 _RETRY: Final = 0.2
 """Seconds between attempts to find the gateway again."""
 
@@ -35,6 +37,8 @@ class Delivery:
         self._patience = patience
         self._total: int | None = None
         self._changed = asyncio.Event()
+        self._refusal: DeliveryFailed | None = None
+        """What the gateway has said in place of a number."""
         self.safe = 0
         """Lines in the gateway's journal, as far as it has said."""
         self.sent = 0
@@ -51,6 +55,7 @@ class Delivery:
                     return
                 except ConnectionAborted:
                     self.state = "the connection was lost, looking for the gateway"
+            await asyncio.sleep(_RETRY)
 
     async def _connect(self) -> Connection:
         deadline = time.monotonic() + self._patience
@@ -63,7 +68,7 @@ class Delivery:
             await asyncio.sleep(_RETRY)
 
     async def _deliver(self, connection: Connection) -> None:
-        said = connection.inbound.receive().transform(lines(32, must_end=True)).map(_number)
+        said = connection.inbound.receive().transform(lines(1024, must_end=True)).map(_number)
         told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         hearing = asyncio.ensure_future(self._hear(said, told))
         try:
@@ -76,6 +81,12 @@ class Delivery:
                     raise ConnectionAborted("the gateway hung up before everything was safe")
                 self._changed.clear()
                 await self._changed.wait()
+        except ConnectionAborted:
+            # The gateway may have said why. What it said has come by now, or will not come any more.
+            await asyncio.wait([hearing], timeout=_LAST_WORD)
+            if self._refusal is not None:
+                raise self._refusal from None
+            raise
         finally:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)
@@ -89,6 +100,8 @@ class Delivery:
                     self.safe = number
                 self._changed.set()
         except NetError as error:
+            if isinstance(error, DeliveryFailed):
+                self._refusal = error
             _fail(told, error)
         finally:
             _fail(told, ConnectionAborted("the gateway hung up at once"))
@@ -125,9 +138,12 @@ def _number(line: bytes) -> int:
     try:
         return int(line)
     except ValueError:
+        said = line.decode(errors="replace")
+        if said.startswith("line "):
+            raise DeliveryFailed(f"the gateway does not take a line: {said}") from None
         raise DeliveryFailed(
-            f"the other side said {line[:40]!r}, which is no number of lines: is it a gateway with --source "
-            "'tcp-listen://HOST:PORT?acknowledge'?"
+            f"the other side said {said[:40]!r}, which is not a number of lines: is it a gateway with "
+            "--source 'tcp-listen://HOST:PORT?acknowledge'?"
         ) from None
 
 

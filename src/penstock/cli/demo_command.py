@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from importlib.util import find_spec
 
 from penstock.cli.commands import Commands
+from penstock.cli.outputs import say
 
 __all__ = ["add_parser", "run"]
 
@@ -65,10 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         return streams_demo.run(arguments)
     missing = [name for name in ("zmq", "msgspec", "pyarrow", "pyspark") if find_spec(name) is None]
     if missing:
-        print(
-            f"penstock demo: {', '.join(missing)} is missing: pip install 'penstock-streams[spark]', or see "
-            "the part that needs nothing else: penstock demo --only-streams",
-            file=sys.stderr,
+        say(
+            f"penstock demo: {', '.join(missing)} is missing: pip install 'penstock-streams[spark]'; or see "
+            "the part that needs nothing else: penstock demo --only-streams"
         )
         return 1
     from penstock.cli.showcase.directing import direct

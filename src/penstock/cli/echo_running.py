@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 import tempfile
 from pathlib import Path
 
 from penstock.cli.complaints import Complaint, LogOnScreen
 from penstock.cli.interruption import Interruption
+from penstock.cli.outputs import say
 from penstock.net import BadCertificate, BindFailed, TcpServer, WiretapFormat
 from penstock.net.self_signed import SelfSigned
 
@@ -21,7 +21,7 @@ def run_echo(arguments: argparse.Namespace) -> int:
     with (
         Interruption() as interruption,
         tempfile.TemporaryDirectory(prefix="penstock-echo-") as folder,
-        LogOnScreen(_say, logging.INFO, "penstock.net"),
+        LogOnScreen(say, logging.INFO, "penstock.net"),
     ):
         try:
             server = _configured(arguments, Path(folder)).bind_now()
@@ -30,11 +30,11 @@ def run_echo(arguments: argparse.Namespace) -> int:
         except ValueError as error:
             raise Complaint(str(error)) from None
         with server:
-            _say(f"echo at {server.where}{', with TLS' if _secure(arguments) else ''}; Ctrl-C ends it")
+            say(f"echo at {server.where}{', with TLS' if _secure(arguments) else ''}; Ctrl-C ends it")
             while not interruption.wait(3600):
                 continue
             closed = server.close_now(arguments.grace)
-        _say(
+        say(
             f"{server.metrics.connections_total:,} connections; {closed.finished} were brought to an end and "
             f"{len(closed.aborted)} cut off"
         )
@@ -53,7 +53,7 @@ def _configured(arguments: argparse.Namespace, folder: Path) -> TcpServer:
     elif arguments.secure:
         made = SelfSigned.make("localhost", arguments.host)
         certificate, key = made.save(folder)
-        _say(f"self-signed certificate, SHA-256 {made.fingerprint}")
+        say(f"self-signed certificate, SHA-256 {made.fingerprint}")
         server = server.secure(certificate=certificate, key=key)
     elif arguments.key is not None:
         raise Complaint("--key belongs to a --certificate, and there is none")
@@ -68,7 +68,3 @@ def _configured(arguments: argparse.Namespace, folder: Path) -> TcpServer:
 
 def _secure(arguments: argparse.Namespace) -> bool:
     return arguments.secure or arguments.certificate is not None
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -22,9 +22,9 @@ Read lines, keep them in a bounded log, and serve them to any number of subscrib
 When the log is full of what somebody still needs, the source is held back: nothing is dropped.
 
 With a journal in a file, records survive the process. A restart on the same journal goes on behind what is
-there: of a file (--source file:PATH) the lines that the journal has already are passed over, so that each
-line becomes a record exactly once, even after a crash. Standard input and a TCP server cannot be read again:
-what they send after the restart is put behind what was journalled before. Whoever connects to
+there: of a file (--source file:PATH) it reads on behind the last line that the journal has, so that each line
+becomes a record exactly once, even after a crash. Standard input and a TCP server cannot be read again: what
+they send after the restart is put behind what was journalled before. Whoever connects to
 tcp-listen://HOST:PORT?acknowledge is told how many lines are safe, and can go on there: `penstock send
 --acknowledged` does.
 
@@ -38,8 +38,12 @@ examples:
                                      serve a log at tcp://127.0.0.1:5556; read it with `penstock tail`
   penstock gateway --source file:readings.txt --journal readings.db
                                      kill it, start it again: every line is served exactly once
+  penstock gateway --source file:app.log --follow --journal app.db
+                                     a log file that is being written, also when it is rotated
   penstock gateway --source tcp://feed.example:9000 --max-bytes 256M --max-age 1h --journal feed.db
                                      lines from a server, which waits while the log is full
+  penstock gateway --source udp://127.0.0.1:5140 --codec json --on-bad-line skip
+                                     JSON in datagrams; what is not JSON is counted and left out
   penstock gateway --source 'tcp-listen://127.0.0.1:9000?acknowledge' --journal in.db
                                      with `penstock send --acknowledged FILE tcp://127.0.0.1:9000` elsewhere:
                                      kill either, start it again, and every line is there once
@@ -51,7 +55,7 @@ examples:
   penstock gateway status tcp://127.0.0.1:5556 --watch
                                      how is a running one?
 
-exit codes: 0 everything was served, or SIGTERM; 1 something failed; 2 wrong command line; 130 Ctrl-C
+exit codes: 0 everything was served, SIGTERM or SIGHUP; 1 something failed; 2 wrong command line; 130 Ctrl-C
 """
 
 
@@ -68,8 +72,9 @@ def add_parser(commands: Commands) -> None:
     source.add_argument(
         "--source",
         metavar="SOURCE",
-        help="where lines come from: stdin; file:PATH; tcp://HOST:PORT, a server; tcp-listen://HOST:PORT, "
-        "whoever connects (with ?acknowledge, one who is told what is safe); udp://HOST:PORT, a line in each "
+        help="where lines come from: stdin; file:PATH; tcp://HOST:PORT, a server, to which the connection is "
+        "made again when it is lost (with ?once, its end is the end); tcp-listen://HOST:PORT, whoever "
+        "connects (with ?acknowledge, one who is told what is safe); udp://HOST:PORT, a line in each "
         "datagram; http://… or https://…, the lines of a page; or writers: what a Spark query writes",
     )
     source.add_argument(
@@ -77,6 +82,23 @@ def add_parser(commands: Commands) -> None:
         choices=CODECS,
         default="bytes",
         help="what a line is: bytes as they come (default), text (UTF-8), or JSON, kept as json or msgpack",
+    )
+    source.add_argument(
+        "--on-bad-line",
+        choices=("fail", "skip"),
+        help="what to do with a line that is too long, or that the codec cannot take. fail (default): the "
+        "stream ends with an error; with tcp-listen only that sender is cut off. skip (default of udp): it "
+        "is left out, counted and told",
+    )
+    source.add_argument(
+        "--follow",
+        action="store_true",
+        help="file: go on at its end, as tail -F does, also when it is renamed and made anew, or cut off",
+    )
+    source.add_argument(
+        "--take-last-line",
+        action="store_true",
+        help="file: its last line is a record even without a newline (default: it is left out, and told)",
     )
     source.add_argument(
         "--max-line", type=a_size, default=1 << 20, metavar="SIZE", help="the longest line (default 1M)"
@@ -104,7 +126,11 @@ def add_parser(commands: Commands) -> None:
         "--curve-control)",
     )
     ends.add_argument("--data", metavar="ENDPOINT", help="where records come from (default: any free port)")
-    ends.add_argument("--insecure", action="store_true", help="let other machines in without keys")
+    ends.add_argument(
+        "--insecure",
+        action="store_true",
+        help="let other machines in without keys: those who read, and those who send to a listening source",
+    )
     ends.add_argument("--curve", metavar="KEYFILE", help="the gateway's keys: the .key file from --keygen")
     ends.add_argument("--allow", metavar="WHERE", help="who is let in: a directory of .pub files, or a list")
     ends.add_argument("--curve-control", metavar="ENDPOINT", help="where subscribers with keys connect")

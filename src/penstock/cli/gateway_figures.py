@@ -56,6 +56,8 @@ class Figures:
     durable: bool
     codec: str
     taken: int
+    skipped: int
+    """Lines of the source that could not be records."""
     source_rate: float
     held_back: float
     """The part of the time, from 0 to 1, in which the source was not allowed to give anything."""
@@ -121,6 +123,7 @@ class Meter:
             durable=status["durable"],
             codec=status["codec"],
             taken=taken,
+            skipped=status["source"].get("skipped", 0),
             source_rate=source_rate,
             held_back=held_back,
             first=status["first"],

@@ -14,9 +14,11 @@ from penstock.aquifer import CurveServer, Gateway, Journal, JournalError, Memory
 from penstock.cli.complaints import Complaint, LogOnScreen
 from penstock.cli.gateway_audience import Audience
 from penstock.cli.gateway_figures import Meter
-from penstock.cli.gateway_sources import Origin, open_source
+from penstock.cli.gateway_sources import Origin, SourceOptions, open_source
 from penstock.cli.gateway_view import JsonView, LineView, LiveView, QuietView, View
 from penstock.cli.interruption import Interruption
+from penstock.cli.line_splitter import decoder
+from penstock.cli.outputs import Screen
 
 __all__ = ["run_gateway"]
 
@@ -31,9 +33,11 @@ def run_gateway(arguments: argparse.Namespace) -> int:
     curve = _curve(arguments)
     with Interruption() as interruption, ExitStack() as opened:
         # All at first that can be wrong with the command line: nothing is to be left half open.
-        origin = open_source(arguments.source, arguments.max_line, arguments.codec)
+        origin = open_source(arguments.source, _source_options(arguments))
         opened.callback(origin.close)
         journal = opened.enter_context(closing(_journal(arguments)))
+        if journal.durable:
+            origin.remember_at(f"{_path(arguments)}.source", journal.epoch)
         view = _view(arguments)
         for layer in ("penstock.aquifer", "penstock.net", "penstock.cli"):
             opened.enter_context(LogOnScreen(view.note, logging.WARNING, layer))
@@ -45,10 +49,21 @@ def run_gateway(arguments: argparse.Namespace) -> int:
             raise Complaint(error.strerror or str(error), 1) from None
         _introduce(gateway, arguments, origin, view)
         audience = _watch(gateway, origin, arguments.stay, view, interruption)
-        return _finish(gateway, journal, audience, view, interruption)
+        return _finish(gateway, origin, journal, audience, view, interruption)
 
 
 # ---------------------------------------------------------------- opening
+def _source_options(arguments: argparse.Namespace) -> SourceOptions:
+    return SourceOptions(
+        arguments.max_line,
+        decoder(arguments.codec),
+        arguments.on_bad_line,
+        follow=arguments.follow,
+        take_last_line=arguments.take_last_line,
+        insecure=arguments.insecure,
+    )
+
+
 def _curve(arguments: argparse.Namespace) -> CurveServer | None:
     if arguments.curve is None:
         return None
@@ -68,9 +83,13 @@ def _journal(arguments: argparse.Namespace) -> Journal:
     if arguments.journal == "memory":
         return MemoryJournal(**given)
     try:
-        return SqliteJournal(os.path.expanduser(arguments.journal), max_age=arguments.max_age, **given)
+        return SqliteJournal(_path(arguments), max_age=arguments.max_age, **given)
     except JournalError as error:
         raise Complaint(str(error), 1) from None
+
+
+def _path(arguments: argparse.Namespace) -> str:
+    return os.path.expanduser(str(arguments.journal))
 
 
 def _gateway(
@@ -93,11 +112,12 @@ def _gateway(
 
 
 def _view(arguments: argparse.Namespace) -> View:
+    screen = Screen()
     if arguments.format == "json":
-        return JsonView(sys.stdout, sys.stderr, progress=not arguments.quiet)
+        return JsonView(sys.stdout, screen, progress=not arguments.quiet)
     if arguments.quiet:
-        return QuietView(sys.stderr)
-    return LiveView(sys.stderr) if sys.stderr.isatty() else LineView(sys.stderr)
+        return QuietView(screen)
+    return LiveView(screen) if screen.is_terminal else LineView(screen)
 
 
 def _introduce(gateway: Gateway, arguments: argparse.Namespace, origin: Origin, view: View) -> None:
@@ -124,6 +144,7 @@ def _watch(gateway: Gateway, origin: Origin, stay: bool, view: View, interruptio
     next_show = time.monotonic() + _SHOW
     ended = False
     while not interruption.wait(_LOOK_AT_END if ended and not stay else _LOOK):
+        _tell_skipped(gateway, origin)
         status, now = gateway.status(), time.monotonic()
         origin.journalled(status["head"])
         meter.look(status)
@@ -146,12 +167,24 @@ def _told_of_end(gateway: Gateway, stay: bool) -> str:
     return f"{what}; serving on {until}"
 
 
+def _tell_skipped(gateway: Gateway, origin: Origin) -> None:
+    if origin.bad is not None:
+        gateway.skipped = origin.bad.skipped
+
+
 def _finish(
-    gateway: Gateway, journal: Journal, audience: Audience, view: View, interruption: Interruption
+    gateway: Gateway,
+    origin: Origin,
+    journal: Journal,
+    audience: Audience,
+    view: View,
+    interruption: Interruption,
 ) -> int:
     """Close, and say what has become of the records."""
     audience.look(gateway.status(), time.monotonic())
     gateway.close()
+    origin.journalled(journal.head)
+    _tell_skipped(gateway, origin)
     failure = gateway.failure
     taken = gateway.status()["source"]["received"]
     if not journal.durable:
@@ -162,10 +195,12 @@ def _finish(
         whereabouts = "the journal is empty"
     reason = "source failed" if failure is not None else "everything is served"
     reason = "interrupted" if interruption.signal is not None else reason
+    skipped = f", {gateway.skipped:,} bad lines skipped" if gateway.skipped else ""
     view.close(
-        f"{reason}: {taken:,} records taken, {audience.records:,} served; {whereabouts}",
+        f"{reason}: {taken:,} records taken{skipped}, {audience.records:,} served; {whereabouts}",
         reason=reason,
         taken=taken,
+        skipped=gateway.skipped,
         served=audience.records,
         first=journal.first,
         head=journal.head,

@@ -1,13 +1,12 @@
-"""What ``penstock gateway`` reads: lines from standard input, from a file, or from the network.
+"""What ``penstock gateway`` reads: the sources by name, and the lines of standard input.
 
-The first two are Publishers of lines that read when they are asked to, on the thread that asks. Nobody reads
-ahead: while the gateway has no room, a pipe fills up and its writer waits. Those of the network are in
-:mod:`penstock.cli.network_sources`.
+The lines of standard input and of files come from Publishers that read when they are asked to, on the thread
+that asks. Nobody reads ahead: while the gateway has no room, a pipe fills up and its writer waits. Files are
+in :mod:`penstock.cli.file_source`, the network in :mod:`penstock.cli.network_sources`.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
 import socket
@@ -15,22 +14,23 @@ import stat
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from penstock.cli.complaints import Complaint
+from penstock.cli.line_splitter import BadLines, Decode, LineSplitter, LineTooLong, OnBadLine
 from penstock.spec import Publisher, Subscriber, Subscription, check_subscriber
 from penstock.streams import Flux
 
 __all__ = [
     "NETWORK",
-    "Decode",
-    "FileLines",
     "LineTooLong",
     "Lines",
     "Origin",
+    "Reader",
+    "SourceOptions",
     "StdinLines",
     "Writers",
-    "numbered",
     "open_source",
 ]
 
@@ -39,7 +39,27 @@ CHUNK: Final = 256 * 1024
 NETWORK: Final = "tcp://HOST:PORT, tcp-listen://HOST:PORT, udp://HOST:PORT, http://…"
 """The sources of the network, as they are written."""
 
-Decode = Callable[[bytes], Any]
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What the command line says about how a source is read."""
+
+    longest: int
+    """Bytes of the longest line."""
+    decode: Decode | None = None
+    """What makes an element of a line; None if it is the line itself."""
+    on_bad_line: OnBadLine | None = None
+    """What happens to a line that cannot be a record; None is what suits the source."""
+    follow: bool = False
+    """Whether a file goes on when its end is reached."""
+    take_last_line: bool = False
+    """Whether the last line of a file is one without its newline."""
+    insecure: bool = False
+    """Whether a source may listen where other machines reach it."""
+
+    def bad_lines(self, default: OnBadLine = "fail") -> BadLines:
+        """For one source."""
+        return BadLines(self.on_bad_line or default)
 
 
 class Origin(ABC):
@@ -49,10 +69,16 @@ class Origin(ABC):
     note: str | None = None
     writable = False
     """Whether it is not lines that are read, but those who write to the gateway."""
+    bad: BadLines | None = None
+    """The lines that could not be records, if there can be any."""
 
     @abstractmethod
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Its lines; those after the first ``journalled`` ones, if it can begin there."""
+
+    def remember_at(self, path: str, epoch: str) -> None:
+        """Hear where to note how far the source was read, for a restart on this log; most cannot go on."""
+        return
 
     def journalled(self, head: int) -> None:
         """Hear how many lines are safe; most do not care."""
@@ -63,16 +89,8 @@ class Origin(ABC):
         """Let go of what is open."""
 
 
-class LineTooLong(ValueError):
-    """A line without an end in sight."""
-
-
-class _Reader(Protocol):
+class Reader(Protocol):
     """Something that gives bytes until it has no more."""
-
-    def read(self) -> bytes | None:
-        """The next bytes, without any at the end; None after :meth:`wake`."""
-        ...
 
     def wake(self) -> None:
         """Make a read that waits return; from any thread."""
@@ -84,79 +102,30 @@ class _Reader(Protocol):
 
 
 class Lines(Publisher[Any]):
-    """The lines of a reader, without their newlines; for one subscriber."""
+    """The elements that are made of what a reader reads; for one subscriber."""
 
-    def __init__(self, open: Callable[[], _Reader], skip: int, longest: int, decode: Decode | None) -> None:
-        self._open = open
-        self._skip = skip
-        self._longest = longest
-        self._decode = decode
+    def __init__(self, reader: Callable[[], Reader], elements: Callable[[Any], Iterator[Any]]) -> None:
+        self._reader = reader
+        self._elements = elements
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Begin at the first line that is wanted, as soon as one is asked for."""
+        """Begin to read as soon as something is asked for."""
         check_subscriber(subscriber)
-        reader = self._open()
-        Flux.from_iterable(self._elements(reader)).subscribe(_Passing(subscriber, reader))
+        reader = self._reader()
+        Flux.from_iterable(self._until_closed(reader)).subscribe(_Passing(subscriber, reader))
 
-    def _elements(self, reader: _Reader) -> Iterator[Any]:
+    def _until_closed(self, reader: Reader) -> Iterator[Any]:
         # A generator's finally runs when the stream is over, however it ends.
         try:
-            lines = self._lines(reader)
-            self._pass_over(lines)
-            yield from lines if self._decode is None else map(numbered(self._decode, self._skip), lines)
+            yield from self._elements(reader)
         finally:
             reader.close()
-
-    def _pass_over(self, lines: Iterator[bytes]) -> None:
-        for passed in range(self._skip):
-            if next(lines, None) is None:
-                raise ValueError(
-                    f"it has {passed} lines, but the journal has {self._skip} already: is it another file? "
-                    "Give a new source a new journal"
-                )
-
-    def _lines(self, reader: _Reader) -> Iterator[bytes]:
-        pieces: list[bytes] = []
-        """What has come of a line whose end has not."""
-        length = number = 0
-        while chunk := reader.read():
-            first, newline, rest = chunk.partition(b"\n")
-            length += len(first)
-            pieces.append(first)
-            if length > self._longest:
-                raise self._too_long(number + 1)
-            if not newline:
-                continue
-            lines = rest.split(b"\n")
-            lines.insert(0, b"".join(pieces))
-            pieces = [lines.pop()]
-            length = len(pieces[0])
-            if len(chunk) > self._longest:
-                self._check(lines, number)
-            yield from lines
-            number += len(lines)
-            if length > self._longest:
-                raise self._too_long(number + 1)
-        if length and chunk is not None:
-            # The last line has no newline. One that was broken off by a cancel is no line.
-            yield b"".join(pieces)
-
-    def _check(self, lines: list[bytes], before: int) -> None:
-        for number, line in enumerate(lines, start=before + 1):
-            if len(line) > self._longest:
-                raise self._too_long(number)
-
-    def _too_long(self, number: int) -> LineTooLong:
-        return LineTooLong(
-            f"line {number} has more than {self._longest} bytes; allow more with --max-line, or is this not "
-            "a text with lines?"
-        )
 
 
 class _Passing:
     """Between the lines and their subscriber, who is given a subscription that can wake the reader."""
 
-    def __init__(self, subscriber: Subscriber[Any], reader: _Reader) -> None:
+    def __init__(self, subscriber: Subscriber[Any], reader: Reader) -> None:
         self._subscriber = subscriber
         self._reader = reader
         self._subscription: _Waking | None = None
@@ -178,7 +147,7 @@ class _Passing:
 class _Waking:
     """A subscription whose cancel also ends a read that waits for bytes; it does not know the subscriber."""
 
-    def __init__(self, upstream: Subscription, reader: _Reader) -> None:
+    def __init__(self, upstream: Subscription, reader: Reader) -> None:
         self.cancelled = False
         self._upstream = upstream
         self._reader = reader
@@ -218,32 +187,12 @@ class _Waiting:
         self._inside.close()
 
 
-class _File:
-    """A file is always ready: nobody has to be woken."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-
-    def read(self) -> bytes:
-        if self._descriptor is None:
-            # Here, so that a file that is gone by now is an error of the stream like any other.
-            self._descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        return os.read(self._descriptor, CHUNK)
-
-    def wake(self) -> None:
-        return
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-
-
 class StdinLines(Origin):
     """Standard input: a pipe, a terminal, or a file. A restart goes on with whatever comes in then."""
 
-    def __init__(self, longest: int, decode: Decode | None) -> None:
-        self._settings = longest, decode
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._bad = self.bad = options.bad_lines()
         self.name = "standard input"
         if sys.stdin is None:
             raise Complaint("standard input is closed; give it something to read, or another --source")
@@ -252,38 +201,18 @@ class StdinLines(Origin):
     def __call__(self, journalled: int) -> Publisher[Any]:
         """The lines, whatever the journal has already."""
         descriptor = sys.stdin.fileno()
-        return Lines(lambda: _Waiting(descriptor, lambda n: os.read(descriptor, n)), 0, *self._settings)
+        return Lines(lambda: _Waiting(descriptor, lambda n: os.read(descriptor, n)), self._elements)
+
+    def _elements(self, reader: _Waiting) -> Iterator[Any]:
+        splitter = LineSplitter(self._options.longest, self._options.decode, self._bad)
+        while chunk := reader.read():
+            yield from splitter.feed(chunk)
+        if chunk is not None:
+            # Whoever wrote has closed the pipe, so the last line is whole. After a cancel it would not be.
+            yield from splitter.finish()
 
     def close(self) -> None:
         """Nothing to let go of: standard input is not ours."""
-
-
-class FileLines(Origin):
-    """A file; the lines that are in the journal already are passed over."""
-
-    def __init__(self, path: str, longest: int, decode: Decode | None) -> None:
-        self._settings = longest, decode
-        self._path = path
-        self.name = path
-        try:
-            mode = os.stat(path).st_mode
-            with open(path, "rb"):
-                pass
-        except OSError as error:
-            if os.path.isdir(path):
-                raise Complaint(f"{path} is a directory; name a file in it") from None
-            raise Complaint(f"cannot read {path}: {error.strerror}; check the path in --source") from None
-        if not stat.S_ISREG(mode):
-            raise Complaint(f"{path} is no regular file; read it with --source stdin < {path}")
-
-    def __call__(self, journalled: int) -> Publisher[Any]:
-        """The lines after the first ``journalled`` ones."""
-        if journalled:
-            self.note = f"going on after the {journalled:,} lines that the journal has already"
-        return Lines(lambda: _File(self._path), journalled, *self._settings)
-
-    def close(self) -> None:
-        """Nothing to let go of: the file is closed with its lines."""
 
 
 class Writers(Origin):
@@ -300,51 +229,21 @@ class Writers(Origin):
         """Nothing to let go of."""
 
 
-def open_source(text: str, longest: int, codec: str) -> Origin:
+def open_source(text: str, options: SourceOptions) -> Origin:
     """The source with this name: ``stdin``, ``file:PATH``, or somewhere on the network."""
-    decode = _decoder(codec)
+    if not text.startswith("file:") and (options.follow or options.take_last_line):
+        which = "--follow" if options.follow else "--take-last-line"
+        raise Complaint(f"{which} is for files: --source file:PATH")
     if text == "writers":
         return Writers()
     if text == "stdin":
-        return StdinLines(longest, decode)
+        return StdinLines(options)
     if text.startswith("file:"):
-        return FileLines(text.removeprefix("file:"), longest, decode)
+        from penstock.cli.file_source import FileLines
+
+        return FileLines(text.removeprefix("file:"), options)
     if "://" in text:
         from penstock.cli.network_sources import open_network_source
 
-        return open_network_source(text, longest, decode)
-    raise Complaint(f"--source {text!r} is none; write stdin, file:PATH, {NETWORK} or writers")
-
-
-def numbered(decode: Decode, skipped: int = 0) -> Decode:
-    """``decode``, whose errors say which line was wrong."""
-    count = itertools.count(skipped + 1)
-
-    def element(line: bytes) -> Any:
-        number = next(count)
-        try:
-            return decode(line)
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}") from None
-
-    return element
-
-
-def _decoder(codec: str) -> Decode | None:
-    """What makes an element for this codec of a line; None if it is the line itself."""
-    if codec == "bytes":
-        return None
-    if codec == "text":
-        return bytes.decode
-    import msgspec
-
-    decode = msgspec.json.Decoder().decode
-
-    def element(line: bytes) -> Any:
-        # The codec's own encoder follows; here it only has to be seen that the line is JSON.
-        value = decode(line)
-        if value is None:
-            raise ValueError("null is no record")
-        return value
-
-    return element
+        return open_network_source(text, options)
+    raise Complaint(f"--source {text!r} is not known; write stdin, file:PATH, {NETWORK} or writers")

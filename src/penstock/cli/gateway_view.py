@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any, Final, Protocol, TextIO
 
 from penstock.cli.columns import columns, pad
 from penstock.cli.gateway_figures import Figures, Reader
+from penstock.cli.outputs import Screen
 from penstock.cli.quantities import duration, size
 
 __all__ = ["JsonView", "LineView", "LiveView", "QuietView", "View", "block"]
@@ -44,7 +44,7 @@ class View(Protocol):
 class QuietView:
     """Only the beginning, the end, and what goes wrong."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: Screen) -> None:
         self._out = out
         self._mutex = threading.Lock()
 
@@ -66,13 +66,12 @@ class QuietView:
     def _write(self, text: str) -> None:
         with self._mutex:
             self._out.write(text)
-            self._out.flush()
 
 
 class LineView(QuietView):
     """A line every few seconds, for a file or the journal of a service."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: Screen) -> None:
         super().__init__(out)
         self._next = time.monotonic() + _LINE_EVERY
 
@@ -86,13 +85,13 @@ class LineView(QuietView):
 class LiveView(QuietView):
     """A block at the bottom of a terminal that is drawn over."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: Screen) -> None:
         super().__init__(out)
         self._shown: list[str] = []
 
     def show(self, figures: Figures) -> None:
         """Draw over what was there."""
-        width = _width(self._out)
+        width = self._out.width
         self._draw("", [_cut(line, width) for line in block(figures)])
 
     def note(self, text: str) -> None:
@@ -109,13 +108,12 @@ class LiveView(QuietView):
             up = f"\x1b[{len(self._shown)}A\x1b[J" if self._shown else ""
             self._shown = lines
             self._out.write(up + above + "".join(f"{line}\n" for line in lines))
-            self._out.flush()
 
 
 class JsonView(QuietView):
     """One JSON object to a line, on standard output; what goes wrong is on standard error as always."""
 
-    def __init__(self, out: TextIO, errors: TextIO, *, progress: bool) -> None:
+    def __init__(self, out: TextIO, errors: Screen, *, progress: bool) -> None:
         super().__init__(errors)
         self._lines = out
         self._progress = progress
@@ -166,7 +164,7 @@ def block(figures: Figures) -> Iterator[str]:
 
 
 def _source(figures: Figures) -> str:
-    taken = f"{figures.taken:,} taken"
+    taken = f"{figures.taken:,} taken" + (f", {figures.skipped:,} skipped" if figures.skipped else "")
     if figures.failure is not None:
         return f"FAILED after {taken}: {figures.failure}"
     if figures.end is not None:
@@ -203,14 +201,6 @@ def _line(figures: Figures) -> str:
         f"log {_offsets(figures)}, {figures.full:.0%} full  "
         f"{len(readers)} subscriber{'s' * (len(readers) != 1)}{lag}{away}"
     )
-
-
-def _width(out: TextIO) -> int:
-    try:
-        # Some terminals do not know their size, and say 0.
-        return os.get_terminal_size(out.fileno()).columns or 80
-    except OSError:
-        return 80
 
 
 def _cut(line: str, width: int) -> str:

@@ -1,13 +1,18 @@
-"""Ctrl-C and SIGTERM as something to wait for, so that a command ends where it wants to and not anywhere.
+"""Ctrl-C, SIGTERM and SIGHUP as something to wait for: a command ends where it wants to and not anywhere.
 
 Between :meth:`Interruption.__enter__` and the end of the block a signal only leaves a note and wakes
 :meth:`Interruption.wait`. The handler takes no lock: it runs on the main thread in the middle of whatever
 that is doing, and a lock that the main thread holds would never be free again.
+
+SIGHUP says that the terminal is gone, and ends a command as SIGTERM does. If it is ignored from the start, as
+``nohup`` arranges it, it stays ignored. A command that can read its settings again does so when SIGHUP comes
+and the terminal is still there, or there never was one: then somebody has sent it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import signal
 import socket
@@ -16,7 +21,8 @@ from typing import Any, Final
 
 __all__ = ["Interrupted", "Interruption"]
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_HANGUP: Final[signal.Signals | None] = getattr(signal, "SIGHUP", None)
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, *((_HANGUP,) if _HANGUP is not None else ()))
 _LONGEST: Final = 3600.0
 
 
@@ -27,9 +33,12 @@ class Interrupted(Exception):
 class Interruption:
     """Waits for signals, for time, and for :meth:`wake`; on the main thread, where signals are delivered."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, reloads: bool = False) -> None:
         self.signal: int | None = None
         """The signal that came."""
+        self._reloads = reloads
+        self._reload_wanted = False
+        self._has_terminal = _has_terminal()
         self._handlers: dict[signal.Signals, Any] = {}
         self._descriptor = -1
         self._outside, self._inside = socket.socketpair()
@@ -38,7 +47,7 @@ class Interruption:
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C, as shells expect; 0 after SIGTERM, which is how a service is ended."""
+        """130 after Ctrl-C, as shells expect; 0 after SIGTERM and SIGHUP, which is how a service is ended."""
         return 130 if self.signal == signal.SIGINT else 0
 
     def wait(self, seconds: float) -> bool:
@@ -47,6 +56,11 @@ class Interruption:
             with contextlib.suppress(BlockingIOError):
                 self._inside.recv(4096)
         return self.signal is not None
+
+    def take_reload(self) -> bool:
+        """Whether somebody has asked, since the last call, to read the settings again."""
+        wanted, self._reload_wanted = self._reload_wanted, False
+        return wanted
 
     def wake(self) -> None:
         """Make :meth:`wait` return; from any thread."""
@@ -65,10 +79,18 @@ class Interruption:
         raise Interrupted
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
+        if number == _HANGUP and self._reloads and _has_terminal() == self._has_terminal:
+            self._reload_wanted = True
+        else:
+            self.signal = number
 
     def __enter__(self) -> Interruption:
-        self._handlers = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        heeded = [
+            number
+            for number in _SIGNALS
+            if number != _HANGUP or signal.getsignal(number) is not signal.SIG_IGN
+        ]
+        self._handlers = {number: signal.signal(number, self._note) for number in heeded}
         # The byte that Python itself sends here wakes a select that began just before the signal came.
         self._descriptor = signal.set_wakeup_fd(self._outside.fileno(), warn_on_full_buffer=False)
         return self
@@ -81,3 +103,12 @@ class Interruption:
             signal.signal(number, handler)
         self._outside.close()
         self._inside.close()
+
+
+def _has_terminal() -> bool:
+    """Whether this process belongs to a terminal that is there."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
 from penstock.aquifer.endpoints import Endpoint
 from penstock.cli.complaints import Complaint
-from penstock.cli.gateway_sources import NETWORK, Decode, LineTooLong, Origin, numbered
+from penstock.cli.gateway_sources import NETWORK, Origin, SourceOptions
+from penstock.cli.line_splitter import LineSplitter, LineTooLong
 from penstock.net import (
     BindFailed,
     ConnectFailed,
     Connection,
     Datagram,
     Inbound,
+    NetError,
     Outbound,
     TcpClient,
     TcpServer,
@@ -27,9 +30,8 @@ from penstock.net import (
     UdpServer,
 )
 from penstock.net.addresses import address_text
-from penstock.net.framing import FrameTooLong, FrameTruncated, delimited
 from penstock.spec import Publisher
-from penstock.streams import Flux, Sinks
+from penstock.streams import Flux, Retry, Sinks, schedulers
 
 __all__ = ["HttpLines", "ListeningLines", "ServerLines", "UdpLines", "open_network_source"]
 
@@ -39,44 +41,97 @@ _RECEIVE_BUFFER: Final = 1024 * 1024
 """Fixed, or the system would let it grow to many times that before the sender has to wait."""
 _WAITING: Final = 4096
 """Datagrams that wait for the gateway."""
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds between attempts to find a server again."""
+_FOR_EVER: Final = 2**62
+_LAST_WORD: Final = 5.0
+"""Seconds in which a sender that was refused may hang up by itself."""
 _CHUNKS: Final = 16
 """Chunks of lines that wait between the connections of a listening source and the gateway."""
 
 
-def _as_lines(chunks: Flux[bytes], longest: int, decode: Decode | None) -> Flux[Any]:
-    cut = chunks.transform(delimited(b"\n", longest)).on_error_map(
-        lambda error: _too_long(longest), on=FrameTooLong
-    )
-    return cut if decode is None else cut.map(numbered(decode))
+class _Lost(Exception):
+    """The connection to a server has ended, and is made again."""
 
 
-def _too_long(longest: int) -> LineTooLong:
-    return LineTooLong(
-        f"a line has more than {longest} bytes; allow more with --max-line, or is this not a text with lines?"
-    )
+class _Again(Retry):
+    """Says what happened before it waits."""
+
+    def pause(self, attempt: int, error: BaseException) -> float:
+        """Seconds to wait before the next attempt."""
+        pause = super().pause(attempt, error)
+        _log.warning("%s; connecting again in %.1f s", error, pause)
+        return pause
 
 
 class ServerLines(Origin):
-    """A server to which we connect, and which sends lines; the end of the connection is their end."""
+    """A server to which we connect, and which sends lines.
 
-    def __init__(self, host: str, port: int, longest: int, decode: Decode | None) -> None:
-        self._settings = longest, decode
+    The end of a connection is not the end of the lines: it is made again, with pauses that grow from a fifth
+    of a second to half a minute while the server is not there. With ``once`` it is the end.
+    """
+
+    def __init__(self, host: str, port: int, options: SourceOptions, *, once: bool = False) -> None:
+        self._bad = self.bad = options.bad_lines()
+        self._splitter = LineSplitter(options.longest, options.decode, self._bad)
+        self._once = once
+        self._closed = False
+        self._scheduler = schedulers.single("penstock-source")
         self.name = f"{host}:{port}"
-        client = TcpClient.create().host(host).port(port).option("SO_RCVBUF", _RECEIVE_BUFFER)
+        self._client = TcpClient.create().host(host).port(port).option("SO_RCVBUF", _RECEIVE_BUFFER)
         try:
-            self._connection = client.connect_now()
+            # Now, so that a wrong address is told at once.
+            self._first: Connection | None = self._client.connect_now()
         except ConnectFailed as error:
+            self._scheduler.close()
             raise Complaint(str(error).replace(" to ", " to tcp://", 1), 1) from None
+        self._connection = self._first
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """The lines that the server sends, whatever the journal has already."""
-        received = self._connection.inbound.receive().do_finally(lambda end: self._connection.close())
-        return _as_lines(received, *self._settings)
+        lines: Flux[Any] = Flux.defer(self._of_one_connection)
+        if self._once:
+            return lines
+        again = _Again(
+            _FOR_EVER, _FIRST_PAUSE, _LONGEST_PAUSE, only=(NetError, _Lost), transient=True,
+            scheduler=lambda: self._scheduler,
+        )  # fmt: skip
+        return lines.retry_when(again)
+
+    def _of_one_connection(self) -> Publisher[Any]:
+        connection, self._first = self._first, None
+        if connection is None:
+            connection = self._client.connect_now()
+            self._connection = connection
+            _log.warning("connected again to %s", self.name)
+        if self._closed:
+            connection.abort()
+        received = _in_lines(connection.inbound.receive(), self._splitter)
+        ended: Flux[Any] = Flux.defer(self._end)
+        return received.concat_with(ended).do_finally(lambda end: self._leave(connection))
+
+    def _end(self) -> Publisher[Any]:
+        if self._once:
+            return Flux.empty()
+        return Flux.error(_Lost(f"{self.name} has closed the connection"))
+
+    def _leave(self, connection: Connection) -> None:
+        connection.close()
+        lost = self._splitter.forget()
+        if lost and not self._closed:
+            _log.warning(
+                "the connection to %s ended in the middle of a line; its %d bytes are left out",
+                self.name,
+                lost,
+            )
 
     def close(self) -> None:
         """Hang up."""
+        self._closed = True
         self._connection.abort()
         self._connection.on_dispose().block(5)
+        self._scheduler.close()
 
 
 class ListeningLines(Origin):
@@ -86,21 +141,23 @@ class ListeningLines(Origin):
     connects and how many are in the journal from then on, one number to a line. A sender that keeps what is
     not in the journal, as ``penstock send --acknowledged`` does, loses nothing and repeats nothing, whoever
     of the two is killed.
+
+    One sender cannot end the lines of the others: if a line of it is bad, it is told and cut off, or with
+    ``skip`` the line is left out.
     """
 
     def __init__(
         self,
         host: str,
         port: int,
-        longest: int,
-        decode: Decode | None,
+        options: SourceOptions,
         *,
         acknowledge: bool = False,
         buffer: int = _RECEIVE_BUFFER,
     ) -> None:
-        self._longest = longest
-        self._decode = decode
+        self._options = options
         self._acknowledge = acknowledge
+        self.bad = options.bad_lines()
         self._sink = Sinks.unicast(_CHUNKS)
         self._accepted = 0
         """Lines that came, those of earlier runs included."""
@@ -125,8 +182,7 @@ class ListeningLines(Origin):
         """The lines of whoever connects."""
         self._accepted = journalled
         self._ready.try_value(True)
-        received: Flux[Any] = self._sink.flux().concat_map(Flux.from_iterable)
-        return received if self._decode is None else received.map(numbered(self._decode))
+        return self._sink.flux().concat_map(Flux.from_iterable)
 
     def journalled(self, head: int) -> None:
         """So many lines are safe: tell the sender."""
@@ -157,22 +213,39 @@ class ListeningLines(Origin):
                 self._sender = None
 
     async def _take_lines(self, inbound: Inbound) -> None:
-        decoder = delimited(b"\n", self._longest, must_end=True).decoder()
+        assert self.bad is not None
+        label, settings = inbound.connection.label, (self._options.longest, self._options.decode)
+        before = self._accepted if self._acknowledge else 0
+        splitter = LineSplitter(*settings, self.bad, label=label, number=before)
+        listen_until: float | None = None
         try:
             async for chunk in inbound.receive():
-                await self._take_chunk(decoder.feed(chunk))
-            decoder.finish()
-        except FrameTruncated as error:
-            _log.warning("%s %s; this line is left out", inbound.connection.label, error)
-        except FrameTooLong:
-            raise _too_long(self._longest) from None
-
-    async def _take_chunk(self, cut: Iterable[bytes]) -> None:
-        whole: list[bytes] = []
-        try:
-            whole.extend(cut)
+                if listen_until is not None:
+                    if time.monotonic() > listen_until:
+                        return
+                    continue
+                try:
+                    await self._take_elements(splitter.feed(chunk))
+                except ValueError as error:
+                    # This sender sends what cannot be a record. The others are none the worse for it.
+                    _log.warning("%s; this sender is cut off", error)
+                    splitter.forget()
+                    if not self._acknowledge:
+                        return
+                    # Closed with something unread, a connection is reset, and the reason may not arrive.
+                    inbound.connection.transport.write(str(error).removeprefix(f"{label}: ").encode() + b"\n")
+                    listen_until = time.monotonic() + _LAST_WORD
         finally:
-            # The lines before one that is too long are lines.
+            lost = splitter.forget()
+            if lost:
+                _log.warning("%s ended in the middle of a line; its %d bytes are left out", label, lost)
+
+    async def _take_elements(self, elements: Iterable[Any]) -> None:
+        whole: list[Any] = []
+        try:
+            whole.extend(elements)
+        finally:
+            # The lines before a bad one are lines.
             if whole:
                 await self._sink.emit(whole)
                 self._accepted += len(whole)
@@ -185,9 +258,10 @@ class UdpLines(Origin):
     told.
     """
 
-    def __init__(self, host: str, port: int, longest: int, decode: Decode | None) -> None:
-        self._longest = longest
-        self._decode = decode
+    def __init__(self, host: str, port: int, options: SourceOptions) -> None:
+        # Anybody can send one: a bad one is no reason to end what the others send, unless told so.
+        self._bad = self.bad = options.bad_lines("skip")
+        self._options = options
         self._told = 0
         server = UdpServer.create().host(host).port(port).overflow(UdpOverflow.DROP_NEWEST, capacity=_WAITING)
         try:
@@ -198,14 +272,21 @@ class UdpLines(Origin):
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """The datagrams, without an end of line if they have one."""
-        received: Flux[Any] = self._channel.inbound.receive().map(self._line)
-        return received if self._decode is None else received.map(numbered(self._decode))
+        return self._channel.inbound.receive().flat_map_iterable(self._element)
 
-    def _line(self, datagram: Datagram) -> bytes:
+    def _element(self, datagram: Datagram) -> Iterable[Any]:
         line = datagram.data.removesuffix(b"\n").removesuffix(b"\r")
-        if len(line) > self._longest:
-            raise LineTooLong(f"a datagram has {len(line)} bytes; allow more with --max-line")
-        return line
+        sender = address_text(datagram.address)
+        if len(line) > self._options.longest:
+            self._bad.refuse(
+                LineTooLong(f"a datagram from {sender} has {len(line)} bytes; allow more with --max-line")
+            )
+            return ()
+        try:
+            return (line if self._options.decode is None else self._options.decode(line),)
+        except (ValueError, RecursionError, OverflowError) as error:
+            self._bad.refuse(ValueError(f"a datagram from {sender}: {error}"))
+            return ()
 
     def journalled(self, head: int) -> None:
         """Say what was dropped since the last time."""
@@ -223,43 +304,74 @@ class UdpLines(Origin):
 class HttpLines(Origin):
     """The lines of a page that a server sends, for as long as it sends."""
 
-    def __init__(self, url: str, longest: int, decode: Decode | None) -> None:
+    def __init__(self, url: str, options: SourceOptions) -> None:
         self._url = url
-        self._settings = longest, decode
+        self._splitter = LineSplitter(options.longest, options.decode, options.bad_lines())
+        self.bad = self._splitter.bad
         self.name = url
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """The lines, whatever the journal has already."""
         from penstock.net import http
 
-        return _as_lines(http.get(self._url, timeout=None).receive(), *self._settings)
+        received = _in_lines(http.get(self._url, timeout=None).receive(), self._splitter)
+        # A page that is cut off is an error, so its end is the end of its last line.
+        return received.concat_with(Flux.defer(lambda: Flux.from_iterable(self._splitter.finish())))
 
     def close(self) -> None:
         """The request is cancelled with its lines."""
 
 
-def open_network_source(text: str, longest: int, decode: Decode | None) -> Origin:
+def _in_lines(chunks: Flux[bytes], splitter: LineSplitter) -> Flux[Any]:
+    # One chunk at a time: an operator that reads elements ahead would read hundreds of chunks.
+    return chunks.concat_map(lambda chunk: Flux.from_iterable(splitter.feed(chunk)))
+
+
+def open_network_source(text: str, options: SourceOptions) -> Origin:
     """The source with this address."""
     address, _, query = text.partition("?")
     scheme, _, place = address.partition("://")
     if scheme == "tcp":
-        return ServerLines(*_host_and_port(text, place), longest, decode)
+        _check_query(text, query, "once")
+        endpoint = _endpoint(text, place)
+        if not endpoint.is_one_place:
+            raise Complaint(f"--source {text}: name the host and the port of one server")
+        return ServerLines(endpoint.host, endpoint.port, options, once=bool(query))
     if scheme == "tcp-listen":
-        if query not in ("", "acknowledge"):
-            raise Complaint(f"--source {text}: after the ? there can be acknowledge, and nothing else")
-        return ListeningLines(*_host_and_port(text, place), longest, decode, acknowledge=bool(query))
+        _check_query(text, query, "acknowledge")
+        if query and options.on_bad_line == "skip":
+            raise Complaint(
+                f"--source {text}: the sender counts the lines that are safe, so none can be left out: "
+                "--on-bad-line skip and ?acknowledge exclude each other"
+            )
+        return ListeningLines(*_listening(text, place, options), options, acknowledge=bool(query))
     if scheme == "udp":
-        return UdpLines(*_host_and_port(text, place), longest, decode)
+        return UdpLines(*_listening(text, place, options), options)
     if scheme in ("http", "https") and place:
-        return HttpLines(text, longest, decode)
-    raise Complaint(f"--source {text!r} is none; write {NETWORK}")
+        return HttpLines(text, options)
+    raise Complaint(f"--source {text!r} is not known; write {NETWORK}")
 
 
-def _host_and_port(text: str, place: str) -> tuple[str, int]:
+def _check_query(text: str, query: str, allowed: str) -> None:
+    if query not in ("", allowed):
+        raise Complaint(f"--source {text}: after the ? there can be {allowed}, and nothing else")
+
+
+def _endpoint(text: str, place: str) -> Endpoint:
     try:
-        endpoint = Endpoint.parse(f"tcp://{place}")
+        return Endpoint.parse(f"tcp://{place}")
     except ValueError as error:
-        raise Complaint(f"--source {text}: {error}") from None
-    if not endpoint.is_one_place and endpoint.port:
-        raise Complaint(f"--source {text}: name the host and the port of one server")
-    return endpoint.host, endpoint.port
+        scheme = text.partition("://")[0]
+        raise Complaint(f"--source {text}: {str(error).replace('tcp://', f'{scheme}://')}") from None
+
+
+def _listening(text: str, place: str, options: SourceOptions) -> tuple[str, int]:
+    """Where to listen; only on this machine, unless somebody has said that the network can be trusted."""
+    endpoint = _endpoint(text, place)
+    if not (endpoint.is_loopback or options.insecure):
+        here = str(Endpoint("127.0.0.1", endpoint.port)).replace("tcp://", f"{text.partition('://')[0]}://")
+        raise Complaint(
+            f"--source {text} can be reached from other machines, and everybody there could write into the "
+            f"log. Listen at {here}, or say that this is what you want: --insecure"
+        )
+    return "0.0.0.0" if endpoint.host == "*" else endpoint.host, endpoint.port

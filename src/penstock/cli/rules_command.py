@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from penstock.cli.columns import pad, wrap
 from penstock.cli.commands import Commands
+from penstock.cli.outputs import say
 from penstock.spec import GLOSSARY, LANGUAGES, RULES, Rule, Subject, UnknownRule, rule
 
 _EXAMPLES = """\
@@ -69,12 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         chosen = [rule(id) for id in arguments.ids]
     except UnknownRule as unknown:
-        print(f"penstock rules: {unknown}", file=sys.stderr)
+        say(f"penstock rules: {unknown}")
         return 2
     if arguments.subject is not None:
         chosen = [entry for entry in chosen or RULES.values() if entry.subject == arguments.subject]
         if not chosen:
-            print(f"penstock rules: none of these rules binds a {arguments.subject}.", file=sys.stderr)
+            say(f"penstock rules: none of these rules binds a {arguments.subject}.")
             return 2
     if arguments.ids:
         lines = _in_full(chosen, arguments.lang, width)

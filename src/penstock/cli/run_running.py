@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.aquifer.errors import AquiferError, JournalError
 from penstock.cli.complaints import Complaint, LogOnScreen
 from penstock.cli.interruption import Interruption
+from penstock.cli.outputs import Screen
 from penstock.cli.run_loading import load_pipeline
 from penstock.cli.run_view import RunView
 from penstock.spark import Pipeline, QueryFailed, RunningPipeline, session
@@ -33,7 +34,7 @@ _STOPPING: Final = 20.0
 
 def run_pipeline(arguments: argparse.Namespace) -> int:
     """Run until the source has ended and everything is dealt with, or a signal comes; the exit code."""
-    view = RunView(sys.stderr, live=sys.stderr.isatty(), quiet=arguments.quiet)
+    view = RunView(Screen(), quiet=arguments.quiet)
     with _Notes(view.warn):
         try:
             pipeline = load_pipeline(arguments.target, lambda: _session(arguments, view))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
+
+from penstock.cli.outputs import Screen
 
 if TYPE_CHECKING:
     from penstock.spark import Progress
@@ -13,9 +15,9 @@ __all__ = ["RunView"]
 class RunView:
     """Writes notes, and figures unless it is quiet."""
 
-    def __init__(self, out: TextIO, *, live: bool, quiet: bool) -> None:
+    def __init__(self, out: Screen, *, quiet: bool) -> None:
         self._out = out
-        self._live = live
+        self._live = out.is_terminal
         self._quiet = quiet
         self._drawn = False
         self._last: Progress | None = None
@@ -35,7 +37,8 @@ class RunView:
             return
         self._last = progress
         if self._live:
-            self._write(_line(progress))
+            # A line that is too long would take two, and only one of them is written over.
+            self._write(_line(progress)[: self._out.width - 1])
             self._drawn = True
         else:
             self._write(f"{_line(progress)}\n")
@@ -43,7 +46,6 @@ class RunView:
     def _write(self, text: str) -> None:
         # What was drawn last is written over: by the next figures, or by what is to stay.
         self._out.write(f"\r\x1b[2K{text}" if self._drawn else text)
-        self._out.flush()
         self._drawn = False
 
 

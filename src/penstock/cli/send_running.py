@@ -15,6 +15,7 @@ from typing import Any, Final
 from penstock.aquifer.endpoints import Endpoint
 from penstock.cli.complaints import Complaint
 from penstock.cli.delivering import Delivery, DeliveryFailed
+from penstock.cli.outputs import Screen
 from penstock.cli.quantities import size
 from penstock.net import BadCertificate, ConnectFailed, Connection, NetError, TcpClient, run
 from penstock.streams import Flux, schedulers
@@ -76,7 +77,7 @@ async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
     except asyncio.CancelledError:
         if not came:
             raise
-        print("interrupted; what the server has not taken is not sent", file=sys.stderr)
+        _say("interrupted; what the server has not taken is not sent")
         return 130 if came[0] == signal.SIGINT else 1
 
 
@@ -145,9 +146,11 @@ def _pace(began: float) -> str:
 
 
 def _progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+    screen = Screen()
+    if screen.is_terminal:
+        screen.write(f"\r\x1b[K{text[: screen.width - 1]}")
 
 
 def _say(text: str) -> None:
-    print(f"\r\x1b[K{text}" if sys.stderr.isatty() else text, file=sys.stderr, flush=True)
+    screen = Screen()
+    screen.write(f"\r\x1b[K{text}\n" if screen.is_terminal else f"{text}\n")

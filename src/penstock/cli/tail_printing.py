@@ -26,6 +26,7 @@ from penstock.aquifer import AquiferPublisher, AquiferSubscription, Record
 from penstock.cli.complaints import Complaint, LogOnScreen
 from penstock.cli.connecting import curve_client
 from penstock.cli.interruption import Interrupted, Interruption
+from penstock.cli.outputs import say, was_output_closed
 from penstock.cli.quantities import duration
 from penstock.spec import Subscription
 
@@ -148,9 +149,12 @@ class Output:
 
 def run_tail(arguments: argparse.Namespace) -> int:
     """Print until the stream ends, enough was printed, or a signal comes."""
+    publisher = _publisher(arguments)
+    if was_output_closed():
+        return 0  # Nobody could read it.
     with Interruption() as interruption, LogOnScreen(_say, logging.INFO):
         inbox = Inbox(interruption.wake)
-        _publisher(arguments).subscribe(inbox)
+        publisher.subscribe(inbox)
         tail = _Tail(arguments, inbox, interruption)
         try:
             tail.run()
@@ -169,7 +173,7 @@ def run_tail(arguments: argparse.Namespace) -> int:
 
 
 def _say(text: str) -> None:
-    print(f"penstock tail: {text}", file=sys.stderr, flush=True)
+    say(f"penstock tail: {text}")
 
 
 def _publisher(arguments: argparse.Namespace, only_acknowledge: int | None = None) -> AquiferPublisher:

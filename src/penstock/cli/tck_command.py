@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.cli.columns import pad, wrap
 from penstock.cli.commands import Commands
+from penstock.cli.outputs import say
 
 _EXAMPLES = """\
 examples:
@@ -80,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.report is not None:
             format_for(arguments.report)
     except (_Unusable, ValueError) as error:
-        print(f"penstock tck: {error}", file=sys.stderr)
+        say(f"penstock tck: {error}")
         return 2
     print(f"{arguments.subject}, profile {verification.profile}", flush=True)
     start = time.perf_counter()

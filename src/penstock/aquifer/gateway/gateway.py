@@ -96,6 +96,8 @@ class Gateway:
                 self._endpoints.append((at, data_at, keys))
         if not self._endpoints:
             raise ValueError("Gateway() needs an endpoint: control=… or curve_control=…")
+        self.skipped = 0
+        """How many elements the source has left out: set by whoever made the source, shown by ``status``."""
         self._publisher = publisher
         self._codec = codec_named(codec)
         if batched and self._codec.name == "arrow":
@@ -268,7 +270,11 @@ class Gateway:
             "max_bytes": journal.max_bytes,
             "stalled": self._writer.stalled,
             "codec": self._codec.name,
-            "source": {"requested": intake.requested, "received": intake.received},
+            "source": {
+                "requested": intake.requested,
+                "received": intake.received,
+                "skipped": self.skipped,
+            },
             "subscribers": [session.describe() for session in list(desk.sessions.values())],
             "absent": desk.cursors.describe(),
             "departed": dict(desk.departed),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from penstock.cli.interruption import Interruption
+from penstock.cli.outputs import say
 from penstock.cli.showcase.parts import Part, PartFailed
 from penstock.cli.showcase.picture import Moment, Picture
 
@@ -42,7 +43,7 @@ def direct(duration: float, records: int | None, headless: bool) -> int:
             picture.say(_WAY)
             return _Run(folder, picture, interruption, ending).run(duration, records)
         except PartFailed as failure:
-            print(f"penstock demo: {failure}", file=sys.stderr)
+            say(f"penstock demo: {failure}")
             return 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.aquifer import Gateway, SqliteJournal
+from penstock.cli.gateway_sources import SourceOptions
 from penstock.cli.network_sources import ListeningLines
 from penstock.cli.showcase.sensors import BUFFER
 from penstock.cli.showcase.telling import listen, tell
@@ -22,7 +23,7 @@ def main() -> None:
     parser.add_argument("journal")
     arguments = parser.parse_args()
     over = listen(lambda word: None)
-    source = ListeningLines("127.0.0.1", 0, _LONGEST, None, buffer=BUFFER)
+    source = ListeningLines("127.0.0.1", 0, SourceOptions(_LONGEST), buffer=BUFFER)
     journal = SqliteJournal(arguments.journal, max_records=_LOG)
     with Gateway(source, "tcp://127.0.0.1:0", journal=journal, prefetch=2048) as gateway:
         tell(endpoint=gateway.endpoint, port=source.port)

@@ -1,0 +1,142 @@
+"""Commands whose output or whose terminal is gone: they end quietly, or go on."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from penstock.aquifer import AquiferPublisher
+from penstock.aquifer import Gateway as LibraryGateway
+from penstock.streams import Flux
+from tests.cli.running import PATIENCE, Gateway, Program
+
+COMMANDS = [
+    ["--help"],
+    ["--version"],
+    ["rules"],
+    ["rules", "3.9"],
+    ["rules", "--help"],
+    ["gateway", "--help"],
+    ["tail", "--help"],
+    ["demo", "--only-streams", "--duration", "1"],
+    ["tail", "{endpoint}"],
+    ["gateway", "status", "{endpoint}"],
+    ["gateway", "status", "{endpoint}", "--json"],
+]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> "contextlib.AbstractContextManager[str]":  # type: ignore[misc]
+    with LibraryGateway(Flux.range(0, 100_000).map(str), "tcp://127.0.0.1:0", codec="text") as gateway:
+        yield gateway.endpoint
+
+
+def shell(arguments: list[str], redirection: str) -> subprocess.CompletedProcess[bytes]:
+    words = [sys.executable, "-m", "penstock.cli", *arguments]
+    command = " ".join(f"'{word}'" for word in words)
+    return subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} {redirection}"], capture_output=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_command_with_a_closed_output_ends_quietly(arguments: list[str], endpoint: str) -> None:
+    done = shell([word.format(endpoint=endpoint) for word in arguments], ">&-")
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_command_whose_reader_has_enough_ends_quietly(arguments: list[str], endpoint: str) -> None:
+    done = shell([word.format(endpoint=endpoint) for word in arguments], "| head -c 1")
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["rules", "9.9"], ["tail", "nowhere"], ["gateway"], ["send", "x", "y"]]
+)
+def test_a_wrong_command_line_is_one_though_nobody_can_be_told(arguments: list[str]) -> None:
+    assert shell(arguments, ">&- 2>&-").returncode == 2
+
+
+def test_a_gateway_without_any_output_serves(tmp_path: Path) -> None:
+    source, port = tmp_path / "lines", tmp_path / "port"
+    source.write_bytes(b"one\ntwo\n")
+    words = ["gateway", "--source", f"file:{source}", "--control", "tcp://127.0.0.1:0", "--format", "json"]
+    command = " ".join(f"'{word}'" for word in [sys.executable, "-m", "penstock.cli", *words])
+    with subprocess.Popen(["bash", "-c", f"exec {command} <&- 2>&- >{port}"]) as gateway:
+        try:
+            while not port.exists() or b"\n" not in port.read_bytes():
+                assert gateway.poll() is None
+            endpoint = port.read_text().partition('"control": "')[2].partition('"')[0]
+            assert list(AquiferPublisher(endpoint).flux()) == [b"one", b"two"]
+            assert gateway.wait(PATIENCE) == 0
+        finally:
+            gateway.kill()
+
+
+# ---------------------------------------------------------------- the terminal
+def test_a_hangup_ends_a_gateway_and_a_tail_as_sigterm_does() -> None:
+    with (
+        Gateway("--source", "stdin", stdin=subprocess.PIPE) as gateway,
+        Program("tail", gateway.endpoint, "--id", "reader") as tail,
+    ):
+        gateway.send_lines("one")
+        assert tail.stdout.readline() == b"one\n"
+        tail.process.send_signal(signal.SIGHUP)
+        assert tail.end() == 0
+        gateway.process.send_signal(signal.SIGHUP)
+        assert gateway.end() == 0
+
+    assert "interrupted: 1 record printed" in tail.said[-1]
+    assert "interrupted: 1 records taken" in gateway.said[-1]
+
+
+def test_a_gateway_whose_terminal_is_gone_ends_in_good_order(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    journal = tmp_path / "lines.db"
+    command = ["gateway", "--source", "stdin", "--journal", str(journal), "--control", "tcp://127.0.0.1:0"]
+
+    def take_the_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", *command],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        preexec_fn=take_the_terminal,
+    ) as gateway:
+        os.close(theirs)
+        os.write(ours, b"one\n")
+        shown = b""
+        while b"subscribers none" not in shown:
+            shown += os.read(ours, 4096)
+        os.close(ours)
+        assert gateway.wait(PATIENCE) == 0
+
+    assert not Path(f"{journal}-wal").exists()
+
+
+def test_a_hangup_is_ignored_if_it_was_ignored_from_the_start() -> None:
+    command = [sys.executable, "-m", "penstock.cli", "gateway", "--source", "stdin", "--stay"]
+    with subprocess.Popen(
+        [*command, "--control", "tcp://127.0.0.1:0"],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    ) as gateway:
+        assert gateway.stderr is not None
+        gateway.stderr.readline()
+        gateway.send_signal(signal.SIGHUP)
+        gateway.send_signal(signal.SIGINT)
+        assert gateway.wait(PATIENCE) == 130
