@@ -168,8 +168,8 @@ def test_the_frame_of_the_page_is_one() -> None:
 @pytest.mark.parametrize(
     ("words", "seconds"),
     [
-        ("no answer to `Subscribe`", subscriber_side._ANSWER),
-        ("no frame at all", extended_reading._SILENCE),
+        ("no answer to `Subscribe`", subscriber_side._KNOWN),
+        ("no byte at all", subscriber_side._SILENCE),
         ("no `Next` was sent", extended_reading._REPEAT),
         ("an acknowledgement that waits", extended_reading._LINGER),
     ],
@@ -186,7 +186,7 @@ def test_the_times_of_the_plain_dialect_are_those_of_the_code() -> None:
 
     assert f"and {plain_reading._SETTLE * 1000:g} ms more" in rows
     assert f"after {plain_reading._JOIN:g} s without it" in rows
-    assert f"no answer to `Next` for {plain_reading._ANSWER:g} s" in rows
+    assert f"a record is taken for {plain_reading._UNKNOWN // 1024} KiB" in rows
     assert f"up to {plain_reading._LONGEST * 1000:g} ms" in rows
 
 

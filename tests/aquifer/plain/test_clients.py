@@ -42,17 +42,69 @@ def is_open(port: int) -> bool:
 
 
 def test_the_answers_are_those_of_the_document_byte_for_byte(serve: Serve, connect: Connect) -> None:
-    client = connect(serve(Flux.from_iterable(some(3))))
+    gateway = serve(Flux.from_iterable(some(3)))
+    assert gateway.join(10)
+    client = connect(gateway)
 
     welcome = client.send(b'{"jsonClass":"Subscribe","cancel":false}')
-    match = re.fullmatch(
-        rb'\{"jsonClass":"OnSubscribe","size":9223372036854775807,"port":([0-9]+)\}', welcome
-    )
-    assert match, welcome
+    assert re.fullmatch(rb'\{"jsonClass":"OnSubscribe","size":3,"port":([0-9]+)\}', welcome), welcome
     client.subscribe()
     assert client.send(b'{"jsonClass":"Next","count":1000}') == b'{"jsonClass":"OnNext","count":3}'
     assert client.take(3) == some(3)
     assert client.send(b'{"jsonClass":"Next","count":1000}') == b'{"jsonClass":"OnComplete","complete":true}'
+
+
+def test_the_size_is_without_bound_while_the_source_may_still_give_more(
+    serve: Serve, connect: Connect
+) -> None:
+    gateway = serve(Flux.concat(Flux.from_iterable(some(3)), Flux.never()))
+    eventually(lambda: gateway.status()["head"] == 3)
+
+    assert connect(gateway).ask("Subscribe", cancel=False)["size"] == 2**63 - 1
+
+
+def test_the_size_is_what_is_still_there_when_the_source_has_ended(serve: Serve, connect: Connect) -> None:
+    gateway = serve(Flux.from_iterable(some(1000)), journal=MemoryJournal(max_records=100), prefetch=10)
+    reader = connect(gateway)
+    reader.subscribe()
+    assert reader.everything(10) == some(1000)
+
+    client = connect(gateway)
+    size = client.ask("Subscribe", cancel=False)["size"]
+    assert 0 < size <= 100
+    client.subscribe()
+    assert client.everything(10) == some(1000)[-size:]
+
+
+def test_the_size_does_not_pass_a_failure_off_as_an_end(serve: Serve, connect: Connect) -> None:
+    gateway = serve(Flux.concat(Flux.from_iterable(some(3)), Flux.error(RuntimeError("stuffed"))))
+    assert gateway.join(10)
+
+    assert connect(gateway).ask("Subscribe", cancel=False)["size"] == 2**63 - 1
+
+
+def test_a_batch_is_bounded_in_bytes_whatever_was_asked_for(serve: Serve, connect: Connect) -> None:
+    """Or one that asks for many and reads none would fill the memory of the gateway."""
+    large = [b"%04d" % number + bytes(9_996) for number in range(200)]
+    gateway = serve(Flux.from_iterable(large), limits=Limits(bytes_in_flight=100_000))
+    assert gateway.join(10)
+    client = connect(gateway)
+    client.subscribe()
+
+    assert 8 <= client.next(2**63 - 1)["count"] <= 10
+    gone = client.take(client.next(1)["count"])
+    assert len(gone) == 1
+    client.subscribe()
+    assert client.everything(1000) == large
+
+
+def test_a_record_above_the_bound_comes_alone(serve: Serve, connect: Connect) -> None:
+    large = [b"%04d" % number + bytes(50_000) for number in range(5)]
+    gateway = serve(Flux.from_iterable(large), limits=Limits(bytes_in_flight=1000))
+    client = connect(gateway)
+    client.subscribe()
+
+    assert [len(batch) for batch in client.batches(100) if batch] == [1, 1, 1, 1, 1]
 
 
 def test_every_record_comes_in_order_and_then_the_end(serve: Serve, connect: Connect) -> None:

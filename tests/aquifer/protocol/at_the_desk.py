@@ -34,6 +34,10 @@ class PretendedLog:
     epoch: str = "epoch-1"
     ack_every_records: int = 100
     ack_every_bytes: int = 100_000
+    record_bytes: int = 100
+
+    def fitting(self, start: int, most: int, nbytes: int) -> int:
+        return max(min(most, nbytes // self.record_bytes), min(most, 1))
 
     def finish(self, failure: str | None = None) -> None:
         self.end, self.failure = self.head, failure

@@ -180,6 +180,8 @@ class World:
             line.frames.clear()
             line.down.clear()
             line.joined, line.joins_at = False, self.now + self.random.random()
+            if line.connected:
+                self._do(line, line.subscriber.side.disconnected(self.now))
             self._new_peer(line)
 
     def _new_peer(self, line: Line) -> None:

@@ -86,14 +86,67 @@ def test_one_that_did_not_like_the_x_is_asked_again_in_the_words_of_the_document
     assert line.side.dialect == "plain"
 
 
-def test_one_that_is_there_but_silent_is_asked_plainly_after_three_tries() -> None:
-    line = OnTheLine()
+def test_one_that_is_there_but_silent_is_asked_plainly_in_the_last_quarter_of_patience() -> None:
+    line = OnTheLine(patience=12.0)
     for _ in range(3):
         line.connect()
-        line.pass_time(1.01)
+        line.pass_time(2.9)
+        line.pass_time(0.11)
     kinds = [wishes is not None for wishes in asked(line.effects)]
     assert kinds == [True, True, True, False]
     assert encode(line.said[-1]) == DOCUMENT
+
+
+def test_the_question_of_the_document_is_asked_once_and_waits_as_long_as_patience_lasts() -> None:
+    """The original gateway takes its time for the first answer, and does not survive the second question."""
+    line = OnTheLine(dialect="plain", patience=20.0)
+    line.connect()
+    assert line.pass_time(19.9) == []
+    line.hear(OnSubscribe(1, 5557))
+    assert line.side.phase is Phase.READING
+
+
+def test_when_patience_is_over_the_error_says_that_somebody_was_there() -> None:
+    line = OnTheLine(dialect="plain", patience=20.0)
+    line.connect()
+    line.pass_time(20.1)
+    assert isinstance(line.finished, GatewayUnreachable)
+    assert "something listens at tcp://gateway:5556, but no gateway answers after 20 s" in str(line.finished)
+
+
+@pytest.mark.parametrize("dialect", ["plain", "extended", "auto"])
+def test_a_question_whose_connection_was_lost_is_asked_again_soon(dialect: str) -> None:
+    line = OnTheLine(dialect=dialect)
+    line.connect()
+    line.pass_time(1.5)
+    line.did(line.side.disconnected(line.now))
+    assert connects(line.pass_time(0.5)) == 1
+
+
+def test_a_connection_that_is_lost_again_and_again_is_given_up() -> None:
+    line = OnTheLine(dialect="plain", patience=10.0)
+    while line.side.phase is not Phase.OVER:
+        line.connect()
+        line.did(line.side.disconnected(line.now))
+        line.pass_time(0.1)
+    assert isinstance(line.finished, GatewayUnreachable)
+    assert line.now == pytest.approx(1010, abs=0.2)
+    assert connects(line.effects) < 20, "and not as fast as the line allows"
+
+
+def test_a_gateway_that_is_known_is_asked_again_ever_more_rarely() -> None:
+    """It is harmless; but on a slow line an answer must have time to come."""
+    line = OnTheLine(patience=60.0)
+    line.welcome()
+    line.did(line.side.lost("a test", line.now))
+    pauses = []
+    for _ in range(4):
+        line.connect()
+        before = line.now
+        while not connects(line.pass_time(0.1)):
+            pass
+        pauses.append(round(line.now - before))
+    assert pauses == [1, 2, 4, 8]
 
 
 def test_one_that_is_not_there_is_never_taken_for_a_plain_one() -> None:
@@ -308,9 +361,42 @@ def test_a_gateway_that_does_not_come_back_is_given_up() -> None:
     line.welcome()
     line.pass_time(4.1)
     assert line.side.phase is Phase.ASKING
-    line.pass_time(8)
+    line.pass_time(2)
     assert isinstance(line.finished, GatewayUnreachable)
     assert "was lost for more than 6 s" in str(line.finished)
+
+
+def test_who_was_busy_for_longer_than_its_patience_still_looks_for_the_gateway() -> None:
+    line = OnTheLine(patience=6.0)
+    line.welcome()
+    line.now += 60
+    assert connects(line.tick()) == 1
+    assert line.side.phase is Phase.ASKING
+    line.connect()
+    line.welcome()
+    assert line.side.phase is Phase.READING
+
+
+def test_where_nothing_came_in_time_the_next_session_is_given_twice_as_long() -> None:
+    line = OnTheLine(patience=60.0)
+    line.welcome()
+    assert connects(line.pass_time(4.1)) == 1
+    line.connect()
+    line.welcome()
+    assert connects(line.pass_time(7.9)) == 0
+    line.frame(0, 10)
+    assert connects(line.pass_time(7.9)) == 0, "what was learned of the line is kept"
+    assert connects(line.pass_time(0.2)) == 1
+
+
+def test_bytes_that_come_are_a_sign_of_life() -> None:
+    line = OnTheLine(patience=10.0)
+    line.welcome()
+    for _ in range(20):
+        line.pass_time(3)
+        line.side.bytes_came(line.now)
+    assert connects(line.effects) == 1
+    assert connects(line.pass_time(4.1)) == 1
 
 
 @pytest.mark.parametrize("dialect", ["plain", "extended"])

@@ -39,6 +39,13 @@ def test_the_conversation_of_the_document(front: FrontDesk) -> None:
     assert encode(answer) == b'{"jsonClass":"OnComplete","complete":true}'
 
 
+def test_a_batch_has_no_more_bytes_than_may_be_on_the_way() -> None:
+    front = FrontDesk(log=PretendedLog(head=100, record_bytes=1000), limits=Limits(bytes_in_flight=10_000))
+    front.subscribe_plainly()
+    assert front.ask(Next(2**63 - 1)) == OnNext(10)
+    assert front.ask(Next(3)) == OnNext(3)
+
+
 def test_a_failed_source_is_an_on_error(front: FrontDesk) -> None:
     front.subscribe_plainly()
     front.log.finish("stuffed")

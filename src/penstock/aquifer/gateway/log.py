@@ -41,6 +41,22 @@ class Log:
         """The batch with this offset in it, if it is there."""
         return self.journal.find(offset)
 
+    def fitting(self, start: int, most: int, nbytes: int) -> int:
+        """How many records from ``start`` on, up to ``most``, fit into so many bytes: at least one.
+
+        The records of a batch are taken to be of one size.
+        """
+        offset, end, room = start, start + most, float(nbytes)
+        while offset < end and (batch := self.find(offset)) is not None:
+            record = max(batch.nbytes / batch.count, 1.0)
+            count = min(batch.end, end) - offset
+            if count * record > room:
+                offset += int(room / record)
+                break
+            offset += count
+            room -= count * record
+        return max(offset - start, min(most, 1))
+
     def raise_floor(self, floor: int) -> None:
         """Somebody needs less than before, or more: a new subscriber may start at the oldest record."""
         if floor == self.floor:

@@ -60,9 +60,9 @@ class RequestRate:
         self.size = most
         self.lowest = most
 
-    def fell_short(self) -> None:
-        """Fewer records arrived than were declared."""
-        self.size = max(1, self.size * 4 // 5)
+    def fell_short(self, declared: int, received: int) -> None:
+        """Fewer records arrived than were declared: ask for fewer than that, and for no more than came."""
+        self.size = max(1, min(self.size, declared * 4 // 5, received or declared))
         self.lowest = min(self.lowest, self.size)
 
     def arrived_in_full(self) -> None:

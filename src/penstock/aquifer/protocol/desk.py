@@ -230,7 +230,7 @@ class Desk:
             return self._refuse(envelope, "no port", text, "BUSY", retry=1000)
         session.heard = self._lease_clock.now
         self.sessions[session.peer] = session
-        return [Reply(envelope, OnSubscribe(UNBOUNDED, port))]
+        return [Reply(envelope, OnSubscribe(self._size(session.cursor, None), port))]
 
     def _subscribe_extended(
         self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], now: float
@@ -300,8 +300,13 @@ class Desk:
         )
         if session.wishes.shelf is not UNSET:
             answer.shelf = self._doors.shelf(session, session.wishes.shelf) or UNSET
-        size = UNBOUNDED if session.to is None else min(max(session.to - session.cursor, 0), UNBOUNDED)
-        return Reply(envelope, OnSubscribe(size, port, x=answer))
+        return Reply(envelope, OnSubscribe(self._size(session.cursor, session.to), port, x=answer))
+
+    def _size(self, start: int, to: int | None) -> int:
+        """How many records will come, as far as is known."""
+        # After a failure, a plain subscriber that counts must not take the last record for the end.
+        end = self._log.end if self._log.failure is None else None
+        return max(min(UNBOUNDED if stop is None else stop - start for stop in (to, end)), 0)
 
     def _full(self) -> str:
         return f"{len(self.sessions)} subscribers are here already, and there is room for no more: try later"

@@ -35,8 +35,6 @@ _REPEAT: Final = 0.5
 """Seconds after which a grant is repeated if nothing came of it: the first may have been lost."""
 _LINGER: Final = 0.1
 """Seconds that an acknowledgement may wait for a grant to ride on."""
-_SILENCE: Final = 4.0
-"""Seconds without any frame after which the gateway is taken for lost."""
 
 
 class ExtendedReading:
@@ -103,11 +101,15 @@ class ExtendedReading:
         self._heard = now
         return self._grant(now)
 
+    def bytes_came(self, now: float) -> None:
+        """A part of a frame has come: the gateway is there, and the line is slow."""
+        self._heard = now
+
     # ---------------------------------------------------------------- frames
     def frame(self, frame: Frame, now: float) -> list[Effect]:
         """A frame came."""
         self._heard = now
-        self._side.flowing()
+        self._side.flowing(now)
         effects = self._read(frame, now)
         if any(isinstance(effect, Finish) for effect in effects):
             # What has come is still handed on and acknowledged, but nothing is asked for any more: who was
@@ -218,8 +220,8 @@ class ExtendedReading:
 
     def tick(self, now: float) -> list[Effect]:
         """Grant more if enough was handed on; repeat a grant that nothing came of; notice silence."""
-        if not self.ended and now - self._heard > _SILENCE:
-            return self._side.lost(f"nothing was heard for {_SILENCE:g} s", now)
+        if not self.ended and now - self._heard > self._side.silence:
+            return self._side.lost(f"nothing was heard for {self._side.silence:g} s", now)
         due = self._must_answer or self._acknowledgement_is_due(now) or now - self._spoke >= self._patience()
         if due or (not self.ended and self._has_room()):
             return self._grant(now)
@@ -243,7 +245,7 @@ class ExtendedReading:
     def deadline(self) -> float:
         """When :meth:`tick` may have something to do, if nothing happens before."""
         linger = self._spoke + _LINGER if self.acknowledged > self._told else float("inf")
-        silence = float("inf") if self.ended else self._heard + _SILENCE
+        silence = float("inf") if self.ended else self._heard + self._side.silence
         return min(linger, self._spoke + self._patience(), silence)
 
     def _patience(self) -> float:

@@ -1,7 +1,8 @@
 """Reading from a gateway that knows nothing but the document: counted batches, and deficits.
 
-The gateway declares how many records it sends, and that is all that can be known: if fewer arrive in time,
-the deficit is logged and the requests become smaller; as long as everything arrives, they slowly grow again.
+The gateway says how many records there will be, and with each batch how many it sends; that is all that can
+be known. If fewer arrive in time, the deficit is logged and the requests become smaller; as long as
+everything arrives, they slowly grow again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from penstock.aquifer.protocol.credit import RequestRate
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Say
 from penstock.aquifer.protocol.messages import Next, OnComplete, OnError, OnNext, Subscribe
 from penstock.aquifer.protocol.remote_errors import error_from
+from penstock.spec import UNBOUNDED
 
 if TYPE_CHECKING:
     from penstock.aquifer.protocol.subscriber_side import SubscriberSide
@@ -26,13 +28,13 @@ _log = logging.getLogger("penstock.aquifer")
 _SETTLE: Final = 0.02
 """Seconds between the handshake of the data connection and the first request: a plain gateway sends without
 looking whether anybody listens, and the wish to listen is on its way."""
-_ANSWER: Final = 2.0
-"""Seconds to wait for the answer to a request."""
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 0.1
 """Seconds to wait before asking again after ``OnNext(0)``: ever longer, while nothing comes."""
 _JOIN: Final = 5.0
-"""Seconds to wait for the data connection."""
+"""Seconds to wait for the data connection; twice as many each time, because the line may be slow."""
+_UNKNOWN: Final = 64 * 1024
+"""Bytes that a record is taken to have until the first has come."""
 
 
 class PlainReading:
@@ -40,7 +42,7 @@ class PlainReading:
 
     dialect: ClassVar[str] = "plain"
 
-    def __init__(self, side: SubscriberSide, now: float) -> None:
+    def __init__(self, side: SubscriberSide) -> None:
         self.next = 0
         """How many records have arrived."""
         self.handed = 0
@@ -58,13 +60,23 @@ class PlainReading:
         """Records of the last declared batch."""
         self._forgiven = 0
         """Records that were declared, did not come, and are no longer waited for."""
-        self._deadline = now + _JOIN
+        self._size = UNBOUNDED
+        """How many records will come in this session, as the gateway said when it welcomed us."""
+        self._start = self._declared_before = 0
+        """How many had come, and how many had been declared, when it did."""
+        self._waiting_bytes = 0
+        """Bytes that have come and were not handed on."""
+        self._record_bytes: float = _UNKNOWN
+        """What a record is expected to have."""
+        self._deadline = 0.0
+        self._join = _JOIN
         self._joined = False
         self._crowded = False
         """Whether asking waits for the reader."""
         self._pause = _SHORTEST
         self._completing = False
-        self._lost_answers = 0
+        self._lost_since: float | None = None
+        """When a request was first sent that has no answer, if its connection was lost."""
         self._uncertain = False
         """Whether an answer was lost: nobody knows then how many records are still on their way."""
 
@@ -77,28 +89,41 @@ class PlainReading:
     def _awaited(self) -> int:
         return self.declared - self._forgiven - self.next
 
-    def resumed(self, now: float) -> None:
-        """Welcomed once more: the data connection is a new one."""
+    def resumed(self, size: int, now: float) -> None:
+        """Welcomed, for the first time or once more: so many records will come, over a new connection."""
         self._joined = False
-        self._asked = None
-        self._deadline = now + _JOIN
+        self._asked = self._lost_since = None
+        self._deadline = now + self._join
+        self._join = min(2 * self._join, max(_JOIN, self._side.wishes.patience / 2))
+        self._size = size
+        self._start, self._declared_before = self.next, self.declared
+        self._end_by_size()
 
     def joined(self, now: float) -> list[Effect]:
         """The data connection is there: ask, after a moment."""
-        self._side.flowing()
+        self._side.flowing(now)
         if not self._joined:
             self._joined = True
             self._deadline = now + _SETTLE
         return []
 
-    def records(self, count: int, now: float) -> list[Effect]:
-        """So many records have come."""
+    def records(self, count: int, now: float, nbytes: int = 0) -> list[Effect]:
+        """So many records have come, with so many bytes."""
         self.next += count
+        self._side.flowing(now)
+        self._waiting_bytes += nbytes
+        if count:
+            size = nbytes / count
+            # Growth is believed at once, for the sake of the bound; shrinking slowly.
+            known = size if self._record_bytes == _UNKNOWN else self._record_bytes
+            self._record_bytes = max(size, (known * 3 + size) / 4, 1.0)
         # Late ones, which had been given up.
         self._forgiven = min(self._forgiven, max(self.declared - self.next, 0))
         self._side.window.arrived(count, now)
+        self._end_by_size()
         if self._completing and self._awaited <= 0 and not self._uncertain:
             self.ended = True
+        if self.ended:
             return []
         if self._awaited > 0 or self._asked is not None or self._completing:
             self._deadline = now + self._side.wishes.timeout
@@ -108,15 +133,26 @@ class PlainReading:
             self._batch = 0
         return self._ask(now)
 
+    def bytes_came(self, now: float) -> None:
+        """A part of a record has come: it is large, or the line is slow, and the rest will follow."""
+        if self._awaited > 0 or self._completing:
+            self._deadline = now + self._side.wishes.timeout
+
     def hand_on(self, count: int, nbytes: int) -> None:
-        """So many records were handed on."""
+        """So many records were handed on in all, so many bytes of them since the last time."""
         self.handed = count
+        self._waiting_bytes -= nbytes
+
+    def _end_by_size(self) -> None:
+        """The end, if all have come that the gateway has; or all but those that were given up."""
+        came, declared = self.next - self._start, self.declared - self._declared_before
+        if came >= self._size or (declared >= self._size and self._awaited <= 0):
+            self.ended = True
 
     # ---------------------------------------------------------------- messages and time
     def message(self, message: Any, now: float) -> list[Effect]:
         """The gateway's answer."""
-        self._asked = None
-        self._lost_answers = 0
+        self._asked = self._lost_since = None
         if isinstance(message, OnNext):
             return self._on_next(max(message.count, 0), now)
         if isinstance(message, OnComplete):
@@ -147,7 +183,7 @@ class PlainReading:
         if self.ended:
             return []
         if self._asked is not None:
-            return self._ask_again(now) if now - self._asked > _ANSWER else []
+            return [Finish(self._side.unreachable())] if now >= self._give_up else []
         if self._awaited > 0:
             return self._fell_short(now) if now >= self._deadline else []
         if self._completing:
@@ -157,22 +193,36 @@ class PlainReading:
             return []
         if not self._joined:
             return self._side.lost("the data connection did not come about", now)
-        return self._ask(now)
+        return self._ask_again(now) if self._lost_since is not None else self._ask(now)
 
     def deadline(self) -> float:
         """When :meth:`tick` may have something to do, if nothing happens before."""
         if self.ended:
             return float("inf")
-        return self._asked + _ANSWER if self._asked is not None else self._deadline
+        return self._deadline if self._asked is None else self._give_up
+
+    @property
+    def _give_up(self) -> float:
+        since = self._lost_since if self._lost_since is not None else self._asked
+        return (since or 0.0) + self._side.wishes.patience
 
     @property
     def _room(self) -> int:
-        return self._side.window.size - (self.next - self.handed)
+        """How many records there is room for; one that is larger than the window gets it for itself."""
+        waiting = self.next - self.handed
+        left = (self._side.window.nbytes - self._waiting_bytes) / self._record_bytes
+        return min(self._side.window.size - waiting, max(int(left), 0 if waiting else 1))
 
     @property
     def _enough(self) -> int:
         # A request for what little the reader has taken so far would cost a round trip of its own.
-        return min(self.rate.size, max(1, self._side.window.size // 2))
+        fit = int(self._side.window.nbytes / self._record_bytes)
+        return min(self.rate.size, max(1, self._side.window.size // 2), max(1, fit // 2))
+
+    @property
+    def _request(self) -> int:
+        left = self._size - (self.declared - self._declared_before)
+        return max(1, min(self.rate.size, self._room, left))
 
     def _ask(self, now: float) -> list[Effect]:
         if not self._joined or self._completing:
@@ -184,19 +234,26 @@ class PlainReading:
         self._crowded = False
         self._asked = now
         self._deadline = now
-        return [Say(Next(min(self.rate.size, self._room)))]
+        return [Say(Next(self._request))]
+
+    def disconnected(self, now: float) -> None:
+        """The control connection is gone: an answer that has not come will not come any more."""
+        if self._asked is None:
+            return
+        self._lost_since = self._asked if self._lost_since is None else self._lost_since
+        self._asked = None
+        self._deadline = now + _LONGEST
 
     def _ask_again(self, now: float) -> list[Effect]:
-        # The answer was lost, or the gateway. A new connection, because the old one waits for that answer.
-        self._lost_answers += 1
-        if self._lost_answers * _ANSWER > self._side.wishes.patience:
+        # A new connection: ØMQ would repair the old one, but might have kept the request, and send it twice.
+        if now >= self._give_up:
             return [Finish(self._side.unreachable())]
-        _log.warning("%s did not answer Next in %g s: asking again", self._side.endpoint, _ANSWER)
+        _log.warning("%s was lost before it answered Next: asking again", self._side.endpoint)
         self._asked = now
         # Its records may have come all the same: they were declared then, in words that we did not hear.
         self.declared = max(self.declared, self.next)
         self._uncertain = True
-        return [Connect(keep_data=True), Say(Next(max(1, min(self.rate.size, self._room))))]
+        return [Connect(keep_data=True), Say(Next(self._request))]
 
     def _fell_short(self, now: float) -> list[Effect]:
         declared, received = self._batch, self._batch - self._awaited
@@ -204,7 +261,7 @@ class PlainReading:
         self._batch = 0
         if declared:
             self.deficits += 1
-            self.rate.fell_short()
+            self.rate.fell_short(declared, received)
             _log.warning(
                 "%s: deficit: %d of %d declared records arrived within %g s; asking for %d at a time now",
                 self._side.endpoint,
@@ -215,10 +272,10 @@ class PlainReading:
             )
             if self._side.wishes.on_deficit is not None:
                 self._side.wishes.on_deficit(declared, received, self.rate.size)
+        self._end_by_size()
         if self._completing:
             self.ended = True
-            return []
-        return self._ask(now)
+        return [] if self.ended else self._ask(now)
 
     def goodbye(self) -> list[Effect]:
         """Cancel, in the words of the document."""

@@ -1,7 +1,8 @@
 """A subscriber that knows nothing but the document: Next, OnNext, and so many records.
 
 It has a data port of its own, so that its demand is nobody else's. Its next request acknowledges the batch
-before. The answer to a request waits a little for records (``Limits.long_poll``), because a peer that gets
+before. A batch is bounded in records and in bytes, whatever was asked for. The answer to a request waits a
+little for records (``Limits.long_poll``), because a peer that gets
 ``OnNext(0)`` at once asks again at once.
 """
 
@@ -112,6 +113,9 @@ class PlainSession(Session):
                 break
             self._waiting.popleft()
             count = min(wanted, there, self.limits.plain_batch)
+            if count:
+                # In bytes, too: it may ask for many and read none, and they would all wait here.
+                count = self.log.fitting(self._declared, count, self.limits.bytes_in_flight)
             self._declared += count
             replies.append(Reply(envelope, OnNext(count)))
         return replies

@@ -45,6 +45,10 @@ class LogView(Protocol):
     """After so many records a subscriber should say how far it has come."""
     ack_every_bytes: int
 
+    def fitting(self, start: int, most: int, nbytes: int) -> int:
+        """How many records from ``start`` on, up to ``most``, fit into so many bytes: at least one."""
+        ...
+
 
 class State(Enum):
     """How far a subscription has come."""

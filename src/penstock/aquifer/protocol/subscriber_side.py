@@ -2,7 +2,9 @@
 
 The machine is told what happens (a message, a frame, time) and returns what to do about it. It first asks in
 the extended dialect. A gateway that answers without ``x`` is a plain one; one that answers with nonsense, or
-is there but does not answer, is asked again in the words of the document alone. From the welcome on, an
+is there but does not answer, is asked again in the words of the document alone. A question is not repeated
+while its answer may still come: a gateway may be slow, and the original one does not survive the second
+question. From the welcome on, an
 :class:`~penstock.aquifer.protocol.extended_reading.ExtendedReading` or a
 :class:`~penstock.aquifer.protocol.plain_reading.PlainReading` has the say.
 """
@@ -33,6 +35,7 @@ from penstock.aquifer.protocol.messages import (
     Subscribe,
     SubscribeTerms,
     decode,
+    demand,
     terms,
 )
 from penstock.aquifer.protocol.plain_reading import PlainReading
@@ -43,12 +46,18 @@ __all__ = ["Phase", "Reading", "SubscriberSide", "Wishes", "error_from"]
 
 _log = logging.getLogger("penstock.aquifer")
 
-_ANSWER: Final = 1.0
-"""Seconds to wait for an answer before asking again, on a new connection."""
 _TRIES: Final = 3
 """How often to ask in the extended dialect before a silent gateway is taken for a plain one."""
 _TELL_EVERY: Final = 10.0
 """Seconds between lines in the log that say that a gateway does not let us in."""
+_LOOK: Final = 1.0
+"""Seconds between looks whether patience is over, while there is no connection."""
+_PAUSE: Final = 0.1
+"""Seconds after which to ask again when the connection was lost before the answer; then twice as many."""
+_KNOWN: Final = 1.0
+"""Seconds after which to ask a gateway again that is known to be ours; then twice as many."""
+_SILENCE: Final = 4.0
+"""Seconds without a sign of life after which the gateway is taken for lost."""
 
 
 class Phase(Enum):
@@ -71,6 +80,10 @@ class Reading(Protocol):
 
     def message(self, message: Any, now: float) -> list[Effect]:
         """A control message came."""
+        ...
+
+    def bytes_came(self, now: float) -> None:
+        """A message is on its way, and a part of it has come."""
         ...
 
     def tick(self, now: float) -> list[Effect]:
@@ -123,6 +136,9 @@ class SubscriberSide:
         self._deadline = 0.0
         self._contact = 0.0
         """When the gateway was last heard of."""
+        self.silence = _SILENCE
+        """Seconds without a sign of life after which the data connection is taken for lost. If nothing came
+        in a whole session, the line may only be slow: the next session is given twice as long."""
         self._welcomed: float | None = None
         """When the last welcome came, as long as nothing has come over the data connection since."""
         self._put_off: float | None = None
@@ -145,8 +161,19 @@ class SubscriberSide:
     def connected(self, now: float) -> None:
         """The control connection is there: from now on silence means something."""
         if self.phase is Phase.ASKING and not self._connected:
-            self._asked, self._deadline = now, now + _ANSWER
+            self._asked = now
+            self._wait(now, self._answer_time())
         self._connected = True
+
+    def disconnected(self, now: float) -> list[Effect]:
+        """The control connection is gone, and with it what was asked and not answered."""
+        if self.phase is Phase.ASKING and self._connected:
+            self._tries += 1
+            self.phase = Phase.RESTING
+            self._wait(now, _PAUSE * 2 ** min(self._tries, 5))
+        elif self.phase is Phase.READING and self.reading.dialect == "plain":
+            self.reading.disconnected(now)
+        return []
 
     def turned_away(self) -> list[Effect]:
         """The gateway has keys, and this subscriber's is not among those that it lets in."""
@@ -164,8 +191,15 @@ class SubscriberSide:
             return effects
         return []
 
-    def flowing(self) -> None:
+    def bytes_came(self, now: float) -> None:
+        """Bytes of a message that is not whole yet came over the data connection: it is alive."""
+        if self.phase is Phase.READING:
+            self.reading.bytes_came(now)
+            self.flowing(now)
+
+    def flowing(self, now: float) -> None:
         """Something came over the data connection."""
+        self._contact = now
         self._welcomed = None
         self._fruitless = 0.0
 
@@ -188,12 +222,12 @@ class SubscriberSide:
             return self._watch(self.reading.tick(now), now)
         if self.phase is Phase.OVER or now < self._deadline:
             return []
-        if now - self._contact > self.wishes.patience:
+        if now - self._contact >= self.wishes.patience:
             return self._finish(self.unreachable())
         if self.phase is Phase.ASKING and not self._connected:
             # The request leaves as soon as there is a connection. To start over would not make it come about
             # sooner, and never on a line where a handshake takes longer than this.
-            self._deadline = now + _ANSWER
+            self._wait(now, _LOOK)
             return []
         self._tries += self.phase is Phase.ASKING
         return self._ask(now)
@@ -204,13 +238,15 @@ class SubscriberSide:
 
     def lost(self, reason: str, now: float) -> list[Effect]:
         """The gateway, or a part of what it sent, was lost: ask again, from where we are."""
+        # If it is longer ago, it was we who did not look.
+        self._contact = max(self._contact, now - self.silence)
         if self._welcomed is not None:
-            self._fruitless += now - self._welcomed
+            self._fruitless += min(now - self._welcomed, self.wishes.patience / 2)
             self._welcomed = None
+            self.silence = min(2 * self.silence, max(_SILENCE, self.wishes.patience / 2))
         if self._fruitless > self.wishes.patience:
             return self._finish(self._no_data())
         _log.info("%s: %s; subscribing again", self.endpoint, reason)
-        self._contact = now
         self._tries = 0
         return self._ask(now)
 
@@ -238,11 +274,25 @@ class SubscriberSide:
             return self._ask_plainly(now)
         self.phase = Phase.ASKING
         self._connected = False
-        self._asked, self._deadline = now, now + _ANSWER
+        self._asked = now
+        self._wait(now, _LOOK)
         self._asks += 1
         if self._dialect == "plain":
             return [Connect(), Say(Subscribe())]
         return [Connect(), Say(Subscribe(x=self._extended_wishes()))]
+
+    def _answer_time(self) -> float:
+        """Seconds to wait for the answer before asking again, on a new connection."""
+        patience = self.wishes.patience
+        if self._dialect == "plain":
+            return patience
+        if self.subscriptions:
+            # It is one of ours, and to ask it twice is harmless; but an answer must have time to come.
+            return min(_KNOWN * 2.0**self._tries, patience / 2)
+        return patience / (_TRIES + 1)
+
+    def _wait(self, now: float, seconds: float) -> None:
+        self._deadline = min(now + seconds, self._contact + self.wishes.patience)
 
     def _ask_plainly(self, now: float) -> list[Effect]:
         if self.wishes.needs_extended is not None:
@@ -279,11 +329,21 @@ class SubscriberSide:
 
     def unreachable(self) -> AquiferError:
         """What to tell when nobody answers any more."""
+        patience = f"{self.wishes.patience:g} s"
         if self.subscriptions:
-            text = f"the gateway at {self.endpoint} was lost for more than {self.wishes.patience:g} s"
-        else:
-            text = f"no gateway answers at {self.endpoint} after {self.wishes.patience:g} s"
-        return GatewayUnreachable(f"{text}; is it running there, and do both sides use keys or neither?")
+            return GatewayUnreachable(
+                f"the gateway at {self.endpoint} was lost for more than {patience}: nothing came from it, "
+                "and it could not be reached again; is it still running, and is the line up?"
+            )
+        if self._connected:
+            return GatewayUnreachable(
+                f"something listens at {self.endpoint}, but no gateway answers after {patience}; is this the "
+                "control endpoint of a gateway, and is the gateway well?"
+            )
+        return GatewayUnreachable(
+            f"no gateway answers at {self.endpoint} after {patience}; is it running there, and do both sides "
+            "use keys or neither?"
+        )
 
     def _no_data(self) -> AquiferError:
         return GatewayUnreachable(
@@ -305,9 +365,8 @@ class SubscriberSide:
         self._dialect = "plain"
         self._enter(now)
         if self.reading is None:
-            self.reading = PlainReading(self, now)
-        else:
-            self.reading.resumed(now)
+            self.reading = PlainReading(self)
+        self.reading.resumed(demand(message.size), now)
         return [Join(message.port, b"")]
 
     def _enter(self, now: float) -> None:

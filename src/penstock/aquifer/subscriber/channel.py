@@ -1,4 +1,4 @@
-"""The sockets of a subscriber: a DEALER for control, a SUB for data, and monitors that tell when they are up.
+"""The sockets of a subscriber: a DEALER for control, a SUB for data, and what is known of their connections.
 
 A DEALER that sends an empty part before each message looks like a REQ to a REP or a ROUTER, but is not stuck
 for ever when an answer is lost.
@@ -6,18 +6,16 @@ for ever when an answer is lost.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Final, TypeGuard
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from penstock.aquifer.bell import Bell
 from penstock.aquifer.endpoints import Endpoint
-from penstock.aquifer.errors import ProtocolViolation, Refused
-from penstock.aquifer.protocol.messages import Control, decode
+from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.security import CurveClient
+from penstock.aquifer.subscriber.line import Line, Moved
 
 __all__ = ["Channel"]
 
@@ -42,38 +40,38 @@ class Channel:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._bell = Bell()
         self._control: zmq.Socket[bytes] | None = None
-        self._control_monitor: zmq.Socket[bytes] | None = None
+        self._control_line: Line | None = None
         self._data: zmq.Socket[bytes] | None = None
-        self._data_monitor: zmq.Socket[bytes] | None = None
+        self._data_line: Line | None = None
 
     # ---------------------------------------------------------------- connections
     def connect(self, *, keep_data: bool) -> None:
         """A new control connection; the old one, and unless kept the data connection, are closed."""
-        self._close(self._control, self._control_monitor)
+        self._close(self._control, self._control_line)
         if not keep_data:
-            self._close(self._data, self._data_monitor)
-            self._data = self._data_monitor = None
+            self._close(self._data, self._data_line)
+            self._data = self._data_line = None
         self._control = self._context.socket(zmq.DEALER)
-        self._control_monitor = self._watch(self._control)
+        self._control_line = Line(self._control)
         self._open(self._control, self._endpoint)
 
     def join(self, port: int, topic: bytes) -> None:
         """The data connection, to a port of the same host."""
         if not 0 < port < 65536:
             raise ProtocolViolation(f"the gateway at {self._endpoint} names {port} as its data port")
-        self._close(self._data, self._data_monitor)
+        self._close(self._data, self._data_line)
         self._data = self._context.socket(zmq.SUB)
         # Credit bounds what can come; a bound here would make the gateway drop records.
         self._data.setsockopt(zmq.RCVHWM, 0)
         self._data.setsockopt(zmq.SUBSCRIBE, topic)
-        self._data_monitor = self._watch(self._data)
+        self._data_line = Line(self._data)
         self._open(self._data, Endpoint(self._endpoint.host, port))
 
     def close(self) -> None:
         """Close everything; what was said last still gets a moment to leave."""
-        self._close(self._control, self._control_monitor, _LINGER)
-        self._close(self._data, self._data_monitor)
-        self._control = self._data = None
+        self._close(self._control, self._control_line, _LINGER)
+        self._close(self._data, self._data_line)
+        self._control = self._data = self._control_line = self._data_line = None
         self._context.term()
         self._bell.close()
 
@@ -89,19 +87,11 @@ class Channel:
         socket.connect(str(endpoint))
 
     @staticmethod
-    def _watch(socket: zmq.Socket[bytes]) -> zmq.Socket[bytes]:
-        events = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-        monitor: zmq.Socket[bytes] = socket.get_monitor_socket(events)
-        return monitor
-
-    @staticmethod
-    def _close(socket: zmq.Socket[bytes] | None, monitor: zmq.Socket[bytes] | None, linger: int = 0) -> None:
+    def _close(socket: zmq.Socket[bytes] | None, line: Line | None, linger: int = 0) -> None:
+        if line is not None:
+            line.close()
         if socket is not None:
-            socket.disable_monitor()
             socket.close(linger)
-        if monitor is not None:
-            # Left open, it would hold up the end of the context for ever.
-            monitor.close(0)
 
     # ---------------------------------------------------------------- talking
     def say(self, message: bytes | memoryview, *attached: bytes | memoryview) -> None:
@@ -123,25 +113,16 @@ class Channel:
         """Until something comes in, or somebody calls :meth:`wake`, or the time is over."""
         poller = zmq.Poller()
         poller.register(self._bell.fileno(), zmq.POLLIN)
-        for socket in (self._control, self._control_monitor, self._data, self._data_monitor):
-            if socket is not None:
+        for socket, line in ((self._control, self._control_line), (self._data, self._data_line)):
+            if socket is not None and line is not None:
                 poller.register(socket, zmq.POLLIN)
+                poller.register(line.monitor, zmq.POLLIN)
         poller.poll(max(0, int(seconds * 1000 + 0.999)))
         self._bell.hush()
 
     def control_messages(self) -> list[bytes]:
         """The control messages that have come."""
         return [parts[-1] for parts in _all(self._control, 256)]
-
-    def answer(self, deadline: float) -> Control | None:
-        """The next control message, or None if there is none by then; Refused if the key is not let in."""
-        while (left := deadline - time.monotonic()) > 0:
-            self.wait(left)
-            if zmq.EVENT_HANDSHAKE_FAILED_AUTH in self.control_news():
-                raise Refused(f"the gateway at {self._endpoint} does not let this key in")
-            for message in self.control_messages():
-                return decode(message)
-        return None
 
     def frames(self) -> Sequence[Sequence[bytes | memoryview]]:
         """The data frames that have come (extended dialect)."""
@@ -160,13 +141,21 @@ class Channel:
             pass
         return records
 
-    def control_news(self) -> set[int]:
+    def control_news(self) -> list[int]:
         """What became of the control connection since the last time this was asked: events of ØMQ."""
-        return _events(self._control_monitor)
+        return [] if self._control_line is None else self._control_line.news()
 
-    def data_news(self) -> set[int]:
+    def data_news(self) -> list[int]:
         """The same for the data connection."""
-        return _events(self._data_monitor)
+        return [] if self._data_line is None else self._data_line.news()
+
+    def control_moved(self) -> Moved:
+        """How many bytes have moved on the control connection."""
+        return Moved(0, 0) if self._control_line is None else self._control_line.moved()
+
+    def data_moved(self) -> Moved:
+        """The same for the data connection."""
+        return Moved(0, 0) if self._data_line is None else self._data_line.moved()
 
 
 def _all(socket: zmq.Socket[bytes] | None, most: int) -> list[list[bytes]]:
@@ -187,7 +176,3 @@ def _viewed(socket: zmq.Socket[bytes] | None, most: int) -> list[list[bytes | me
 def _has_come(socket: zmq.Socket[bytes] | None) -> TypeGuard[zmq.Socket[bytes]]:
     """Whether there is a message to be had: to ask takes a third of what `zmq.Again` does."""
     return socket is not None and bool(int(socket.getsockopt(zmq.EVENTS)) & _INCOMING)
-
-
-def _events(monitor: zmq.Socket[bytes] | None) -> set[int]:
-    return {int(parse_monitor_message(parts)["event"]) for parts in _all(monitor, 16)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec import UNSET
 
@@ -30,12 +29,9 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.subscriber.channel import Channel
+from penstock.aquifer.subscriber.asking import Asker
 
 __all__ = ["Courier"]
-
-_ANSWER: Final = 5.0
-"""Seconds to wait for an answer before asking again, on a new connection."""
 
 
 class Courier:
@@ -47,8 +43,7 @@ class Courier:
     def __init__(self, endpoint: str, *, patience: float = 30.0, curve: CurveClient | None = None) -> None:
         self._endpoint = Endpoint.parse(endpoint)
         self._patience = patience
-        self._channel = Channel(self._endpoint, curve)
-        self._connected = False
+        self._asker = Asker(self._endpoint, curve)
 
     def stage(
         self,
@@ -85,30 +80,31 @@ class Courier:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._channel.close()
+        self._asker.close()
 
     def _ask(self, question: Sequence[bytes | memoryview], patience: float) -> Control:
         give_up = time.monotonic() + patience
         while True:
-            if not self._connected:
-                self._channel.connect(keep_data=False)
-                self._connected = True
-            self._channel.say(*question)
-            answer = self._channel.answer(min(time.monotonic() + _ANSWER, give_up))
-            if isinstance(answer, OnError):
-                pause = _pause_before_asking_again(answer)
-                if pause is None or time.monotonic() + pause >= give_up:
-                    raise error_from(answer)
-                time.sleep(pause)
-                continue
-            if answer is not None:
+            answer = self._asker.ask(*question, patience=max(give_up - time.monotonic(), 0.0))
+            if answer is None:
+                raise GatewayUnreachable(self._what_is_wrong(patience))
+            if not isinstance(answer, OnError):
                 return answer
-            self._connected = False  # A late answer must not be taken for one to the next question.
-            if time.monotonic() >= give_up:
-                raise GatewayUnreachable(
-                    f"the gateway at {self._endpoint} did not take a batch for {patience:g} s; is it "
-                    "running, and does anybody read what is behind it?"
-                )
+            pause = _pause_before_asking_again(answer)
+            if pause is None or time.monotonic() + pause >= give_up:
+                raise error_from(answer)
+            time.sleep(pause)
+
+    def _what_is_wrong(self, patience: float) -> str:
+        if self._asker.connected:
+            return (
+                f"the gateway at {self._endpoint} did not take a batch for {patience:g} s; is it well, and "
+                "does anybody read what is behind it?"
+            )
+        return (
+            f"no gateway could be reached at {self._endpoint} for {patience:g} s, so a batch was not taken; "
+            "is it running there, and do both sides use keys or neither?"
+        )
 
 
 def _pause_before_asking_again(answer: OnError) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import zmq
 
@@ -15,6 +16,9 @@ from penstock.aquifer.subscriber.channel import Channel
 
 __all__ = ["Driver"]
 
+_LOOK: Final = 0.25
+"""Seconds between looks at the bytes of the data connection."""
+
 
 class Driver:
     """Drives one subscription. When to listen, and what becomes of the records, is its owner's business."""
@@ -24,7 +28,7 @@ class Driver:
         side: SubscriberSide,
         channel: Channel,
         take: Callable[[Frame], object],
-        take_records: Callable[[list[bytes], int], object] | None = None,
+        take_records: Callable[[list[bytes], int, int], object] | None = None,
     ) -> None:
         self.finished: effects.Finish | None = None
         """How it ended, once it has."""
@@ -32,7 +36,12 @@ class Driver:
         self._channel = channel
         self._take = take
         self._take_records = take_records
-        """Given single records and the number of those before; None if only frames are to be expected."""
+        """Given single records, the number of those before, and their bytes; None if only frames are to be
+        expected."""
+        self._looked = 0.0
+        """When the data connection was last asked what has moved on it,"""
+        self._received = 0
+        """and how many bytes that were."""
 
     def do(self, wanted: list[effects.Effect]) -> bool:
         """Do what the protocol wants; False if that was to connect anew."""
@@ -61,11 +70,18 @@ class Driver:
             side.connected(now)
         if zmq.EVENT_HANDSHAKE_SUCCEEDED in channel.data_news():
             self.do(side.joined(now))
+        same = True
         for message in channel.control_messages():
-            if not self.do(side.control(message, now)):
+            same = self.do(side.control(message, now))
+            if not same:
                 break  # What is left was said on the old connection.
+        if same and zmq.EVENT_DISCONNECTED in news:
+            # After what was said before it.
+            self.do(side.disconnected(now))
         if side.phase is not Phase.READING:
             return
+        if now - self._looked >= _LOOK:
+            self._look(now)
         reading = side.reading
         if isinstance(reading, ExtendedReading):
             for parts in channel.frames():
@@ -73,5 +89,14 @@ class Driver:
                 if side.phase is not Phase.READING:
                     return
         elif self._take_records is not None and (records := channel.records()):
-            self._take_records(records, reading.next)
-            self.do(reading.records(len(records), now))
+            nbytes = sum(map(len, records))
+            self._take_records(records, reading.next, nbytes)
+            self.do(reading.records(len(records), now, nbytes))
+
+    def _look(self, now: float) -> None:
+        """Whether bytes have come of a message that is not whole yet."""
+        self._looked = now
+        received = self._channel.data_moved().received
+        if received > self._received:
+            self._side.bytes_came(now)
+        self._received = received

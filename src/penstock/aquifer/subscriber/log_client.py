@@ -21,12 +21,10 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.subscriber.channel import Channel
+from penstock.aquifer.subscriber.asking import Asker
 
 __all__ = ["LogClient", "LogState"]
 
-_ANSWER: Final = 1.0
-"""Seconds to wait for an answer, beside what the question allows, before it is asked again."""
 _LONGEST_WAIT: Final = 30.0
 """Seconds; a gateway answers after so many at the latest."""
 _LONGEST_LEASE: Final = 366 * 24 * 3600.0
@@ -56,8 +54,7 @@ class LogClient:
     def __init__(self, endpoint: str, *, patience: float = 30.0, curve: CurveClient | None = None) -> None:
         self._endpoint = Endpoint.parse(endpoint)
         self._patience = patience
-        self._channel = Channel(self._endpoint, curve)
-        self._connected = False
+        self._asker = Asker(self._endpoint, curve)
 
     def look(
         self,
@@ -108,23 +105,17 @@ class LogClient:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._channel.close()
+        self._asker.close()
 
     def _ask(self, question: bytes, wait: float) -> Control:
         give_up = time.monotonic() + self._patience + wait
-        while time.monotonic() < give_up:
-            if not self._connected:
-                self._channel.connect(keep_data=False)
-                self._connected = True
-            self._channel.control_messages()  # Answers to what was asked before.
-            self._channel.say(question)
-            answer = self._channel.answer(time.monotonic() + wait + _ANSWER)
+        while (left := give_up - time.monotonic()) > 0:
+            answer = self._asker.ask(question, patience=max(left - wait, 0.0), held=wait)
             if answer is None:
-                self._connected = False  # A late answer must not be taken for one to the next question.
-            elif (rest := _asked_to_wait(answer)) is None:
+                break
+            if (rest := _asked_to_wait(answer)) is None:
                 return answer
-            else:
-                time.sleep(max(0.0, min(rest, give_up - time.monotonic())))
+            time.sleep(max(0.0, min(rest, give_up - time.monotonic())))
         raise GatewayUnreachable(
             f"no gateway answers at {self._endpoint} after {self._patience:g} s; is it running there, and do "
             "both sides use keys or neither?"

@@ -207,9 +207,9 @@ class AquiferSubscription:
         unpack = partial(self._unpacker.of_frame, frame)
         self._waiting.append(Chunk(unpack, frame.count, frame.first + frame.count, nbytes))
 
-    def _take_records(self, records: list[bytes], before: int) -> None:
+    def _take_records(self, records: list[bytes], before: int, nbytes: int) -> None:
         unpack = partial(self._unpacker.of_values, records, before)
-        self._waiting.append(Chunk(unpack, len(records), 0, 0))
+        self._waiting.append(Chunk(unpack, len(records), 0, nbytes))
 
     # ---------------------------------------------------------------- signals
     def _deliverable(self) -> bool:
@@ -262,7 +262,7 @@ class AquiferSubscription:
         if isinstance(reading, ExtendedReading):
             reading.hand_on(chunk.end, chunk.nbytes)
         else:
-            reading.hand_on(reading.handed + chunk.records, 0)
+            reading.hand_on(reading.handed + chunk.records, chunk.nbytes)
 
     def _note_acknowledgement(self) -> None:
         reading = self._side.reading
