@@ -33,6 +33,7 @@ from penstock.aquifer.arrow import stream
 from penstock.aquifer.batches import Batch, Notes, in_format, pack_notes, pack_values
 from penstock.aquifer.protocol.frames import Frame
 from penstock.spark.columns import BadSchema, Columns, UnreadableRecord, default_schema
+from penstock.spark.source.zones import Zone
 
 ENDPOINT = "tcp://127.0.0.1:5556"
 UTC = datetime.UTC
@@ -158,7 +159,6 @@ BOTH = pytest.mark.parametrize("form", ["json", "msgpack"])
         (DoubleType(), 2.5, 2.5),
         (BooleanType(), True, True),
         (StringType(), "ü\u0000", "ü\u0000"),
-        (BinaryType(), "text", b"text"),
         (DecimalType(10, 2), "1.25", decimal.Decimal("1.25")),
         (DecimalType(10, 2), 3, decimal.Decimal("3.00")),
         (TimestampType(), "2026-01-01T00:00:00Z", NEW_YEAR),
@@ -180,6 +180,80 @@ def test_the_types_of_the_schema(form: str, kind: DataType, given: Any, read: An
 def test_times_and_bytes_of_msgpack() -> None:
     assert read_one(TimestampType(), "msgpack", {"a": NEW_YEAR}) == [NEW_YEAR]
     assert read_one(BinaryType(), "msgpack", {"a": b"\xff"}) == [b"\xff"]
+    assert read_one(BinaryType(), "msgpack", {"a": "text"}) == [b"text"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "text", "read"),
+    [
+        (BinaryType(), '"AP8Q"', b"\x00\xff\x10"),
+        (StringType(), "1.50", "1.50"),
+        (StringType(), "true", "true"),
+        (StringType(), '{"b": [1, "x"]}', '{"b":[1,"x"]}'),
+        (LongType(), "2.0", 2),
+        (LongType(), "-1e3", -1000),
+        (DoubleType(), '"NaN"', None),
+        (DoubleType(), "NaN", None),
+        (DoubleType(), '"Infinity"', float("inf")),
+        (DoubleType(), "-Infinity", float("-inf")),
+        (DoubleType(), '"-INF"', float("-inf")),
+        (TimestampType(), "1767225600", NEW_YEAR),
+        (TimestampType(), '"2026-01-01T00:00:00.000001999Z"', NEW_YEAR + datetime.timedelta(microseconds=1)),
+        (
+            TimestampType(),
+            '"1969-12-31T23:59:59.9999999Z"',
+            datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC),
+        ),
+        (TimestampNTZType(), '"2026-01-01T00:00:00.0000009"', NEW_YEAR.replace(tzinfo=None)),
+    ],
+)
+def test_json_is_read_as_sparks_own_reader_reads_it(
+    kind: DataType, text: str, read: Any, nested: bool
+) -> None:
+    if nested:
+        kind, text, read = ArrayType(kind), f"[{text}, null]", [read, None]
+    values = [b'{"a": null}', f'{{"a": {text}}}'.encode()]
+    found = [row["a"] for row in rows(one(kind), "json", frame(values))]
+    if "NaN" in text:
+        number = found[1][0] if nested else found[1]
+        assert number != number, "it is not the number that is unlike itself"
+    else:
+        assert found == [None, read]
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [("UTC", 0), ("America/New_York", 5), ("+05:30", -5.5), ("GMT-8", 8), ("Asia/Tokyo", -9)],
+)
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_a_time_without_a_zone_is_in_that_of_the_session(zone: str, hours: float, form: str) -> None:
+    encode = msgspec.msgpack.encode if form == "msgpack" else msgspec.json.encode
+    there = NEW_YEAR + datetime.timedelta(hours=hours)
+    for texts, read in (
+        (["2026-01-01T00:00:00"], [there]),
+        (["2026-01-01T00:00:00", "2026-01-01T00:00:00Z"], [there, NEW_YEAR]),
+        (["2026-01-01 00:00:00.0000001"], [there]),
+        (["2026-01-01"], [there]),
+    ):
+        data = frame([encode({"a": text}) for text in texts])
+        batch = Columns(one(TimestampType()), form, Zone(zone)).batch(ENDPOINT, data)
+        assert batch.column(0).to_pylist() == read
+
+
+def test_times_that_there_were_twice_or_never_are_those_that_java_takes() -> None:
+    texts = ["2026-03-08T02:30:00", "2026-11-01T01:30:00"]
+    data = frame([msgspec.json.encode({"a": text}) for text in texts])
+    batch = Columns(one(TimestampType()), "json", Zone("America/New_York")).batch(ENDPOINT, data)
+    assert batch.column(0).to_pylist() == [
+        datetime.datetime(2026, 3, 8, 7, 30, tzinfo=UTC),
+        datetime.datetime(2026, 11, 1, 5, 30, tzinfo=UTC),
+    ]
+
+
+def test_a_zone_that_this_machine_does_not_know_is_told_with_what_to_do() -> None:
+    with pytest.raises(ValueError, match=r"timeZone is 'Atlantis/City'.*give one of the tz database"):
+        Zone("Atlantis/City")
 
 
 @BOTH
@@ -190,11 +264,15 @@ def test_times_and_bytes_of_msgpack() -> None:
         (LongType(), 1.5),
         (LongType(), 2**63),
         (ByteType(), 300),
-        (StringType(), 1),
-        (StringType(), {"b": 1}),
         (BooleanType(), 1),
+        (DoubleType(), "1.5"),
+        (DoubleType(), "Nan"),
+        (BinaryType(), [1]),
         (TimestampType(), "yesterday"),
-        (TimestampType(), 1_700_000_000),
+        (TimestampType(), 1.5),
+        (TimestampType(), True),
+        (TimestampNTZType(), "2026-01-01T00:00:00Z"),
+        (TimestampNTZType(), "2026-01-01T00:00:00.0000001Z"),
         (DateType(), "2026-02-30"),
         (DecimalType(5, 2), "123456"),
         (ArrayType(LongType()), [1, "x"]),
@@ -209,6 +287,25 @@ def test_a_record_of_another_type_is_named_by_its_offset(form: str, kind: DataTy
         rows(one(kind), form, frame(values, 100))
     assert "\n" not in str(told.value)
     assert 'option("value", "binary")' in str(told.value)
+
+
+@pytest.mark.parametrize("given", ["AP8", "A P8Q", "über", 10**14, 2.0**60])
+def test_a_value_that_only_json_could_have_meant_otherwise_is_told(given: Any) -> None:
+    kind = (
+        BinaryType()
+        if isinstance(given, str)
+        else LongType()
+        if isinstance(given, float)
+        else TimestampType()
+    )
+    with pytest.raises(UnreadableRecord, match=r"record 1 of .* cannot be read as json .* a: "):
+        rows(one(kind), "json", frame([b"{}", msgspec.json.encode({"a": given})]))
+
+
+@pytest.mark.parametrize(("kind", "given"), [(StringType(), 1), (TimestampType(), 1_700_000_000)])
+def test_msgpack_has_types_of_its_own_and_a_number_is_no_text_nor_time(kind: DataType, given: int) -> None:
+    with pytest.raises(UnreadableRecord, match=r"record 1 of .* cannot be read as msgpack"):
+        rows(one(kind), "msgpack", frame([b"\x80", msgspec.msgpack.encode({"a": given})]))
 
 
 @pytest.mark.parametrize("kind", [LongType(), DateType()])

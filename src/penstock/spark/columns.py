@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
 from penstock.aquifer.arrow import load
 from penstock.aquifer.batches import Notes, unpack_notes, unpack_values
 from penstock.aquifer.protocol.frames import Frame
+from penstock.spark.source.json_records import JsonRecords
 from penstock.spark.source.typed_records import NotOfTheSchema, TypedRecords, may_be_null, misplaced_null
+from penstock.spark.source.zones import Zone
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -45,7 +45,7 @@ def default_schema(value: str) -> str:
 class Columns:
     """Builds batches of one schema."""
 
-    def __init__(self, schema: StructType, value: str) -> None:
+    def __init__(self, schema: StructType, value: str, zone: Zone | None = None) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         self._schema = to_arrow_schema(schema, timezone="UTC")
@@ -54,9 +54,12 @@ class Columns:
         """The payload format to ask the gateway for."""
         self._strict = not all(map(may_be_null, self._schema))
         """Whether there are columns that must not have nulls: pyarrow does not look, and Spark trusts us."""
-        self._typed: TypedRecords | None = None
-        if value == "msgpack" or (value == "json" and not all(_plain_json(f.type) for f in self._schema)):
-            self._typed = TypedRecords(self._schema, value)
+        self._records: JsonRecords | TypedRecords | None = None
+        zone = zone or Zone("UTC")
+        if value == "json":
+            self._records = JsonRecords(schema, self._schema, zone)
+        elif value == "msgpack":
+            self._records = TypedRecords(schema, self._schema, value, zone)
         if value in ("binary", "string"):
             self._check(schema, value)
 
@@ -74,13 +77,11 @@ class Columns:
         if self._value == "arrow":
             return self._fitted(load(frame.payload), endpoint, frame)
         values = unpack_values(frame.payload)
-        if self._typed is not None:
+        if self._records is not None:
             try:
-                return self._typed.batch(values)
+                return self._records.batch(values)
             except NotOfTheSchema as error:
                 raise self._unreadable(endpoint, frame, error, error.index) from error
-        if self._value == "json":
-            return self._json(values, endpoint, frame)
         notes = unpack_notes(frame.notes)
         arrays = [_COLUMNS[name](endpoint, frame, notes, values) for name in self._schema.names]
         try:
@@ -90,41 +91,6 @@ class Columns:
             )
         except pa.ArrowInvalid as error:
             raise self._unreadable(endpoint, frame, error) from error
-
-    # ---------------------------------------------------------------- typed values
-    def _json(self, values: list[bytes], endpoint: str, frame: Frame) -> pa.RecordBatch:
-        for index, value in enumerate(values):
-            # pyarrow would stumble over the others, and over a null so badly that it takes the process along.
-            if value[:1] != b"{" and value.lstrip(b" \t\r\n")[:1] != b"{":
-                raise self._unreadable(endpoint, frame, f"{value[:40]!r} is no JSON object", index)
-        try:
-            table = self._parsed(values)
-        except pa.ArrowException as error:
-            raise self._unreadable(endpoint, frame, error, self._culprit(values)) from error
-        if table.num_rows != frame.count:
-            raise self._unreadable(endpoint, frame, f"{table.num_rows} objects in {frame.count} records")
-        return self._fitted(table.combine_chunks().to_batches()[0], endpoint, frame)
-
-    def _parsed(self, values: list[bytes]) -> pa.Table:
-        text = b"\n".join(values)
-        table = pa.json.read_json(
-            BytesIO(text),
-            read_options=pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            parse_options=pa.json.ParseOptions(
-                explicit_schema=self._schema, newlines_in_values=True, unexpected_field_behavior="ignore"
-            ),
-        )
-        table.validate(full=True)  # Strings, that is: the parser does not look whether they are UTF-8.
-        return table
-
-    def _culprit(self, values: list[bytes]) -> int | None:
-        """Which of the records cannot be read; None if each by itself can."""
-        for index, value in enumerate(values):
-            try:
-                self._parsed([value])
-            except pa.ArrowException:
-                return index
-        return None
 
     def _fitted(self, batch: pa.RecordBatch, endpoint: str, frame: Frame) -> pa.RecordBatch:
         """The columns that the schema names, in its order and with its types."""
@@ -137,7 +103,7 @@ class Columns:
                 f"{', '.join(batch.schema.names)}"
             )
         try:
-            arrays = [batch.column(field.name).cast(field.type) for field in self._schema]
+            arrays = [_cast(batch.column(field.name), field.type) for field in self._schema]
             return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         except pa.ArrowException as error:
             raise self._unreadable(endpoint, frame, error) from error
@@ -167,11 +133,8 @@ class Columns:
                 )
 
 
-def _plain_json(kind: pa.DataType) -> bool:
-    """Whether pyarrow's own reader makes the right thing of a column of JSON."""
-    if pa.types.is_map(kind) or pa.types.is_date(kind):
-        return False
-    return all(_plain_json(kind.field(index).type) for index in range(kind.num_fields))
+def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return column if column.type == kind else column.cast(kind)
 
 
 # Most frames have as many records as the one before.

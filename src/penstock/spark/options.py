@@ -124,7 +124,7 @@ class SinkOptions:
             raise BadOption("endpoint", ",".join(endpoints), "a query writes to one gateway; name one")
         return cls(
             endpoint=endpoints[0],
-            value=options.one_of("value", ("binary", "string", "json", "arrow"), "json"),
+            value=options.one_of("value", VALUE_FORMATS, "json"),
             patience=options.seconds("patienceSeconds") or 30.0,
             timeout=options.seconds("timeoutSeconds") or 600.0,
             delivery=options.delivery(),

@@ -12,6 +12,8 @@ __all__ = ["is_remote", "register"]
 
 _log = logging.getLogger("penstock.spark")
 
+_TIME_ZONE: Final = "spark.sql.session.timeZone"
+
 _SET_BY_EACH_QUERY: Final = (
     "SPARK_AUTH_SOCKET_TIMEOUT",
     "SPARK_BUFFER_SIZE",
@@ -32,6 +34,8 @@ def register(spark: SparkSession, *, again: bool = False) -> None:
 
     if again or not _is_known(spark, AquiferDataSource.name()):
         spark.dataSource.register(AquiferDataSource)
+    # Spark tells tasks what was set, not what it takes for itself: the zone of the driver's machine.
+    spark.conf.set(_TIME_ZONE, spark.conf.get(_TIME_ZONE))
     if not is_remote(spark):
         _prepare_environment(spark, AquiferDataSource.name())
 

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 
 from penstock.aquifer.arrow import stream
 from penstock.aquifer.batches import ARROW, MSGPACK, Notes, pack_notes, pack_values
 from penstock.spark.columns import BadSchema
+from penstock.spark.sink.encoders import RowEncoder
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -37,6 +37,7 @@ class RowPacker:
 
     def __init__(self, schema: StructType, value: str) -> None:
         self._value = value
+        self._rows = RowEncoder(schema, value) if value in ("json", "msgpack") else None
         names = set(schema.names)
         if value in ("binary", "string"):
             kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
@@ -68,8 +69,8 @@ class RowPacker:
         now = time.time_ns() // 1000
         if self._value == "arrow":
             return Piece(batch.num_rows, stream(batch), pack_notes(Notes(now)), ARROW)
-        if self._value == "json":
-            values, keys = _as_json(batch), None
+        if self._rows is not None:
+            values, keys = self._rows.rows(batch), None
         else:
             values = _as_bytes(batch.column("value"), "value")
             keys = batch.column("key").cast(pa.binary()).to_pylist() if "key" in batch.schema.names else None
@@ -81,8 +82,3 @@ def _as_bytes(column: Any, name: str) -> list[bytes]:
         raise ValueError(f"the column {name} has {column.null_count} nulls, but a record has a value: filter")
     values: list[bytes] = column.cast(pa.binary()).to_pylist()
     return values
-
-
-def _as_json(batch: pa.RecordBatch) -> list[bytes]:
-    encode = msgspec.json.Encoder(decimal_format="number").encode
-    return [encode(row) for row in batch.to_pylist()]

@@ -18,6 +18,7 @@ from penstock.spark.options import BadOption, SourceOptions
 from penstock.spark.source.gateways import Gateways, offset_in
 from penstock.spark.source.positions import Piece, Position, partition_count, pieces
 from penstock.spark.source.reading import PiecePartition, read_piece, renew_lease
+from penstock.spark.source.zones import session_zone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,7 @@ class AquiferBatchReader(DataSourceReader):
         if piece.start < piece.stop:
             lease = min(options.lease, _UNTIL_THE_NEXT_STARTS)
             renew_lease(piece, options, lease)  # For the tasks that have not started, too.
-            yield from read_piece(piece, Columns(*self._columns_of), options, lease)
+            yield from read_piece(piece, Columns(*self._columns_of, session_zone()), options, lease)
 
 
 def _nothing(start: Position) -> Piece:

@@ -23,6 +23,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.source.gateways import Gateways, offset_in
 from penstock.spark.source.positions import Position, partition_count, pieces
 from penstock.spark.source.reading import PiecePartition, read_piece
+from penstock.spark.source.zones import session_zone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,7 +204,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task, on a copy of this object that has nothing but options and schema."""
         assert isinstance(partition, PiecePartition)
-        columns = Columns(*self._columns_of)
+        columns = Columns(*self._columns_of, session_zone())
         yield from read_piece(partition.piece, columns, self._options, self._options.lease)
 
     def commit(self, end: dict[str, Any]) -> None:

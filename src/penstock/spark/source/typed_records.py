@@ -1,18 +1,24 @@
 """Records of JSON or MessagePack as Arrow columns, by way of Python objects of the schema's types.
 
-pyarrow reads JSON itself, and many times as fast, but knows no maps and takes dates for numbers; MessagePack
-it does not know at all.
+pyarrow reads JSON itself, and many times as fast, but knows no maps and not all that Spark takes for a
+number or a time; MessagePack it does not know at all.
 """
 
 from __future__ import annotations
 
-import datetime
 import decimal
-from collections.abc import Sequence
-from typing import Any, TypedDict
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+
+from penstock.spark.source.decoders import Dialect, decoder
+from penstock.spark.source.zones import Zone
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 __all__ = ["NotOfTheSchema", "TypedRecords", "may_be_null", "misplaced_null"]
 
@@ -29,21 +35,19 @@ class NotOfTheSchema(ValueError):
 class TypedRecords:
     """Reads records of one schema."""
 
-    def __init__(self, schema: pa.Schema, form: str) -> None:
-        kind = _record(list(schema))
-        self._schema = schema
-        self._decode = (
-            msgspec.json.Decoder(kind).decode if form == "json" else msgspec.msgpack.Decoder(kind).decode
-        )
+    def __init__(self, schema: StructType, arrow_schema: pa.Schema, form: str, zone: Zone) -> None:
+        self._schema = arrow_schema
+        self._read = _reader(schema, Dialect(form, zone))
+        self._read_leniently = _reader(schema, Dialect(form, zone, lenient=True)) if form == "json" else None
 
     def batch(self, values: Sequence[bytes]) -> pa.RecordBatch:
         """A row for each record; what a record does not have is null."""
         rows: list[Any] = []
-        try:
-            for value in values:
-                rows.append(self._decode(value))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise NotOfTheSchema(len(rows), error) from error
+        for value in values:
+            try:
+                rows.append(self._read(value))
+            except (ValueError, OverflowError) as error:
+                rows.append(self._second_look(value, len(rows), error))
         try:
             return pa.RecordBatch.from_pylist(rows, schema=self._schema)
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
@@ -55,37 +59,34 @@ class TypedRecords:
                     raise NotOfTheSchema(index, error) from error
             raise
 
+    def _second_look(self, value: bytes, index: int, reason: Exception) -> Any:
+        if self._read_leniently is None:
+            raise NotOfTheSchema(index, reason) from reason
+        try:
+            if b"NaN" in value or b"Infinity" in value:
+                value = _with_constants_as_texts(value)
+            return self._read_leniently(value)
+        except (ValueError, OverflowError) as error:
+            raise NotOfTheSchema(index, error) from error
 
-def _record(fields: Sequence[pa.Field]) -> Any:
-    """A dictionary with these fields, none of which has to be there; others are left out."""
-    # The name of the class means nothing, and fields may be called anything: no syntax but this allows it.
-    return TypedDict("Record", {field.name: _type(field.type) | None for field in fields}, total=False)  # type: ignore[operator]
+
+def _reader(schema: StructType, dialect: Dialect) -> Callable[[bytes], Any]:
+    record = decoder(schema, dialect)
+    decode: Callable[[bytes], Any] = (
+        msgspec.json.Decoder(record.wire).decode
+        if dialect.form == "json"
+        else msgspec.msgpack.Decoder(record.wire).decode
+    )
+    convert = record.convert
+    if convert is None:
+        return decode
+    return lambda value: convert(decode(value))
 
 
-def _type(kind: pa.DataType) -> Any:
-    """The Python type that values of an Arrow type are read as."""
-    types = pa.types
-    if types.is_boolean(kind):
-        return bool
-    if types.is_integer(kind):
-        return int
-    if types.is_floating(kind):
-        return float
-    if types.is_decimal(kind):
-        return decimal.Decimal
-    if types.is_string(kind) or types.is_large_string(kind):
-        return str
-    if types.is_timestamp(kind):
-        return datetime.datetime
-    if types.is_date(kind):
-        return datetime.date
-    if types.is_struct(kind):
-        return _record([kind.field(index) for index in range(kind.num_fields)])
-    if types.is_map(kind):
-        return dict[_type(kind.key_type), _type(kind.item_type) | None]  # type: ignore[misc]
-    if types.is_list(kind) or types.is_large_list(kind):
-        return list[_type(kind.value_type) | None]  # type: ignore[misc]
-    return Any
+def _with_constants_as_texts(value: bytes) -> bytes:
+    """Many write ``NaN`` where JSON allows no such thing: Python's own module, for one."""
+    record = json.loads(value, parse_constant=str, parse_float=decimal.Decimal)
+    return msgspec.json.Encoder(decimal_format="number").encode(record)
 
 
 def may_be_null(field: pa.Field) -> bool:

@@ -1,0 +1,274 @@
+"""How values of Spark's types stand in JSON and MessagePack: what to expect, and what to make of it.
+
+JSON is read as Spark's own ``from_json`` reads it: a number in a column of texts is its text, a number in a
+column of timestamps counts seconds, digits after the microseconds are cut off, bytes are in base 64, and a
+timestamp without a zone is in the zone of the session. Where ``from_json`` would make a null of a value, the
+record cannot be read.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import decimal
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
+
+import msgspec
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+    UserDefinedType,
+    VariantType,
+    VariantVal,
+)
+
+from penstock.spark.source.zones import Zone
+
+__all__ = ["Decoder", "Dialect", "binary", "date", "decoder", "instant", "local_time"]
+
+Convert: TypeAlias = Callable[[Any], Any]
+
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EXACT: Final = 2**53
+"""Whole numbers up to here are the same as floating point numbers."""
+_NOT_FINITE: Final = {
+    "NaN": float("nan"),
+    **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), float("inf")),
+    **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
+}
+
+
+class Dialect(NamedTuple):
+    """What the records are written in."""
+
+    form: str
+    """``"json"`` or ``"msgpack"``."""
+    zone: Zone
+    """Where a timestamp without a zone is from."""
+    lenient: bool = False
+    """Whether ``2.0`` is a whole number, ``"NaN"`` a number, and ``5`` a text; slower, and tried second."""
+
+
+class Decoder(NamedTuple):
+    """How to read a value that is not null."""
+
+    wire: Any
+    """The type that msgspec has to expect."""
+    convert: Convert | None
+    """What to do with it then, if anything."""
+
+    @property
+    def optional(self) -> Any:
+        """The type to expect if it may be null."""
+        return self.wire if self.wire in (Any, msgspec.Raw) else self.wire | None
+
+
+def decoder(kind: DataType, dialect: Dialect) -> Decoder:
+    """How to read values of a type."""
+    json = dialect.form == "json"
+    if isinstance(kind, UserDefinedType):
+        return decoder(kind.sqlType(), dialect)
+    if isinstance(kind, StructType):
+        return _struct(kind, dialect)
+    if isinstance(kind, MapType):
+        return _map(kind, dialect)
+    if isinstance(kind, ArrayType):
+        element = decoder(kind.elementType, dialect)
+        convert = None if element.convert is None else _each(element.convert)
+        return Decoder(list[element.optional], convert)  # type: ignore[name-defined]
+    if isinstance(kind, StringType):
+        return Decoder(msgspec.Raw, _text) if dialect.lenient else Decoder(str, None)
+    if isinstance(kind, IntegralType):
+        return Decoder(int | float, _whole) if dialect.lenient else Decoder(int, None)
+    if isinstance(kind, FloatType | DoubleType):
+        return Decoder(float | str, _fraction) if dialect.lenient else Decoder(float, None)
+    if isinstance(kind, BinaryType):
+        return Decoder(str, binary) if json else Decoder(Any, _bytes)
+    if isinstance(kind, TimestampType):
+        return _timestamp(dialect)
+    if isinstance(kind, TimestampNTZType):
+        return Decoder(str if json else Any, local_time)
+    if isinstance(kind, VariantType):
+        return Decoder(msgspec.Raw if json else str, _variant)
+    for known, wire in _NATIVE.items():
+        if isinstance(kind, known):
+            return Decoder(wire, None)
+    return Decoder(Any, None)
+
+
+_NATIVE: Final[dict[type[DataType], Any]] = {
+    BooleanType: bool,
+    DecimalType: decimal.Decimal,
+    DateType: datetime.date,
+    TimeType: datetime.time,
+    DayTimeIntervalType: datetime.timedelta,
+}
+"""What msgspec reads by itself."""
+
+
+def _timestamp(dialect: Dialect) -> Decoder:
+    zone = dialect.zone
+    if dialect.form == "json":
+        return Decoder(str | int, lambda value: instant(value, zone))
+    # MessagePack has times of its own. A number is none of them.
+    return Decoder(Any, lambda value: instant(_moment(value), zone))
+
+
+def _struct(kind: StructType, dialect: Dialect) -> Decoder:
+    """A dictionary with these fields, none of which has to be there; others are left out."""
+    fields = {field.name: decoder(field.dataType, dialect) for field in kind.fields}
+    changing = [(name, field.convert) for name, field in fields.items() if field.convert is not None]
+
+    def convert(record: dict[str, Any]) -> dict[str, Any]:
+        for name, change in changing:
+            value = record.get(name)
+            if value is not None:
+                try:
+                    record[name] = change(value)
+                except (ValueError, OverflowError) as error:
+                    raise ValueError(f"{name}: {error}") from error
+        return record
+
+    types = {name: field.optional for name, field in fields.items()}
+    # msgspec compares names as UTF-8, which Python keeps with a text once somebody has asked for it, as this
+    # does. Without that, msgspec (up to 0.22) finds no field whose name is not ASCII, and says nothing.
+    msgspec.json.encode(list(types))
+    # The name of the class means nothing, and fields may be called anything: no syntax but this allows it.
+    wire = TypedDict("Record", types, total=False)  # type: ignore[misc]
+    return Decoder(wire, convert if changing else None)
+
+
+def _map(kind: MapType, dialect: Dialect) -> Decoder:
+    key = _key(kind.keyType, dialect.zone)
+    value = decoder(kind.valueType, dialect)
+    change = value.convert
+    text = dialect.form == "json"
+    wire: Any = dict[str, value.optional] if text else dict[Any, value.optional]  # type: ignore[name-defined]
+    if key is None and change is None:
+        return Decoder(wire, None)
+
+    def convert(entries: dict[Any, Any]) -> list[tuple[Any, Any]]:
+        return [
+            (name if key is None else key(name), v if v is None or change is None else change(v))
+            for name, v in entries.items()
+        ]
+
+    return Decoder(wire, convert)
+
+
+def _key(kind: DataType, zone: Zone) -> Convert | None:
+    """What makes a key of a text, unless it is one."""
+    if isinstance(kind, StringType):
+        return None
+    if isinstance(kind, BooleanType):
+        return lambda key: key if isinstance(key, bool) else {"true": True, "false": False}[key]
+    if isinstance(kind, IntegralType):
+        return int
+    if isinstance(kind, FloatType | DoubleType):
+        return float
+    if isinstance(kind, DecimalType):
+        return decimal.Decimal
+    if isinstance(kind, DateType):
+        return date
+    if isinstance(kind, TimestampType):
+        return lambda key: instant(key, zone)
+    if isinstance(kind, TimestampNTZType):
+        return local_time
+    return binary if isinstance(kind, BinaryType) else None
+
+
+def _each(convert: Convert) -> Convert:
+    return lambda values: [None if value is None else convert(value) for value in values]
+
+
+# ---------------------------------------------------------------- values
+def instant(value: str | int | datetime.datetime, zone: Zone) -> datetime.datetime:
+    """A timestamp: as ISO 8601 has it, or the seconds since 1970."""
+    if isinstance(value, int):
+        return _EPOCH + datetime.timedelta(seconds=value)
+    moment = _moment(value)
+    return zone.instant(moment) if moment.tzinfo is None else moment
+
+
+def local_time(value: str | datetime.datetime) -> datetime.datetime:
+    """A timestamp without a zone."""
+    moment = _moment(value)
+    if moment.tzinfo is not None:
+        raise ValueError(f"{value} has a time zone, and a column of timestamp_ntz has none")
+    return moment
+
+
+def _moment(value: str | datetime.datetime) -> datetime.datetime:
+    if isinstance(value, datetime.datetime):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a timestamp")
+    return datetime.datetime.fromisoformat(value)
+
+
+def date(value: str | datetime.date) -> datetime.date:
+    """A day of the calendar."""
+    return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(value)
+
+
+def binary(value: str | bytes) -> bytes:
+    """Bytes, in base 64 if they are in a text."""
+    if isinstance(value, bytes):
+        return value
+    try:
+        return base64.b64decode(value, validate=True)
+    except ValueError as error:
+        raise ValueError(f"{value[:40]!r} is not base 64 ({error})") from error
+
+
+def _bytes(value: bytes | str) -> bytes:
+    """MessagePack has bytes: what is a text there is meant as it is."""
+    if not isinstance(value, str | bytes):
+        raise ValueError(f"{value!r} is neither bytes nor a text")
+    return value.encode() if isinstance(value, str) else value
+
+
+def _whole(value: float) -> int:
+    if isinstance(value, float) and (not value.is_integer() or abs(value) > _EXACT):
+        raise ValueError(f"{value!r} is not a whole number")
+    return int(value)
+
+
+def _fraction(value: float | str) -> float:
+    if not isinstance(value, str):
+        return value
+    if value not in _NOT_FINITE:
+        raise ValueError(f"{value!r} is not a number")
+    return _NOT_FINITE[value]
+
+
+def _text(raw: msgspec.Raw) -> str | None:
+    text = bytes(raw)
+    if text[:1] == b'"':
+        return msgspec.json.decode(text, type=str)
+    if text == b"null":
+        return None
+    return (msgspec.json.format(text, indent=-1) if text[:1] in b"[{" else text).decode()
+
+
+def _variant(value: msgspec.Raw | str) -> dict[str, bytes] | None:
+    text = value if isinstance(value, str) else bytes(value).decode()
+    if text == "null":
+        return None
+    variant = VariantVal.parseJson(text)
+    return {"value": variant.value, "metadata": variant.metadata}
