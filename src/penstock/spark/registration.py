@@ -35,7 +35,7 @@ def register(spark: SparkSession, *, again: bool = False) -> None:
     if again or not _is_known(spark, AquiferDataSource.name()):
         spark.dataSource.register(AquiferDataSource)
     # Spark tells tasks what was set, not what it takes for itself: the zone of the driver's machine.
-    spark.conf.set(_TIME_ZONE, spark.conf.get(_TIME_ZONE))
+    spark.conf.set(_TIME_ZONE, spark.conf.get(_TIME_ZONE) or "UTC")
     if not is_remote(spark):
         _prepare_environment(spark, AquiferDataSource.name())
 
