@@ -217,6 +217,54 @@ def test_an_error_of_the_source_is_told_after_what_came_before_it(spark: SparkSe
     assert isinstance(seen.error, SourceFailed)
 
 
+class Breaking(Collector):
+    """Raises at one of its signals."""
+
+    def __init__(self, error: BaseException, at: int | str) -> None:
+        super().__init__()
+        self._raised = error
+        self._at = at
+
+    def on_next(self, element: Any, /) -> None:
+        if len(self.elements) == self._at:
+            raise self._raised
+        super().on_next(element)
+
+    def on_complete(self) -> None:
+        super().on_complete()
+        if self._at == "end":
+            raise self._raised
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the database is gone"), SystemExit(3)], ids=repr)
+def test_a_sink_that_raises_ends_the_pipeline_with_that_error_and_gets_the_element_again(
+    spark: SparkSession, tmp_path: Path, error: BaseException
+) -> None:
+    def pipeline(sink: Collector) -> Pipeline:
+        source = lambda done: Flux.range(done, 3000 - done).map(lambda n: {"n": n})  # noqa: E731
+        options = {"maxRecordsPerTrigger": "400", "partitions": "1"}
+        return Pipeline(source, schema=N, options=options).into(sink)
+
+    broken, mended = Breaking(error, at=500), Collector()
+    with pipeline(broken).start(spark=spark, checkpoint=tmp_path) as running:
+        with pytest.raises(type(error)) as raised:
+            running.wait(PATIENCE)
+        assert not running.query.isActive
+    assert raised.value is error
+    assert broken.error is None, "a Subscriber that raises gets no more signals"
+    assert not left_behind()
+
+    pipeline(mended).run(spark=spark, checkpoint=tmp_path)
+    assert [row["n"] for row in broken.elements + mended.elements] == list(range(3000))
+
+
+def test_a_sink_that_raises_at_the_end_fails_the_pipeline(spark: SparkSession) -> None:
+    sink = Breaking(OSError("cannot flush"), at="end")
+    with pytest.raises(OSError, match="cannot flush"):
+        Pipeline(numbers(3), schema=N).into(sink).run(spark=spark)
+    assert len(sink.elements) == 3
+
+
 def broken_udf(df: DataFrame) -> DataFrame:
     from pyspark.sql.functions import udf
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -177,6 +177,11 @@ class SinkEnd:
         """Whether the Subscriber wants no more."""
         return self._customer is not None and self._customer.left.is_set()
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What the Subscriber has raised, if it has."""
+        return self._customer.raised if self._customer is not None else None
+
     def make_way(self) -> None:
         """Take what the query has in hand, though there may be no room for it, so that it can be stopped.
 
@@ -186,7 +191,7 @@ class SinkEnd:
         if self._gateway is not None:
             self._journal.max_records = self._journal.max_bytes = 2**62
 
-    def finish(self, failure: Exception | None) -> None:
+    def finish(self, failure: BaseException | None) -> None:
         """Nothing more will come: the Subscriber is told so after everything that did."""
         if self._gateway is not None and self._customer is not None:
             self._customer.failure = failure
@@ -201,8 +206,10 @@ class _Customer:
     """Stands between a gateway and the Subscriber at the end, to know when that has everything or leaves."""
 
     def __init__(self, subscriber: Subscriber[Any]) -> None:
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         """What to tell in the place of an error that has travelled."""
+        self.raised: BaseException | None = None
+        """What the Subscriber raised, which ends the pipeline."""
         self.left = threading.Event()
         """It has got the end, or wanted no more."""
         self._subscriber = subscriber
@@ -210,23 +217,37 @@ class _Customer:
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         self._subscription = subscription
-        self._subscriber.on_subscribe(self)
+        with self._noting_what_it_raises():
+            self._subscriber.on_subscribe(self)
 
     def on_next(self, element: Any, /) -> None:
-        self._subscriber.on_next(element)
+        with self._noting_what_it_raises():
+            self._subscriber.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
         travelled = isinstance(error, SourceFailed) and self.failure is not None
         try:
-            self._subscriber.on_error(self.failure if travelled and self.failure is not None else error)
+            with self._noting_what_it_raises():
+                self._subscriber.on_error(self.failure if travelled and self.failure is not None else error)
         finally:
             self.left.set()
 
     def on_complete(self) -> None:
         try:
-            self._subscriber.on_complete()
+            with self._noting_what_it_raises():
+                self._subscriber.on_complete()
         finally:
             self.left.set()
+
+    @contextmanager
+    def _noting_what_it_raises(self) -> Iterator[None]:
+        """§2.13: the subscription counts as cancelled. The element was not dealt with, and can come again."""
+        try:
+            yield
+        except BaseException as error:
+            self.raised = self.raised or error
+            self.left.set()
+            raise
 
     def request(self, n: int, /) -> None:
         self._subscription.request(n)

@@ -177,7 +177,7 @@ class RunningPipeline:
         self._counting = threading.Lock()
         self._stopped = threading.Event()
         self._ended = threading.Event()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
         self._watcher = threading.Thread(target=self._watch, name="penstock-pipeline", daemon=True)
         self._watcher.start()
 
@@ -185,7 +185,7 @@ class RunningPipeline:
         """Wait until the source has ended and everything is dealt with, or the query was stopped or failed.
 
         Returns False if the time is over first; raises :class:`~penstock.spark.QueryFailed` if the query
-        failed, and :class:`~penstock.aquifer.SourceFailed` if the source did.
+        failed, :class:`~penstock.aquifer.SourceFailed` if the source did, and what a Subscriber raised.
         """
         if not self._ended.wait(timeout):
             return False
@@ -203,9 +203,12 @@ class RunningPipeline:
             if not self._stopped.is_set():
                 self._failure = error if isinstance(error, QueryFailed) else QueryFailed(reason_of(error))
                 self._failure.__cause__ = None if error is self._failure else error
+        if not self._stopped.is_set() and self._sink.failure is not None:
+            self._failure = self._sink.failure  # It came first: without a sink the query was stopped.
         try:
             if not self._stopped.is_set() and not self._sink.has_left:
                 self._tell_the_sink()
+                self._failure = self._failure or self._sink.failure
         finally:
             self._ended.set()
 

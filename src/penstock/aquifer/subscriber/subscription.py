@@ -243,7 +243,11 @@ class AquiferSubscription:
             self._tick(now)
 
     def _signal_elements(self, elements: list[Any]) -> int:
-        """Signal them, and return how many were: fewer if the subscription is cancelled meanwhile."""
+        """Signal them, and return how many were: fewer if the subscription is cancelled meanwhile.
+
+        One that the subscriber raised at does not count: it was not dealt with, and comes again to whoever
+        comes next under this name.
+        """
         assert self._subscriber is not None
         on_next = self._subscriber.on_next
         left = iter(elements)
@@ -252,9 +256,10 @@ class AquiferSubscription:
                 on_next(element)
                 if self._cancelled:
                     break
-        except Exception as error:
+        except BaseException as error:
             self._cancelled = True
             drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
+            return len(elements) - length_hint(left) - 1
         return len(elements) - length_hint(left)
 
     def _handed(self, chunk: Chunk) -> None:
