@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import zmq
@@ -17,6 +18,7 @@ from penstock.aquifer import (
     MemoryJournal,
     OffsetGone,
     ProtocolViolation,
+    SqliteJournal,
 )
 from penstock.aquifer.subscriber.log_client import LogClient
 from penstock.streams import Flux
@@ -44,6 +46,39 @@ def test_a_look_says_how_the_log_is(clients: list[LogClient]) -> None:
         status = gateway.status()
     assert (state.first, state.head, state.end, state.records) == (0, 2, 2, 2)
     assert (state.epoch, state.nbytes, state.acknowledged) == (status["epoch"], status["bytes"], None)
+
+
+@pytest.mark.parametrize("journal", ["memory", "disk"])
+def test_a_look_counts_the_records_that_fit_to_the_last_one(
+    clients: list[LogClient], journal: str, tmp_path: Path
+) -> None:
+    sizes = [*[100] * 3000, *[200_000] * 60, *[10] * 500]
+    kept = MemoryJournal() if journal == "memory" else SqliteJournal(tmp_path / "log.db", cache_bytes=1)
+    source = Flux.from_iterable(bytes(size) for size in sizes)
+    with Gateway(source, ANYWHERE, journal=kept) as gateway:
+        gateway.join(30)
+        client = ask(clients, gateway)
+        for start, within in [
+            (0, 50_000),
+            (0, 1_000_000),
+            (2995, 1_000_000),
+            (3001, 5_000_000),
+            (3059, 10**9),
+        ]:
+            fits = client.look(start=start, within=within).fits
+            assert fits is not None
+            count, nbytes = fits
+            exactly = sum(sizes[start : start + count])
+            assert exactly <= nbytes <= within
+            rest = sizes[start + count : start + count + 1]
+            # What comes with a record, its time and the head of its value, counts for some bytes more.
+            assert not rest or exactly + rest[0] > within - 20 * (count + 1)
+        assert client.look(start=3000, within=199_999).fits == (0, 0)
+        # Of many megabytes a part is looked at: the rest is asked for.
+        some = client.look(start=3000, within=10**9).fits
+        assert some is not None
+        assert 30 <= some[0] < 60
+        assert client.look().fits is None
 
 
 def test_a_look_beyond_waits_for_news(clients: list[LogClient]) -> None:

@@ -24,6 +24,7 @@ __all__ = [
     "pack_notes",
     "pack_values",
     "part",
+    "sizes_of",
     "unpack_notes",
     "unpack_values",
     "values_of",
@@ -157,6 +158,13 @@ def _array_start(count: int) -> bytes:
 def values_of(batch: Batch) -> list[bytes]:
     """What each record of a batch looks like to a subscriber that takes single records."""
     return arrow.rows(batch.payload) if batch.format == ARROW else unpack_values(batch.payload)
+
+
+def sizes_of(batch: Batch) -> list[int]:
+    """How many bytes each record counts for; together, those of the batch, or some more."""
+    values = [0] * batch.count if batch.format == ARROW else [len(v) for v in unpack_values(batch.payload)]
+    rest = -(-(batch.nbytes - sum(values)) // batch.count)
+    return [value + rest for value in values]
 
 
 def in_format(batch: Batch, format: str) -> Batch:

@@ -35,7 +35,7 @@ class Limits:
     """How many seconds a plain subscriber's ``Next`` may wait for records before ``OnNext(0)``."""
     lease: float = 60.0
     """How many seconds of silence a subscriber is kept for, unless it asked for another lease."""
-    max_lease: float = 7 * 24 * 3600.0
+    max_lease: float = 31 * 24 * 3600.0
     """The longest lease that can be asked for, in seconds."""
     heartbeat: float = 1.0
     """How many seconds an extended subscriber is left without a sign of life."""

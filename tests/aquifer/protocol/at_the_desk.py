@@ -36,6 +36,10 @@ class PretendedLog:
     ack_every_bytes: int = 100_000
     record_bytes: int = 100
 
+    def measure(self, start: int, nbytes: int) -> tuple[int, int]:
+        count = min(self.head - start, nbytes // self.record_bytes)
+        return count, count * self.record_bytes
+
     def fitting(self, start: int, most: int, nbytes: int) -> int:
         return max(min(most, nbytes // self.record_bytes), min(most, 1))
 

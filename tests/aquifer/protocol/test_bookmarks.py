@@ -188,9 +188,20 @@ def test_a_place_is_kept_for_its_lease_and_each_probe_renews_it() -> None:
 
 def test_a_lease_is_bounded_by_that_of_the_gateway() -> None:
     desk = desk_with(10, limits=Limits(max_lease=5.0))
-    probe(desk, id="query", ack=4, lease=10**30)
+    (answer,) = probe(desk, id="query", ack=4, lease=10**30)
 
     assert desk.desk.absent["query"].lease_ms == 5000
+    assert state(answer).lease == 5000, "whoever asked for more is told what it got"
+    assert state(probe(desk, id="another")[0]).lease is UNSET
+
+
+@pytest.mark.parametrize(
+    ("start", "within", "fits"), [(0, 450, (4, 400)), (8, 450, (2, 200)), (0, 99, (0, 0)), (10, 99, (0, 0))]
+)
+def test_a_probe_is_told_how_many_records_fit(start: int, within: int, fits: tuple[int, int]) -> None:
+    desk = desk_with(10)
+    assert state(probe(desk, from_=start, within=within)[0]).fits == fits
+    assert state(probe(desk, from_=start)[0]).fits is UNSET
 
 
 def test_a_subscriber_with_the_name_goes_on_at_the_place() -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from threading import Condition
+from typing import Final
 
-from penstock.aquifer.batches import Batch
+from penstock.aquifer.batches import Batch, sizes_of
 from penstock.aquifer.journal.interface import Journal
 
 __all__ = ["Log"]
+
+_MEASURED_AT_ONCE: Final = 8 * 1024 * 1024
+"""Bytes."""
 
 
 class Log:
@@ -40,6 +44,23 @@ class Log:
     def find(self, offset: int) -> Batch | None:
         """The batch with this offset in it, if it is there."""
         return self.journal.find(offset)
+
+    def measure(self, start: int, nbytes: int) -> tuple[int, int]:
+        """How many records from ``start`` on have no more than so many bytes, and how many they have.
+
+        Exact to the record, except in Arrow, where those of a batch are taken to be of one size. Stops after
+        some megabytes: they may have to be read from the disk, and others wait meanwhile.
+        """
+        offset, used = start, 0
+        while used < _MEASURED_AT_ONCE and (batch := self.find(offset)) is not None:
+            if offset == batch.first and used + batch.nbytes <= nbytes:
+                offset, used = batch.end, used + batch.nbytes
+                continue
+            for size in sizes_of(batch)[offset - batch.first :]:
+                if used + size > nbytes:
+                    return offset - start, used
+                offset, used = offset + 1, used + size
+        return offset - start, used
 
     def fitting(self, start: int, most: int, nbytes: int) -> int:
         """How many records from ``start`` on, up to ``most``, fit into so many bytes: at least one.

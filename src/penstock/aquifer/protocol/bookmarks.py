@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
@@ -111,6 +111,13 @@ class Bookmarks:
             first=self._log.first,
             next=place.acknowledged if place is not None else UNSET,
             head=self._log.head,
+            lease=place.lease_ms if place is not None else UNSET,
             status=self._status(),
+            fits=self._measured(wishes),
         )
         return Reply(envelope, OnSubscribe(UNBOUNDED, 0, x=answer))
+
+    def _measured(self, wishes: SubscribeTerms) -> tuple[int, int] | UnsetType:
+        if wishes.within is UNSET or not isinstance(wishes.from_, int):
+            return UNSET
+        return self._log.measure(max(wishes.from_, self._log.first), wishes.within)

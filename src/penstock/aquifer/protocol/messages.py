@@ -84,6 +84,8 @@ class SubscribeTerms(_Terms):
     """With ``probe``: answer when the log goes beyond this offset,"""
     wait: int | UnsetType = UNSET
     """or after so many milliseconds."""
+    within: int | UnsetType = UNSET
+    """With ``probe`` and ``from``: how many records from there on have no more than so many bytes?"""
     me: str | UnsetType = UNSET
     """Tells this subscriber from others for as long as it lives: when it has to ask again on a new
     connection, the session of the old one is over."""
@@ -128,6 +130,8 @@ class SessionTerms(_Terms):
     """The lease that was granted, in milliseconds."""
     status: dict[str, Any] | UnsetType = UNSET
     """The answer to a probe."""
+    fits: tuple[int, int] | UnsetType = UNSET
+    """The answer to ``within``: so many records, with so many bytes. There may be more that would fit."""
     shelf: ShelfTerms | UnsetType = UNSET
     """Shared memory for large payloads, if it was asked for."""
 

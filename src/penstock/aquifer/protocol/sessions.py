@@ -45,6 +45,13 @@ class LogView(Protocol):
     """After so many records a subscriber should say how far it has come."""
     ack_every_bytes: int
 
+    def measure(self, start: int, nbytes: int) -> tuple[int, int]:
+        """How many records from ``start`` on have no more than so many bytes, and how many they have.
+
+        Looks at a bounded part of the log: if there may be more, the rest has to be asked for.
+        """
+        ...
+
     def fitting(self, start: int, most: int, nbytes: int) -> int:
         """How many records from ``start`` on, up to ``most``, fit into so many bytes: at least one."""
         ...

@@ -46,6 +46,10 @@ class LogState(NamedTuple):
     records: int
     nbytes: int
     """What is in the log."""
+    lease: float | None = None
+    """The seconds for which the place is kept, if there is one and the gateway says so."""
+    fits: tuple[int, int] | None = None
+    """How many records from ``start`` on are ``within`` a number of bytes, and how many bytes they have."""
 
 
 class LogClient:
@@ -65,13 +69,17 @@ class LogClient:
         acknowledge: int | None = None,
         beyond: int | None = None,
         wait: float = 0.0,
+        start: int | None = None,
+        within: int | None = None,
     ) -> LogState:
         """How the log is; with ``beyond`` and ``wait``, as soon as it goes further, or the time is over.
 
         With a ``name`` and ``acknowledge`` the gateway keeps every record from that offset on, until the next
         look, and for ``lease`` seconds after it. Everything that is said is absolute, so it does no harm that
         a question may be asked twice. With an ``epoch``, what is said holds for that log only: if there is
-        another one by now, this raises :class:`~penstock.aquifer.EpochChanged`.
+        another one by now, this raises :class:`~penstock.aquifer.EpochChanged`. With ``start`` and ``within``
+        it also says how many records from there on have no more than so many bytes: all, or those among the
+        first few megabytes.
         """
         wait = min(wait, _LONGEST_WAIT)
         question = Subscribe(
@@ -84,6 +92,8 @@ class LogClient:
                 ack=acknowledge if acknowledge is not None else UNSET,
                 beyond=beyond if beyond is not None else UNSET,
                 wait=round(wait * 1000) if beyond is not None else UNSET,
+                from_=start if start is not None else UNSET,
+                within=within if within is not None else UNSET,
             )
         )
         answer = self._ask(encode(question), wait)
@@ -101,6 +111,8 @@ class LogClient:
             end=status.get("end"),
             records=int(status.get("records", 0)),
             nbytes=int(status.get("bytes", 0)),
+            lease=details.lease / 1000 if details.lease is not UNSET else None,
+            fits=details.fits if details.fits is not UNSET else None,
         )
 
     def close(self) -> None:
