@@ -12,6 +12,7 @@ __all__ = [
     "JournalError",
     "JournalFull",
     "JournalInUse",
+    "JournalLocked",
     "JournalTooNew",
     "LeaseEnded",
     "OffsetGone",
@@ -102,6 +103,10 @@ class JournalError(Exception):
 
 class JournalInUse(JournalError):
     """Another process has the journal open."""
+
+
+class JournalLocked(JournalInUse):
+    """Another program has a lock on the journal at the moment; trying again may help."""
 
 
 class JournalDamaged(JournalError):

@@ -117,6 +117,11 @@ def add_parser(commands: Commands) -> None:
     log.add_argument(
         "--max-age", type=a_duration, metavar="TIME", help="forget older records: 1h (file only)"
     )
+    log.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="open a journal whose newest records were lost with its -wal file; it gets a new epoch",
+    )
     ends = parser.add_argument_group("where to listen")
     ends.add_argument(
         "--control",

@@ -30,6 +30,14 @@ _SHOW: Final = 1.0
 
 def run_gateway(arguments: argparse.Namespace) -> int:
     """Run until everything is served or a signal comes; returns the exit code."""
+    try:
+        return _run(arguments)
+    except JournalError as error:
+        # When it is opened or closed: what happens in between is told by the gateway.
+        raise Complaint(str(error), 1) from None
+
+
+def _run(arguments: argparse.Namespace) -> int:
     curve = _curve(arguments)
     with Interruption() as interruption, ExitStack() as opened:
         # All at first that can be wrong with the command line: nothing is to be left half open.
@@ -82,10 +90,9 @@ def _journal(arguments: argparse.Namespace) -> Journal:
     given = {name: value for name, value in bounds.items() if value is not None}
     if arguments.journal == "memory":
         return MemoryJournal(**given)
-    try:
-        return SqliteJournal(_path(arguments), max_age=arguments.max_age, **given)
-    except JournalError as error:
-        raise Complaint(str(error), 1) from None
+    return SqliteJournal(
+        _path(arguments), max_age=arguments.max_age, accept_loss=arguments.accept_loss, **given
+    )
 
 
 def _path(arguments: argparse.Namespace) -> str:

@@ -266,28 +266,3 @@ def test_another_program_that_writes_is_told_of_and_not_waited_for_in_vain(
 
     (batch,) = fill(journal, [1])
     assert everything(journal) == [batch]
-
-
-def test_a_journal_of_the_first_format_is_brought_up_to_date_with_whole_leases_and_no_owners(
-    open_sqlite: OpenSqlite, path: Path
-) -> None:
-    before = open_sqlite()
-    fill(before, [3])
-    before.close()
-    with contextlib.closing(sqlite3.connect(path)) as old:
-        old.executescript(
-            """
-            drop table cursors;
-            create table cursors (name text primary key, acknowledged integer not null,
-                                  lease_ms integer not null, seen real not null) without rowid;
-            insert into cursors values ('ann', 2, 60000, 1767225600.5);
-            pragma user_version = 1;
-            """
-        )
-    journal = open_sqlite()
-    assert (journal.first, journal.head) == (0, 3)
-    assert journal.cursors == {"ann": SavedCursor(2, 60_000, 60.0, None)}
-
-    journal.save_cursor("ann", SavedCursor(3, 60_000, 12.5, "a key"))
-    journal.close()
-    assert open_sqlite().cursors == {"ann": SavedCursor(3, 60_000, 12.5, "a key")}

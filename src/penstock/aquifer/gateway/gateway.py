@@ -50,6 +50,9 @@ class Gateway:
     With ``batched`` each element is a list of records, as ``buffer`` makes them: a source that has many at a
     time then costs one signal for all of them. ``codec`` says what a record looks like as bytes.
 
+    The source is asked for at most ``prefetch`` records ahead of the log, and for as many as should have
+    ``prefetch_bytes`` together.
+
     With ``writable`` others may write to it, in batches that are published exactly once: a Spark query, for
     instance. Then ``publisher`` may be None.
 
@@ -70,6 +73,7 @@ class Gateway:
         batched: bool = False,
         limits: Limits | None = None,
         prefetch: int = 65_536,
+        prefetch_bytes: int = 32 * 1024 * 1024,
         keep_plain: bool = True,
         curve: CurveServer | None = None,
         curve_control: str | None = None,
@@ -82,6 +86,10 @@ class Gateway:
             raise TypeError(f"Gateway() needs a Publisher, or a function that makes one, not {publisher!r}")
         if isinstance(prefetch, bool) or not isinstance(prefetch, int) or prefetch < 1:
             raise ValueError(f"Gateway(prefetch=…) needs a whole number of at least 1, not {prefetch!r}")
+        if isinstance(prefetch_bytes, bool) or not isinstance(prefetch_bytes, int) or prefetch_bytes < 1:
+            raise ValueError(
+                f"Gateway(prefetch_bytes=…) needs a whole number of at least 1, not {prefetch_bytes!r}"
+            )
         if (curve is None) != (curve_control is None):
             raise ValueError("Gateway(curve=…, curve_control=…): keys and their endpoint go together")
         self._endpoints: list[tuple[Endpoint, Endpoint, CurveServer | None]] = []
@@ -105,6 +113,7 @@ class Gateway:
         self._batched = batched
         self._limits = limits or Limits()
         self._prefetch = prefetch
+        self._prefetch_bytes = prefetch_bytes
         self._writable = writable
         self._keep_plain = keep_plain
         self._curve = curve
@@ -128,6 +137,7 @@ class Gateway:
             if self._curve is not None:
                 self._authenticator = Authenticator(self._context, self._curve)
                 self._authenticator.start()
+            self._journal.use_codec(self._codec.name)
             attached = self._limits.staged_bytes if self._writable else 0
             for control, data, keys in self._endpoints:
                 self._listeners.append(Listener(self._context, control, data, keys, self._limits, attached))
@@ -139,6 +149,7 @@ class Gateway:
             self._log,
             Packer(self._codec, self._batch_limits(), batched=self._batched),
             prefetch=self._prefetch,
+            prefetch_bytes=self._prefetch_bytes,
             published=self._on_published,
             take_cursors=self._take_cursors,
         )
@@ -157,7 +168,10 @@ class Gateway:
         return self
 
     def close(self) -> None:
-        """Cancel the source, store what has arrived, tell the subscribers, close everything. Idempotent."""
+        """Cancel the source, store what has arrived, tell the subscribers, close everything. Idempotent.
+
+        JournalError if the journal could not be closed in order, because its file was removed, for instance.
+        """
         with self._mutex:
             if self._closed:
                 return
@@ -173,8 +187,10 @@ class Gateway:
         self._server.desk.note_all()
         for name, cursor in self._take_cursors().items():
             self._journal.save_cursor(name, cursor)
-        self._journal.close()
-        self._ended.set()
+        try:
+            self._journal.close()
+        finally:
+            self._ended.set()
 
     async def aclose(self) -> None:
         """:meth:`close` without blocking the event loop."""
@@ -291,6 +307,7 @@ class Gateway:
             keep_plain=self._keep_plain,
             status=self.status,
             marks=lambda: self._journal.marks,
+            has_room_for_mark=self._journal.has_room_for_mark,
             submit=self._submit if self._writable else None,
         )
 

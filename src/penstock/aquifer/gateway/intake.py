@@ -5,16 +5,27 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import repeat
-from typing import Any
+from typing import Any, Final
 
-from penstock.spec import Subscription, check_subscription, none_element, none_error
+from penstock.aquifer.records import Record
+from penstock.spec import UNBOUNDED, Subscription, check_subscription, none_element, none_error
 from penstock.streams.dropped import drop_error
 
 __all__ = ["Intake"]
 
 _log = logging.getLogger("penstock.aquifer")
+
+_FIRST_PORTION: Final = 16
+_LARGEST_PORTION: Final = 256
+"""How many elements a source that works inside ``request`` is asked for at a time, at most."""
+_SAMPLE: Final = 8
+"""How many elements of a portion are measured."""
+_UNKNOWN: Final = 100
+"""Bytes of an element whose size nobody knows; the bound on their number has to do."""
+_GLANCE: Final = 0.05
 
 
 class Intake:
@@ -24,7 +35,7 @@ class Intake:
     asks does nothing else, and what has arrived is written meanwhile.
     """
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], nbytes: int) -> None:
         self.requested = 0
         self.done = False
         """Whether the source has ended; ``error`` says how."""
@@ -33,6 +44,12 @@ class Intake:
         """Whether the writer waits for elements, and has to be woken."""
         self._wake = wake
         self._arrived: deque[Any] = deque()
+        self._most_bytes = nbytes
+        """How much may wait, if the source can be made to wait."""
+        self._mean_bytes = 1.0
+        """Of one element, as far as the asking thread knows."""
+        self._held_back = False
+        """Whether the asking thread waits until something is taken."""
         self._taken = 0
         self._allowed = 0
         """How many elements may be asked for, since the beginning."""
@@ -90,6 +107,9 @@ class Intake:
         count = min(len(self._arrived), most)
         elements = list(map(deque.popleft, repeat(self._arrived, count)))
         self._taken += count
+        if self._held_back:
+            with self._changed:
+                self._changed.notify_all()
         return elements
 
     @property
@@ -127,6 +147,7 @@ class Intake:
                 _log.warning("the source of the gateway still blocks inside request(): it is left alone")
 
     def _ask(self) -> None:
+        portion = _FIRST_PORTION
         while True:
             with self._changed:
                 while not self._cancelled and (
@@ -135,11 +156,55 @@ class Intake:
                     self._changed.wait()
                 if self._cancelled or self._subscription is None:
                     return
-                count = self._allowed - self.requested
-                self.requested = self._allowed
+                count = min(self._allowed - self.requested, portion)
+                self.requested += count
                 subscription = self._subscription
+            before = self.received
             try:
                 subscription.request(count)
             except Exception as error:
                 # §3.16: request must not raise. Nothing more can be expected of this source.
                 self.on_error(error)
+            portion = UNBOUNDED
+            if self.received - before >= count:
+                # It gives what it was asked for at once: so it waits here, while too much of it waits there.
+                portion = self._portion(count)
+                self._hold_back()
+
+    def _portion(self, came: int) -> int:
+        """How many elements to ask such a source for, after so many that have just come."""
+        sizes = [size_of(element) for element in self._some_of_the_last(came)]
+        if sizes:
+            mean = max(sum(sizes) / len(sizes), 1.0)
+            # Growth is believed at once, shrinking slowly.
+            self._mean_bytes = max(mean, (self._mean_bytes * 3 + mean) / 4)
+        return max(1, min(2 * came, _LARGEST_PORTION, int(self._most_bytes / 8 / self._mean_bytes)))
+
+    def _some_of_the_last(self, count: int) -> Iterator[Any]:
+        with suppress(IndexError):  # The writer has taken them meanwhile.
+            for back in range(1, count + 1, max(1, count // _SAMPLE)):
+                yield self._arrived[-back]
+
+    def _hold_back(self) -> None:
+        while len(self._arrived) * self._mean_bytes > self._most_bytes:
+            with self._changed:
+                self._held_back = True
+                # The writer may have taken something before it could see that it has to say so.
+                self._changed.wait(_GLANCE)
+                self._held_back = False
+                if self._cancelled:
+                    return
+
+
+def size_of(element: Any) -> int:
+    """About how many bytes of memory an element has."""
+    if isinstance(element, bytes | bytearray | str):
+        return len(element)
+    if isinstance(element, Record):
+        return size_of(element.value)
+    if isinstance(element, list | tuple):
+        # Of a long one, some stand for all.
+        some = element[:: len(element) // _SAMPLE + 1]
+        return sum(map(size_of, some)) * len(element) // max(len(some), 1)
+    nbytes = getattr(element, "nbytes", None)
+    return nbytes if isinstance(nbytes, int) else _UNKNOWN

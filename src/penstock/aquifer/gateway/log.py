@@ -25,7 +25,9 @@ class Log:
         self.failure: str | None = None
         """Why it ended there, if not by completion."""
         self.floor = journal.first
-        """The lowest offset that somebody still needs."""
+        """The lowest offset that has to be kept. With no reader at all that is the oldest one."""
+        self.needed = journal.first
+        """The lowest offset that a reader needs: what is before it may go when it is too old."""
         self.ack_every_records = max(1, journal.max_records // 8)
         self.ack_every_bytes = max(1, journal.max_bytes // 8)
         self.moved = Condition()
@@ -78,13 +80,16 @@ class Log:
             room -= count * record
         return max(offset - start, min(most, 1))
 
-    def raise_floor(self, floor: int) -> None:
+    def raise_floor(self, floor: int, needed: int | None = None) -> None:
         """Somebody needs less than before, or more: a new subscriber may start at the oldest record."""
-        if floor == self.floor:
+        needed = floor if needed is None else needed
+        if floor == self.floor and needed == self.needed:
             return
         with self.moved:
-            self.floor = floor
-            self.moved.notify_all()
+            self.needed = needed
+            if floor != self.floor:
+                self.floor = floor
+                self.moved.notify_all()
 
     def finish(self, failure: str | None) -> None:
         """Nothing more will be appended."""

@@ -136,7 +136,7 @@ class Server:
                     self._reply(self.desk.tick(now))
                     self._beat(now)
                     self._shelves.tick(now)
-                self._log.raise_floor(self.desk.floor())
+                self._log.raise_floor(self.desk.floor(), self.desk.needed())
         except Exception:
             _log.exception("the gateway cannot serve any more: this is a defect")
         finally:
@@ -176,7 +176,7 @@ class Server:
             replies = self.desk.receive(parts, now)
             if self.desk.sessions.get(parts[0]) is not before:
                 # At once: what a newcomer was promised must not be forgotten meanwhile.
-                self._log.raise_floor(self.desk.floor())
+                self._log.raise_floor(self.desk.floor(), self.desk.needed())
         return replies
 
     def _reply(self, replies: list[Reply]) -> None:

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.aquifer.batches import Batch
-from penstock.aquifer.errors import JournalFull
+from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.gateway.log import Log
 from penstock.aquifer.gateway.packing import Packer, Unpackable
@@ -45,6 +45,7 @@ class Writer:
         packer: Packer,
         *,
         prefetch: int,
+        prefetch_bytes: int,
         published: Callable[[], None],
         take_cursors: Callable[[], Mapping[str, SavedCursor | None]],
     ) -> None:
@@ -53,9 +54,10 @@ class Writer:
         self._log = log
         self._packer = packer
         self._prefetch = prefetch
+        self._prefetch_bytes = prefetch_bytes
         self._published = published
         self._take_cursors = take_cursors
-        self._intake = Intake(self._wake)
+        self._intake = Intake(self._wake, prefetch_bytes)
         self._deliveries: deque[Delivery] = deque()
         """Batches of those who write to the gateway."""
         self._over: str | None = None
@@ -104,12 +106,19 @@ class Writer:
                 pass
             if not self._stopping:  # Otherwise they may ask again, after a restart.
                 self._turn_away(_ENDED)
+            while self._wait(_IDLE):
+                self._keep_house()
             self._keep_house()
         except Exception as error:
-            _log.exception("the gateway cannot write its journal any more")
-            self._end(f"the journal of the gateway failed: {error}")
-            self._intake.cancel()
-            self._turn_away(f"the journal of the gateway failed: {error}")
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        # The text of a JournalError says it all; anything else is a defect, and has to be found.
+        unexpected = None if isinstance(error, JournalError) else error
+        _log.error("the gateway cannot write its journal any more: %s", error, exc_info=unexpected)
+        self._end(f"the journal of the gateway failed: {error}")
+        self._intake.cancel()
+        self._turn_away(f"the journal of the gateway failed: {error}")
 
     def _turn_away(self, why: str) -> None:
         """Nothing will be written any more: say so to those who wait, and to those who come."""
@@ -120,6 +129,7 @@ class Writer:
 
     def _step(self) -> bool:
         """Write a group, or wait for something to do; False when there is nothing left to do."""
+        self._look_after_the_house()
         intake = self._intake
         done = intake.done  # Read first: what arrived before the end is taken below.
         if self._deliveries:
@@ -140,8 +150,6 @@ class Writer:
             if nothing and not self._stopping:
                 self._log.moved.wait(_IDLE)
             intake.writer_idle = False
-        if time.monotonic() >= self._house_kept + _IDLE:
-            self._keep_house()
         return True
 
     def _write(self, elements: list[object]) -> bool:
@@ -203,12 +211,14 @@ class Writer:
 
     def _wait_for_room(self, batches: list[Batch]) -> bool:
         self._published()
-        with self._log.moved:
-            while not (self._make_room(batches) or self._empty_for(batches)):
+        while True:
+            with self._log.moved:
+                if self._make_room(batches) or self._empty_for(batches):
+                    return True
                 if self._stopping:
                     return False
                 self._log.moved.wait(_IDLE)
-        return True
+            self._look_after_the_house()  # What gets too old meanwhile makes room.
 
     def _empty_for(self, batches: list[Batch]) -> bool:
         """Whether the log could be emptied for what is larger than all of it."""
@@ -219,38 +229,64 @@ class Writer:
         return journal.make_room(journal.max_records, journal.max_bytes, self._log.floor)
 
     def _store(self, packed: list[Batch], marks: Mapping[str, str] | None = None) -> bool:
-        """Append, and try again for as long as the disk is full: the source waits, nothing is lost."""
-        journal = self._log.journal
-        for name, cursor in self._take_cursors().items():
-            journal.save_cursor(name, cursor)
+        """Append, and try again for as long as the disk is full or another program has the journal locked.
+
+        The source waits, nothing is lost. False if the gateway is stopped meanwhile.
+        """
         while True:
+            self._save_cursors()
             try:
-                journal.append(packed, marks)
-            except JournalFull as full:
-                if self.stalled is None:
-                    _log.error("%s; the gateway waits, and its source with it", full)
-                self.stalled = str(full)
-                with self._log.moved:
-                    if self._stopping:
-                        return False
-                    self._log.moved.wait(_IDLE)
+                self._log.journal.append(packed, marks)
+            except (JournalFull, JournalLocked) as error:
+                self._stall(error)
+                if not self._wait(_IDLE):
+                    return False
+                self._retire()  # What is deleted makes room, too.
             else:
-                if self.stalled is not None:
-                    _log.warning("there is room for the journal again: the gateway goes on")
-                    self.stalled = None
+                self._go_on()
                 return True
 
+    def _look_after_the_house(self) -> None:
+        if time.monotonic() >= self._house_kept + _IDLE:
+            self._keep_house()
+
     def _keep_house(self) -> None:
-        journal = self._log.journal
+        """Store how far the readers are, and let go of what is too old."""
         self._house_kept = time.monotonic()
-        for name, cursor in self._take_cursors().items():
-            journal.save_cursor(name, cursor)
+        self._save_cursors()
         try:
-            with self._log.moved:
-                journal.retire(self._log.floor, time.time())
-            journal.flush()
-        except JournalFull as full:
-            self.stalled = str(full)
+            self._retire()
+            self._log.journal.flush()
+        except (JournalFull, JournalLocked) as error:
+            self._stall(error)
+        else:
+            self._go_on()
+
+    def _save_cursors(self) -> None:
+        for name, cursor in self._take_cursors().items():
+            self._log.journal.save_cursor(name, cursor)
+
+    def _retire(self) -> None:
+        with self._log.moved:
+            self._log.journal.retire(self._log.floor, time.time(), self._log.needed)
+
+    def _stall(self, error: JournalError) -> None:
+        if str(error) != self.stalled:
+            _log.error("%s; the gateway waits, and its source with it", error)
+        self.stalled = str(error)
+
+    def _go_on(self) -> None:
+        if self.stalled is not None:
+            _log.warning("the journal can be written again: the gateway goes on")
+            self.stalled = None
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait, whatever happens meanwhile; False if the gateway is stopped."""
+        until = time.monotonic() + seconds
+        with self._log.moved:
+            while not self._stopping and (left := until - time.monotonic()) > 0:
+                self._log.moved.wait(left)
+            return not self._stopping
 
     def _end(self, failure: str | None) -> None:
         # The text of an error may hold what UTF-8 has no place for: a part of the name of a file, say.
@@ -262,17 +298,20 @@ class Writer:
         """Let the source give what there is room for, in portions."""
         journal = self._log.journal
         held = journal.held_from(self._log.floor)
+        ahead = min(
+            self._prefetch / self._packer.records_per_element,
+            self._prefetch_bytes / self._packer.bytes_per_element,
+        )
         room = min(
             (journal.max_records - held.records) / self._packer.records_per_element,
             (journal.max_bytes - held.nbytes) / self._packer.bytes_per_element,
-            self._prefetch / self._packer.records_per_element,
+            ahead,
             self._packer.first_request or UNBOUNDED,
         )
         if held.records < journal.max_records and held.nbytes < journal.max_bytes:
             room = max(room, 1)
         allowed = self._written + int(room)
         outstanding = self._allowed - self._intake.received
-        portion = self._prefetch / self._packer.records_per_element / 4
-        if allowed - self._allowed >= portion or (allowed > self._allowed and outstanding <= 0):
+        if allowed - self._allowed >= ahead / 4 or (allowed > self._allowed and outstanding <= 0):
             self._allowed = allowed
             self._intake.allow(allowed)

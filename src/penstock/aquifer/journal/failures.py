@@ -7,14 +7,24 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalInUse
+from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalLocked
 
 __all__ = ["as_journal_errors", "damaged"]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}
 """The second is what SQLite says if there is no room for its index of the write-ahead log."""
-_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_DAMAGED = {
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    # The file is shorter than it says.
+    sqlite3.SQLITE_IOERR_SHORT_READ,
+    # All of our statements fit the tables of a sound journal: a table, a column or a rule has changed.
+    sqlite3.SQLITE_ERROR,
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_SCHEMA,
+}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _FORBIDDEN = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
 
@@ -61,14 +71,19 @@ def _not_allowed(error: Exception, path: str) -> JournalError:
 
 def _explained(error: sqlite3.Error, path: str) -> JournalError:
     # An error that the sqlite3 module itself raises, for instance for a mark that is no string, has no code.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        if isinstance(error, sqlite3.OperationalError):
+            # The one error that the module itself finds while it reads. Its text has the bytes in it.
+            return damaged(path, "a text in it is not UTF-8")
+        return JournalError(_refused(error, path))
     kind = code & 0xFF
     if code in _FULL or kind in _FULL:
         return _full(error, path)
-    if kind in _DAMAGED:
+    if kind in _DAMAGED or code in _DAMAGED:
         return damaged(path, str(error))
     if kind in _BUSY:
-        return JournalInUse(
+        return JournalLocked(
             f"another program works on the journal {path} ({error}); let it finish, and keep other "
             "programs away while a gateway runs"
         )
@@ -80,4 +95,8 @@ def _explained(error: sqlite3.Error, path: str) -> JournalError:
         return JournalError(
             f"the disk reported an error with the journal {path} ({error}); check the disk and the quota"
         )
-    return JournalError(f"SQLite refused to work on the journal {path}: {error}")
+    return JournalError(_refused(error, path))
+
+
+def _refused(error: Exception, path: str) -> str:
+    return f"SQLite refused to work on the journal {path}: {error}"

@@ -61,12 +61,15 @@ class Journal(Protocol):
         """What is left if everything that can be forgotten before ``floor`` is forgotten."""
         ...
 
-    def append(self, batches: Sequence[Batch], marks: Mapping[str, str] | None = None) -> None:
+    def use_codec(self, codec: str) -> None:
+        """Say what the records are encoded with; JournalError if there are records of another codec."""
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
         """Store the batches, the first of which starts at ``head``; on return they are as safe as can be.
 
-        All or nothing: if this raises, nothing was stored, and :class:`~penstock.aquifer.JournalFull` says
-        that trying again may help. ``marks``, and cursors that were saved before, are stored in the same
-        transaction.
+        All or nothing: if this raises, nothing was stored. :class:`~penstock.aquifer.JournalFull` and
+        :class:`~penstock.aquifer.JournalLocked` say that trying again may help. ``marks``, and cursors that
+        were saved before, are stored in the same transaction; a mark with the value None is deleted.
         """
         ...
 
@@ -82,8 +85,12 @@ class Journal(Protocol):
         """
         ...
 
-    def retire(self, floor: int, now: float) -> None:
-        """Forget what the retention settings let go (age, acknowledgement), but nothing after ``floor``."""
+    def retire(self, floor: int, now: float, needed: int | None = None) -> None:
+        """Forget what the retention settings let go (age, acknowledgement), but nothing after ``floor``.
+
+        ``needed`` is the lowest offset that a reader needs, if that is another one: with no reader at all,
+        nothing is forgotten to make room, but what is too old goes.
+        """
         ...
 
     @property
@@ -97,8 +104,15 @@ class Journal(Protocol):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """Small facts that were stored together with records, for instance how far a source was read."""
+        """Small facts that were stored together with records, for instance how far a source was read.
+
+        A view of them as they are now, not a copy; any thread may look into it.
+        """
         ...
+
+    def has_room_for_mark(self, name: str) -> bool:
+        """Whether a mark of this name can be stored, from any thread: their number may be bounded."""
+        return True
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last :meth:`append`."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 
 from penstock.aquifer.batches import Batch
 from penstock.aquifer.errors import JournalError
 from penstock.aquifer.journal.interface import Held, Journal, SavedCursor
-from penstock.aquifer.journal.settings import a_bound
+from penstock.aquifer.journal.marks import Marks
+from penstock.aquifer.journal.settings import a_bound, check_codec
 from penstock.aquifer.journal.window import BatchWindow, Place, end_of
 
 __all__ = ["MemoryJournal"]
@@ -30,7 +32,8 @@ class MemoryJournal(Journal):
         self.durable = False
         self._window = BatchWindow(Place(0, 0))
         self._cursors: dict[str, SavedCursor] = {}
-        self._marks: dict[str, str] = {}
+        self._marks = Marks()
+        self._codec = ""
         self._closed = False
 
     @property
@@ -43,13 +46,19 @@ class MemoryJournal(Journal):
         start, before = self._window.place_of(floor)
         return Held(self.head - start, self._window.end.before - before)
 
-    def append(self, batches: Sequence[Batch], marks: Mapping[str, str] | None = None) -> None:
+    def use_codec(self, codec: str) -> None:
+        """Say what the records are encoded with; JournalError if there are records of another codec."""
+        self._check_open()
+        check_codec(self, self._codec, codec)
+        self._codec = codec
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
         """Keep the batches; ValueError if they do not follow on its end. The bounds are for ``make_room``."""
         self._check_open()
         end = end_of(batches, self._window.end)
         self._window.extend(batches)
         if marks:
-            self._marks.update(marks)
+            self._marks.apply(self._marks.changes(marks, time.time()))
         # Last, because from here on other threads look for them.
         self.head = end.offset
 
@@ -67,7 +76,7 @@ class MemoryJournal(Journal):
         self._window.forget_before(place)
         return True
 
-    def retire(self, floor: int, now: float) -> None:
+    def retire(self, floor: int, now: float, needed: int | None = None) -> None:
         """Nothing: records stay until their room is needed."""
 
     @property
@@ -85,8 +94,12 @@ class MemoryJournal(Journal):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """The marks, as they are now."""
-        return dict(self._marks)
+        """The marks, as they are now: a view, not a copy."""
+        return self._marks.values
+
+    def has_room_for_mark(self, name: str) -> bool:
+        """Whether a mark of this name can be stored."""
+        return self._marks.have_room_for(name, time.time())
 
     def flush(self) -> None:
         """Nothing: there is nowhere to store anything."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-import zlib
 from contextlib import closing
-from typing import Final
+from typing import Any, Final
 
 from penstock.aquifer.batches import Batch
 from penstock.aquifer.errors import JournalDamaged, JournalError
+from penstock.aquifer.journal.checksums import head_in, records_checksum
 from penstock.aquifer.journal.failures import as_journal_errors, damaged
 from penstock.aquifer.journal.window import BatchWindow, Place
 
-__all__ = ["DiskReader", "checksum"]
+__all__ = ["DiskReader"]
 
 _RUN_BYTES: Final = 1024 * 1024
 _RUN_BATCHES: Final = 1024
@@ -28,16 +28,10 @@ _LEAST_RUNS: Final = 16
 
 # The innermost select finds the batch that an offset is in, wherever in it that is.
 _FROM_OFFSET: Final = """
-    select first, count, before, format, crc, notes, payload from batches
+    select first, count, before, stored, crc, format, notes, payload from batches
     where first >= (select first from batches where first <= ? order by first desc limit 1)
     order by first
 """
-
-
-def checksum(batch: Batch) -> int:
-    """Over everything that is stored, so that a row that changed place is noticed, too."""
-    described = zlib.crc32(b"%d %d %s" % (batch.first, batch.count, batch.format.encode()))
-    return zlib.crc32(batch.payload, zlib.crc32(batch.notes, described))
 
 
 class DiskReader:
@@ -89,6 +83,20 @@ class DiskReader:
         while self._cached_bytes > self._cache_bytes:
             self._cached_bytes -= self._runs.pop(0).nbytes
 
+    def _checked(self, row: tuple[Any, ...]) -> tuple[Place, Batch]:
+        """The batch in a row, and where it is; JournalDamaged if it is not what was written."""
+        head = head_in(row[:5])
+        first, count, _, _, crc, format_name, notes, payload = row
+        # A damaged row may have anything in any column.
+        if head is None or not isinstance(format_name, str):
+            raise damaged(self._path, f"the batch at {first} is not what was written")
+        if not (isinstance(notes, bytes) and isinstance(payload, bytes)):
+            raise damaged(self._path, f"the batch at {first} is not what was written")
+        batch = Batch(first, count, payload, notes, format_name)
+        if records_checksum(batch) != crc & 0xFFFF_FFFF:
+            raise damaged(self._path, f"the records {first} to {batch.end - 1} are not what was written")
+        return head.place, batch
+
     def _read(self, offset: int) -> BatchWindow:
         if self._connection is None:
             raise JournalError(f"the journal {self._path} is closed; open it again")
@@ -97,14 +105,12 @@ class DiskReader:
         with closing(self._connection.cursor()) as rows:
             rows.execute(_FROM_OFFSET, (offset,))
             try:
-                for first, count, before, format_name, crc, notes, payload in rows:
-                    batch = Batch(first, count, payload, notes, format_name)
+                for row in rows:
+                    place, batch = self._checked(row)
                     if run.end == run.start:
-                        run = BatchWindow(Place(first, before))
-                    if checksum(batch) != crc or run.end != (first, before):
-                        raise damaged(
-                            self._path, f"the records {first} to {batch.end - 1} are not what was written"
-                        )
+                        run = BatchWindow(place)
+                    if run.end != place:
+                        raise damaged(self._path, f"the records before {batch.first} are missing")
                     run.extend((batch,))
                     rows_left -= 1
                     if run.nbytes >= self._run_bytes or not rows_left:

@@ -6,7 +6,10 @@ import math
 import os
 from typing import Any
 
-__all__ = ["a_bound", "a_path", "a_switch", "an_age"]
+from penstock.aquifer.errors import JournalError
+from penstock.aquifer.journal.interface import Journal
+
+__all__ = ["a_bound", "a_path", "a_switch", "an_age", "check_codec"]
 
 
 def a_bound(value: Any, setting: str) -> int:
@@ -46,3 +49,13 @@ def a_path(value: Any, setting: str) -> str:
     if not path:
         raise ValueError(f"{setting} must name a file, and it is empty")
     return os.path.realpath(path)
+
+
+def check_codec(journal: Journal, recorded: str, codec: str) -> None:
+    """JournalError if the records of the journal are of another codec than this gateway's."""
+    if recorded and codec != recorded and journal.head > journal.first:
+        name = getattr(journal, "path", "that was given")
+        raise JournalError(
+            f"the journal {name} has records of the codec {recorded!r}, and this gateway would add others of "
+            f"{codec!r}: no reader could read both. Use the codec {recorded!r}, or another journal"
+        )

@@ -10,26 +10,37 @@ the appends that had not returned are missing, and the log goes on from there.
 :meth:`~SqliteJournal.retire` let go are deleted together with the next append or flush, so after a crash the
 oldest of them may be there again. Many batches are deleted over several of these, so that none takes long.
 
+**What is refused.** Every row has a checksum, and the file says whether it was closed in order. Damage, a
+write-ahead log that was lost, a file that was removed while it was in use, and a second owner are noticed;
+nothing is read or written then that would not be what readers were told before.
+
 **What is beside the file.** ``NAME-wal`` and ``NAME-shm`` belong to SQLite and are a part of the journal
-while it is open; ``NAME-lock`` has the number of the process that has it open, and may stay behind.
+while it is open; ``NAME-lock`` tells who has it open, and may stay behind. All are readable by their owner
+alone.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final
 
 from penstock.aquifer.batches import Batch
-from penstock.aquifer.errors import JournalError, JournalFull
-from penstock.aquifer.journal.database import BUSY_MILLISECONDS, WAL_BYTES, connect, open_database, read_state
+from penstock.aquifer.errors import JournalError, JournalFull, JournalInUse, JournalLocked
+from penstock.aquifer.journal.checked_table import CURSORS, MARKS, CheckedTable
+from penstock.aquifer.journal.checksums import HEAD_COLUMNS, BatchHead, batch_checksum, head_in
+from penstock.aquifer.journal.database import BUSY_MILLISECONDS, WAL_BYTES, connect, open_database
 from penstock.aquifer.journal.failures import as_journal_errors, damaged
+from penstock.aquifer.journal.files import JournalFiles
 from penstock.aquifer.journal.interface import Held, Journal, SavedCursor
 from penstock.aquifer.journal.lock import OwnerLock
-from penstock.aquifer.journal.reading import DiskReader, checksum
-from penstock.aquifer.journal.settings import a_bound, a_path, a_switch, an_age
+from penstock.aquifer.journal.marks import Mark, Marks
+from penstock.aquifer.journal.reading import DiskReader
+from penstock.aquifer.journal.schema import State, transaction, write_state
+from penstock.aquifer.journal.settings import a_bound, a_path, a_switch, an_age, check_codec
 from penstock.aquifer.journal.window import BatchWindow, Place, end_of
 
 __all__ = ["SqliteJournal"]
@@ -37,6 +48,8 @@ __all__ = ["SqliteJournal"]
 _MIB: Final = 1024 * 1024
 _WAL_TOO_LONG: Final = 4 * WAL_BYTES
 """If readers kept SQLite from starting the write-ahead log anew for so long, they are made to wait."""
+_PATIENCE_AT_THE_END: Final = 5000
+"""Milliseconds that the last transaction waits for another program, because it cannot be tried again."""
 _DELETED_AT_ONCE: Final = 16 * _MIB
 _ROWS_DELETED_AT_ONCE: Final = 4096
 """Each transaction deletes so much, or four times what it adds if that is more: it must not fall behind."""
@@ -51,6 +64,9 @@ class SqliteJournal(Journal):
     subscriber that keeps up never waits for the disk; those that are behind share as much again.
 
     One process has a journal open at a time. The directory must exist; the file is created.
+
+    With ``accept_loss`` a journal is opened although its newest records were lost together with its
+    write-ahead log; what is left gets a new epoch.
     """
 
     def __init__(
@@ -61,6 +77,7 @@ class SqliteJournal(Journal):
         max_age: float | None = None,
         keep_acknowledged: bool = True,
         cache_bytes: int = 32 * _MIB,
+        accept_loss: bool = False,
     ) -> None:
         self.path = a_path(path, "SqliteJournal(path)")
         """The file, with symbolic links resolved."""
@@ -69,33 +86,57 @@ class SqliteJournal(Journal):
         self._max_age = an_age(max_age, "SqliteJournal(max_age)")
         self._keep_acknowledged = a_switch(keep_acknowledged, "SqliteJournal(keep_acknowledged)")
         self._cache_bytes = a_bound(cache_bytes, "SqliteJournal(cache_bytes)")
+        accept_loss = a_switch(accept_loss, "SqliteJournal(accept_loss)")
         self.durable = True
         self._lock = OwnerLock(self.path)
         try:
-            self._connection = open_database(self.path)
+            with as_journal_errors(self.path):
+                self._connection, state = open_database(self.path, self._lock, accept_loss=accept_loss)
         except BaseException:
             self._lock.release()
             raise
         try:
             with as_journal_errors(self.path):
-                self._load()
+                self._load(state)
+                if accept_loss:
+                    self._move_cursors_back()
         except BaseException:
             self._connection.close()
             self._lock.release()
             raise
 
-    def _load(self) -> None:
-        state = read_state(self._connection, self.path)
+    def _load(self, state: State) -> None:
         self.epoch = state.epoch
         self._start, self._end = state.start, state.end
-        self._stored_start = state.start
-        self.first, self.head = state.start.offset, state.end.offset
-        rows = self._connection.execute("select name, acknowledged, lease_ms, remaining, owner from cursors")
-        self._cursors = {name: SavedCursor(*values) for name, *values in rows}
+        self.first, self.head = state.first, state.head
+        self._cursor_table = CheckedTable(self._connection, self.path, CURSORS)
+        self._cursors: dict[str, SavedCursor] = {}
         self._unsaved: dict[str, SavedCursor | None] = {}
-        self._marks: dict[str, str] = dict(self._connection.execute("select name, value from marks"))
+        for name, (acknowledged, *rest) in self._cursor_table.load(state.cursors):
+            self._cursors[name] = SavedCursor(acknowledged, *rest)  # type: ignore[arg-type]
+        self._mark_table = CheckedTable(self._connection, self.path, MARKS)
+        self._marks = Marks((name, Mark(*it)) for name, it in self._mark_table.load(state.marks))  # type: ignore[arg-type]
         self._recent = BatchWindow(self._end)
         self._reader = DiskReader(connect(self.path), self.path, self._cache_bytes)
+        self._files = JournalFiles(self.path)
+        self._state = state
+        self._codec = state.codec
+        """What is stored of it, if it has changed, is stored with the next transaction."""
+        self._token = secrets.token_hex(8)
+        try:
+            # Last: from here on the file says that it is open, and by whom. If that cannot be written now, it
+            # is with the first that is stored.
+            with suppress(JournalFull, JournalLocked):
+                self._store((), {}, self._end)
+        except BaseException:
+            self._reader.close()
+            raise
+
+    def _move_cursors_back(self) -> None:
+        """Records may have been lost that some subscribers had read: the next ones are new to them, too."""
+        for name, cursor in self._cursors.items():
+            if cursor.acknowledged > self.head:
+                self.save_cursor(name, cursor._replace(acknowledged=self.head))
 
     @property
     def held(self) -> Held:
@@ -106,11 +147,18 @@ class SqliteJournal(Journal):
         """What is left if every batch that ends at or before ``floor`` is forgotten."""
         return self._held_after(self._place_of(floor))
 
-    def append(self, batches: Sequence[Batch], marks: Mapping[str, str] | None = None) -> None:
+    def use_codec(self, codec: str) -> None:
+        """Say what the records are encoded with; JournalError if there are records of another codec."""
+        self._check_open()
+        check_codec(self, self._codec, codec)
+        self._codec = codec
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
         """Store the batches, in one transaction that is on the disk when this returns.
 
         ValueError if they do not follow on the end of the log; JournalFull, with nothing stored, if the disk
-        is full. The bounds are for :meth:`make_room`, not checked here.
+        is full, and JournalLocked if another program has the file locked. The bounds are for
+        :meth:`make_room`, not checked here.
         """
         self._check_open()
         end = end_of(batches, self._end)
@@ -148,28 +196,32 @@ class SqliteJournal(Journal):
         most = self._held_after(reachable)
         if most.records and (most.records > records_left or most.nbytes > nbytes_left):
             return False
-        with as_journal_errors(self.path):
-            row = self._connection.execute(
-                "select first, before from batches where first >= ? and before >= ? order by first limit 1",
-                (max(self.first, self.head - records_left), self._end.before - nbytes_left),
-            ).fetchone()
-        self._forget_before(Place(*row) if row else self._end)
+        head = self._head_of(
+            "first >= ? and before >= ? order by first",
+            (max(self.first, self.head - records_left), self._end.before - nbytes_left),
+        )
+        self._forget_before(head.place if head else self._end)
         return True
 
-    def retire(self, floor: int, now: float) -> None:
-        """Forget what is too old or, if so set, acknowledged, but no batch that ends after ``floor``."""
+    def retire(self, floor: int, now: float, needed: int | None = None) -> None:
+        """Forget what is too old or, if so set, acknowledged, but no batch that ends after ``floor``.
+
+        What is too old goes up to ``needed``, if that is given.
+        """
         self._check_open()
-        reachable = self._place_of(floor)
         if not self._keep_acknowledged:
-            self._forget_before(reachable)
-        elif self._max_age is not None:
-            with as_journal_errors(self.path):
-                row = self._connection.execute(
-                    "select first, before from batches where first >= ? and (stored > ? or first >= ?) "
-                    "order by first limit 1",
-                    (self.first, now - self._max_age, reachable.offset),
-                ).fetchone()
-            self._forget_before(Place(*row) if row else reachable)
+            self._forget_before(self._place_of(floor))
+        if self._max_age is not None:
+            reachable = self._place_of(floor if needed is None else needed)
+            head = self._head_of(
+                "first >= ? and (stored > ? or first >= ?) order by first",
+                (self.first, now - self._max_age, reachable.offset),
+            )
+            place = head.place if head else reachable
+            if place.offset > self.first:
+                # The last one that goes is checked: if its time is true, those before it were even older.
+                self._head_of("first < ? order by first desc", (place.offset,))
+                self._forget_before(place)
 
     @property
     def cursors(self) -> Mapping[str, SavedCursor]:
@@ -187,26 +239,54 @@ class SqliteJournal(Journal):
 
     @property
     def marks(self) -> Mapping[str, str]:
-        """The marks, as they are now."""
-        return dict(self._marks)
+        """The marks, as they are now: a view, not a copy."""
+        return self._marks.values
+
+    def has_room_for_mark(self, name: str) -> bool:
+        """Whether a mark of this name can be stored."""
+        return self._marks.have_room_for(name, time.time())
 
     def flush(self) -> None:
-        """Store the cursors that were saved since the last :meth:`append`, and delete what was forgotten."""
+        """Store the cursors that were saved since the last :meth:`append`, and delete what was forgotten.
+
+        JournalDamaged if the files are not there any more, even if there is nothing to store.
+        """
         self._check_open()
-        if self._unsaved or self._stored_start != self._start or self._oldest_forgotten() is not None:
+        changed = self._unsaved or self._state.start != self._start or self._state.codec != self._codec
+        if changed or self._oldest_forgotten() is not None:
             self._store((), {}, self._end)
+        else:
+            self._files.check()
 
     def close(self) -> None:
         """Store what is still to be stored and let go of the files. May be called again."""
         if not self._lock.held:
             return
+        closed = False
         try:
-            if self._unsaved or self._stored_start != self._start:
-                self._store((), {}, self._end)
+            closed = self._close_in_order()
         finally:
             self._reader.close()
             self._connection.close()
-            self._lock.release()
+            self._lock.release(closed=closed)
+
+    def _close_in_order(self) -> bool:
+        """Store the rest, and that the journal is closed; False if only the latter was not possible."""
+        unsaved = bool(self._unsaved) or self._state.start != self._start
+        with as_journal_errors(self.path):
+            self._connection.execute(f"pragma busy_timeout = {_PATIENCE_AT_THE_END}")
+        try:
+            self._store((), {}, self._end, closing=True)
+        except (JournalFull, JournalLocked):
+            # For the end without the rest there may be room in the log, once that is carried over.
+            self._unsaved.clear()
+            with suppress(JournalFull, JournalLocked), as_journal_errors(self.path):
+                self._connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+                self._store((), {}, self._end, closing=True)
+            if unsaved:
+                raise
+            return self._state.opened == ""
+        return True
 
     def _check_open(self) -> None:
         if not self._lock.held:
@@ -224,13 +304,23 @@ class SqliteJournal(Journal):
             return self._start
         if offset >= self._recent.start.offset:
             return self._recent.place_of(offset)
+        head = self._head_of("first <= ? order by first desc", (offset,))
+        if head is None:
+            raise damaged(self.path, f"the record {offset} is missing")
+        return head.place
+
+    def _head_of(self, which: str, values: tuple[float, ...]) -> BatchHead | None:
+        """The first batch in this order, without its records."""
         with as_journal_errors(self.path):
             row = self._connection.execute(
-                "select first, before from batches where first <= ? order by first desc limit 1", (offset,)
+                f"select {HEAD_COLUMNS} from batches where {which} limit 1", values
             ).fetchone()
         if row is None:
-            raise damaged(self.path, f"the record {offset} is missing")
-        return Place(*row)
+            return None
+        head = head_in(row)
+        if head is None:
+            raise damaged(self.path, f"the batch at {row[0]} is not what was written")
+        return head
 
     def _forget_before(self, place: Place) -> None:
         if place.offset > self.first:
@@ -238,52 +328,66 @@ class SqliteJournal(Journal):
             self.first = place.offset
             self._recent.forget_before(place)
 
-    def _store(self, batches: Sequence[Batch], marks: Mapping[str, str], end: Place) -> None:
+    def _store(
+        self,
+        batches: Sequence[Batch],
+        marks: Mapping[str, str | None],
+        end: Place,
+        *,
+        closing: bool = False,
+    ) -> None:
         """Bring the file up to date, and only then ourselves."""
+        self._files.check()
         self._shorten_wal()
-        execute, executemany = self._connection.execute, self._connection.executemany
-        with self._transaction():
+        cursors, now = dict(self._unsaved), time.time()
+        mark_changes = self._marks.changes(marks, now) if marks else {}
+        before = self._state
+        with as_journal_errors(self.path), transaction(self._connection):
             # Deleted first, so that the new batches get their pages and the file does not grow.
             self._delete_forgotten(end.before - self._end.before, len(batches))
-            executemany("insert into batches values (?, ?, ?, ?, ?, ?, ?, ?)", self._rows(batches))
-            for name, cursor in self._unsaved.items():
-                if cursor is None:
-                    execute("delete from cursors where name = ?", (name,))
-                else:
-                    execute("insert or replace into cursors values (?, ?, ?, ?, ?)", (name, *cursor))
-            executemany("insert or replace into marks values (?, ?)", marks.items())
-            execute("update state set first = ?, before = ?, head = ?, total = ?", (*self._start, *end))
-        self._stored_start = self._start
+            self._connection.executemany(
+                "insert into batches values (?, ?, ?, ?, ?, ?, ?, ?)", self._rows(batches, now)
+            )
+            state = State(
+                before.epoch,
+                *self._start,
+                *end,
+                before.software,
+                self._codec,
+                before.serial + 1,
+                "" if closing else self._token,
+                self._cursor_table.write(cursors),
+                self._mark_table.write(mark_changes),
+            )
+            if not write_state(self._connection, state, before.opened):
+                raise self._not_ours_any_more()
+        self._lock.seal(self.epoch, state.serial)
+        self._state = state
+        self._cursor_table.written(cursors, state.cursors)
         self._unsaved.clear()
-        self._marks.update(marks)
+        self._mark_table.written(mark_changes, state.marks)
+        self._marks.apply(mark_changes)
         self._end = end
+        if state.opened and state.opened != before.opened:
+            # Into the main file. If another program reads at this moment, a part has to wait: no harm.
+            with as_journal_errors(self.path):
+                self._connection.execute("pragma wal_checkpoint(passive)").fetchone()
 
-    def _rows(self, batches: Sequence[Batch]) -> Iterator[tuple[object, ...]]:
-        before, now = self._end.before, time.time()
+    def _not_ours_any_more(self) -> JournalInUse:
+        return JournalInUse(
+            f"the journal {self.path} was opened by another gateway, although this one has it open: was the "
+            f"file {self.path}-lock removed? This one stores nothing any more; let one of the two run"
+        )
+
+    def _rows(self, batches: Sequence[Batch], now: float) -> Iterator[tuple[object, ...]]:
+        before = self._end.before
         for batch in batches:
-            crc = checksum(batch)
+            crc = batch_checksum(batch, before, now)
             yield batch.first, batch.count, before, now, batch.format, crc, batch.notes, batch.payload
             before += batch.nbytes
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        with as_journal_errors(self.path):
-            self._connection.execute("begin immediate")
-            try:
-                yield
-                self._connection.execute("commit")
-            except BaseException:
-                # After some errors SQLite has already done it.
-                if self._connection.in_transaction:
-                    self._connection.execute("rollback")
-                raise
-
-    def _oldest_forgotten(self) -> Place | None:
-        with as_journal_errors(self.path):
-            row = self._connection.execute(
-                "select first, before from batches where first < ? order by first limit 1", (self.first,)
-            ).fetchone()
-        return Place(*row) if row else None
+    def _oldest_forgotten(self) -> BatchHead | None:
+        return self._head_of("first < ? order by first", (self.first,))
 
     def _delete_forgotten(self, added_bytes: int, added_rows: int) -> None:
         oldest = self._oldest_forgotten()
@@ -294,7 +398,7 @@ class SqliteJournal(Journal):
             "where first < ? and before <= ? order by first limit ?))",
             (
                 self.first,
-                oldest.before + max(_DELETED_AT_ONCE, 4 * added_bytes),
+                oldest.place.before + max(_DELETED_AT_ONCE, 4 * added_bytes),
                 max(_ROWS_DELETED_AT_ONCE, 4 * added_rows),
             ),
         )
@@ -305,12 +409,7 @@ class SqliteJournal(Journal):
         SQLite itself carries it over into the main file whenever it has ``WAL_BYTES``, and then starts it
         anew, unless somebody happens to be reading. This is for the case that always somebody is.
         """
-        try:
-            length = os.stat(f"{self.path}-wal").st_size
-        except FileNotFoundError:
-            # SQLite would write on into a file that has no name any more, and nobody would find it again.
-            raise damaged(self.path, f"the file {self.path}-wal was removed while it was in use") from None
-        if length <= _WAL_TOO_LONG:
+        if self._files.wal_bytes() <= _WAL_TOO_LONG:
             return
         # On a full disk the append may still find room in the log that is there.
         with self._reader.lock, suppress(JournalFull), as_journal_errors(self.path):

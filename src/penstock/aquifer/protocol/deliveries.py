@@ -51,6 +51,8 @@ _WEIGHT: Final = 512
 """What a piece counts for beside its bytes: otherwise empty ones would be free."""
 _MOST_ASKERS: Final = 64
 """How many are told that a batch was published; who asks again and again is most of them itself."""
+_MOST_PENDING: Final = 4096
+"""How many batches may wait to be written."""
 _LONGEST_NAME: Final = 256
 _LARGEST: Final = 2**63
 
@@ -93,12 +95,14 @@ class Deliveries:
         marks: Callable[[], Mapping[str, str]],
         submit: Callable[[Delivery], None] | None,
         head: Callable[[], int],
+        has_room_for_mark: Callable[[str], bool] = lambda name: True,
     ) -> None:
         self._limits = limits
         self._marks = marks
         self._submit = submit
         """None: this gateway takes nothing from outside."""
         self._head = head
+        self._has_room_for_mark = has_room_for_mark
         self._staged: dict[tuple[str, int, int, int], _Attempt] = {}
         self._pending: dict[tuple[str, int], Delivery] = {}
         self.nbytes = 0
@@ -176,6 +180,10 @@ class Deliveries:
             # grow, so this one was dealt with before.
             self._also_tell(self._pending[query, min(pending)], envelope)
             return []
+        if not self._has_room_for_mark(_MARK + query) or len(self._pending) >= _MOST_PENDING:
+            # Not the mark of another in its place: that one may come back, and would publish a batch twice.
+            text = f"no room for {query!r}: too many others write to this gateway; try later"
+            return [Reply(envelope, refusal(text, "BUSY", retry=1000))]
         pieces: list[Batch] = []
         for part, attempt, count in commit.parts:
             staged = self._staged.get((query, batch, part, attempt))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from msgspec import UNSET
@@ -81,6 +81,7 @@ class Desk:
         keep_plain: bool = True,
         status: Callable[[], dict[str, Any]] = dict,
         marks: Callable[[], Mapping[str, str]] = dict,
+        has_room_for_mark: Callable[[str], bool] = lambda name: True,
         submit: Callable[[Delivery], None] | None = None,
     ) -> None:
         self.sessions: dict[bytes, Session] = {}
@@ -96,7 +97,7 @@ class Desk:
         self._limits = limits
         self._doors = doors
         self._keep_plain = keep_plain
-        self.deliveries = Deliveries(limits, marks, submit, lambda: log.head)
+        self.deliveries = Deliveries(limits, marks, submit, lambda: log.head, has_room_for_mark)
         """What others write to this gateway, if it lets them."""
         self._bookmarks = Bookmarks(log, limits, self.cursors, status)
         self._budgets: dict[bytes, tuple[float, float]] = {}
@@ -403,13 +404,15 @@ class Desk:
 
     def floor(self) -> int:
         """The lowest offset that has to be kept for somebody."""
-        kept: Iterable[int] = [session.acknowledged for session in self.sessions.values() if session.keep]
-        kept = [*kept, *(saved.acknowledged for saved in self.absent.values())]
-        if kept:
-            return max(min(kept), self._log.first)
-        # Nobody has to be waited for. With nobody there at all, nothing is forgotten: the first to come
-        # shall find the oldest records, and the source waits.
-        return self._log.head if self.sessions else self._log.first
+        # With nobody there at all, nothing is forgotten to make room: the first to come shall find the oldest
+        # records, and the source waits.
+        return self.needed() if self.sessions or self.absent else self._log.first
+
+    def needed(self) -> int:
+        """The lowest offset that a reader needs, here or away; the log's head if there is none."""
+        kept = [session.acknowledged for session in self.sessions.values() if session.keep]
+        kept += [saved.acknowledged for saved in self.absent.values()]
+        return max(min(kept, default=self._log.head), self._log.first)
 
 
 def _same_subscriber(wishes: SubscribeTerms, others: SubscribeTerms) -> bool:
