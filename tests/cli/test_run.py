@@ -15,9 +15,10 @@ import pytest
 
 from penstock.cli import main
 from tests.cli import running
-from tests.cli.running import Program
+from tests.cli.running import Gateway, Program
 
 pytest.importorskip("pyspark")
+pq = pytest.importorskip("pyarrow.parquet")
 
 LONG = 120.0
 """Seconds: Spark takes five to start, and half a minute on a busy machine."""
@@ -122,6 +123,44 @@ def test_a_pipeline_runs_to_its_end_and_shows_how_it_goes(app: Path) -> None:
     assert shown[-1].split()[2:4] == ["2,000", "records"]
     assert len(program.said) == 3 + len(shown)  # Spark's own log is elsewhere.
     assert (state / "spark.log").is_file()
+
+
+BESIDE_A_GATEWAY = """
+from penstock.spark import Pipeline
+
+pipeline = Pipeline({endpoint!r}, schema="n bigint").into("parquet", path={out!r})
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_beside_a_gateway_that_leaves_at_the_end_it_ends_well(app: Path) -> None:
+    lines, out = app.parent / "lines", app.parent / "parquet"
+    lines.write_text("".join(f'{{"n": {n}}}\n' for n in range(1000)))
+    with Gateway("--source", f"file:{lines}", "--codec", "json") as gateway:
+        app.write_text(BESIDE_A_GATEWAY.format(endpoint=gateway.endpoint, out=str(out)))
+        with Run(str(app), "--checkpoint", str(app.parent / "state"), "--master", "local[2]") as program:
+            code = program.end(LONG)
+        # It has committed everything, so nobody is waited for any longer.
+        assert gateway.end(LONG) == 0
+
+    assert code == 0, program.said
+    assert program.said[-1] == "done: 1,000 records"
+    assert sorted(pq.read_table(out).column("n").to_pylist()) == list(range(1000))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_gateway_whose_source_failed_is_a_failure(app: Path) -> None:
+    lines, out = app.parent / "lines", app.parent / "parquet"
+    lines.write_text('{"n": 1}\nnot json\n')
+    with Gateway("--source", f"file:{lines}", "--codec", "json") as gateway:
+        app.write_text(BESIDE_A_GATEWAY.format(endpoint=gateway.endpoint, out=str(out)))
+        with Run(str(app), "--checkpoint", str(app.parent / "state"), "--master", "local[2]") as program:
+            assert program.end(LONG) == 1
+        assert gateway.end(LONG) == 1
+
+    assert "line 2: JSON is malformed" in program.said[-1]
 
 
 @pytest.mark.slow

@@ -1,19 +1,25 @@
 """``penstock tail`` as a user runs it."""
 
 import json
+import os
+import pty
 import re
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.aquifer import Gateway, MemoryJournal, Record
 from penstock.cli import main
 from penstock.streams import Flux
-from tests.cli.running import Program, penstock
+from tests.cli.running import PATIENCE, Program, penstock
+from tests.cli.running import Gateway as GatewayProgram
 
 LINES = [b"line %d" % number for number in range(1000)]
 
@@ -203,3 +209,72 @@ def test_output_into_a_file_is_complete(endpoint: str, tmp_path: Path) -> None:
         assert tail.end() == 0
 
     assert path.read_bytes().splitlines() == LINES
+
+
+@pytest.mark.parametrize("codec", ["bytes", "text", "json", "msgpack"])
+def test_the_codec_is_the_one_that_the_gateway_names(codec: str) -> None:
+    elements: list[Any] = [{"a": 1}, "text"]
+    if codec == "bytes":
+        elements = [b'{"a":1}', b'"text"']
+    elif codec == "text":
+        elements = ['{"a":1}', '"text"']
+    with Gateway(Flux.from_iterable(elements), control="tcp://127.0.0.1:0", codec=codec) as gateway:
+        raw = penstock("tail", gateway.endpoint)
+        in_full = penstock("tail", gateway.endpoint, "--format", "json")
+
+    assert raw.stdout == '{"a":1}\n"text"\n'
+    values = [json.loads(line)["value"] for line in in_full.stdout.splitlines()]
+    assert values == (elements if codec in ("json", "msgpack") else ['{"a":1}', '"text"'])
+
+
+def test_it_says_that_it_looks_for_a_gateway_and_finds_it_when_it_comes() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    with Program("tail", endpoint) as tail:
+        tail.wait_for("no gateway answers at .* yet; looking for it for 30 s")
+        with Gateway(Flux.just(b"one"), control=endpoint):
+            assert tail.stdout.read() == b"one\n"
+            assert tail.end() == 0
+
+
+@pytest.mark.slow
+def test_on_a_terminal_it_says_that_it_waits_for_records() -> None:
+    ours, theirs = pty.openpty()
+    with Gateway(Flux.never(), control="tcp://127.0.0.1:0") as gateway:
+        command = [sys.executable, "-m", "penstock.cli", "tail", gateway.endpoint]
+        with subprocess.Popen(command, stdout=theirs, stderr=theirs) as tail:
+            os.close(theirs)
+            shown = b""
+            while b"waiting for records from tcp://" not in shown:
+                shown += os.read(ours, 4096)
+            tail.send_signal(signal.SIGINT)
+            assert tail.wait(PATIENCE) == 130
+    os.close(ours)
+
+
+def test_a_log_with_room_for_one_record_is_read_to_its_end() -> None:
+    journal = MemoryJournal(max_records=1)
+    with Gateway(Flux.from_iterable(LINES[:5]), control="tcp://127.0.0.1:0", journal=journal) as gateway:
+        done = penstock("tail", gateway.endpoint)
+
+    assert done.stdout.encode().splitlines() == LINES[:5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("peek", [("--count", "20"), ("--count", "5"), "head"])
+def test_somebody_who_only_looks_does_not_make_a_gateway_leave(
+    tmp_path: Path, peek: tuple[str, ...] | str
+) -> None:
+    source = tmp_path / "lines"
+    source.write_bytes(b"".join(line + b"\n" for line in LINES[:20]))
+    with GatewayProgram("--source", f"file:{source}") as gateway:
+        if peek == "head":
+            # Slowly: what fits into a pipe is written before anybody can have enough of it.
+            command = f"'{sys.executable}' -m penstock.cli tail {gateway.endpoint} --rate 10/s | head -n 5"
+            done = subprocess.run(["bash", "-c", command], capture_output=True, timeout=PATIENCE)
+            assert done.stdout.splitlines() == LINES[:5]
+        else:
+            assert penstock("tail", gateway.endpoint, *peek).returncode == 0
+        # It is still there for somebody who wants everything, and leaves after that.
+        assert penstock("tail", gateway.endpoint).stdout.encode().splitlines() == LINES[:20]
+        assert gateway.end() == 0

@@ -76,6 +76,21 @@ def test_from_a_file_into_parquet(spark: SparkSession, tmp_path: Path) -> None:
     assert [(row.n, row.who) for row in rows] == [(n, f"é{n}") for n in range(100)]
 
 
+def test_a_line_that_is_being_written_is_read_by_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
+    lines, seen = tmp_path / "lines.txt", []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        seen.extend(row.value for row in batch.collect())
+
+    pipeline = Pipeline(f"file:{lines}").into(keep)
+    lines.write_text("one\ntw", encoding="utf-8")
+    pipeline.run(spark=spark, checkpoint=tmp_path / "state")
+    lines.write_text("one\ntwo\nthree\n", encoding="utf-8")
+    pipeline.run(spark=spark, checkpoint=tmp_path / "state")
+
+    assert seen == ["one", "two", "three"]
+
+
 def test_from_lines_of_text_into_a_function_of_batches(spark: SparkSession, tmp_path: Path) -> None:
     lines, seen = tmp_path / "lines.txt", []
     lines.write_text("one\ntwo\n\nfour\n", encoding="utf-8")

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.aquifer import Gateway, MemoryJournal
+from penstock.aquifer import Gateway, GatewayUnreachable, MemoryJournal
 from penstock.aquifer.subscriber.log_client import LogState
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.batch_reader import AquiferBatchReader
@@ -96,7 +96,35 @@ def test_nothing_new_is_the_very_same_position(readers: Readers) -> None:
         reader = readers(gateway)
         end = reader.latestOffset(reader.initialOffset(), ALL)
         assert reader.latestOffset(end, ReadMaxRows(10)) is end
-        assert reader.reportLatestOffset() == {"offsets": {gateway.endpoint: 5}}
+        assert reader.reportLatestOffset() == {
+            "offsets": {gateway.endpoint: 5},
+            "ended": [gateway.endpoint],
+        }
+
+
+def test_a_gateway_may_leave_after_it_has_announced_the_end(readers: Readers) -> None:
+    with Gateway(Numbers(5), "tcp://127.0.0.1:0") as gateway:
+        gateway.join(10)
+        reader = readers(gateway, patienceSeconds=60)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ALL)
+        assert offsets_of(reader, start, end) == [0, 1, 2, 3, 4]
+
+    # A minute of patience, and nobody is looked for that long: there is nothing that could be missed.
+    assert reader.latestOffset(end, ALL) is end
+    reader.commit(end)
+
+
+def test_a_gateway_that_leaves_without_an_end_is_an_error(readers: Readers) -> None:
+    source = ByHand()
+    with Gateway(source, "tcp://127.0.0.1:0") as gateway:
+        source.give(b"a")
+        eventually(lambda: gateway.status()["head"] == 1)
+        reader = readers(gateway, patienceSeconds=1)
+        end = reader.latestOffset(reader.initialOffset(), ALL)
+
+    with pytest.raises(GatewayUnreachable):
+        reader.latestOffset(end, ALL)
 
 
 def test_the_oldest_record_may_go_while_a_query_begins(

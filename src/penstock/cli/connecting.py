@@ -10,7 +10,10 @@ from penstock.cli.complaints import Complaint
 if TYPE_CHECKING:
     from penstock.aquifer import CurveClient
 
-__all__ = ["add_connection", "curve_client"]
+__all__ = ["CODECS", "add_connection", "curve_client"]
+
+CODECS = ("bytes", "text", "json", "msgpack")
+"""What a value can be, at the command line."""
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:

@@ -35,7 +35,12 @@ class Audience:
             departed.get("to", 0),
             # Who asked for the latest alone was never sent anything, and has not got what came before.
             *(reader["acknowledged"] for reader in here if reader["records"]),
-            *(reader["next"] for reader in here if reader["records"] and reader["state"] == "ended"),
+            # A plain subscriber that was told the end has everything: it does not acknowledge the last of it.
+            *(
+                reader["next"]
+                for reader in here
+                if reader["records"] and reader["state"] == "ended" and reader["dialect"] == "plain"
+            ),
             *(cursor["acknowledged"] for cursor in status["absent"].values()),
         )
         end = status["end"]
@@ -44,9 +49,10 @@ class Audience:
             return
         if self._content_since is None:
             self._content_since = now
-        # They have been told the end and will leave, unless they are of a kind that never says goodbye.
+        # They have been told the end and will leave, unless they are of a kind that never says goodbye. A
+        # Spark query is never here: it asks now and then, and has to hear that it was the end.
         kept = [reader for reader in here if reader["keep"]]
-        self.is_served = not kept or now - self._content_since > _GRACE
+        self.is_served = not (kept or status["absent"]) or now - self._content_since > _GRACE
 
     def _is_content(self, status: Status, end: int) -> bool:
         if status["records"] and self._furthest < end:

@@ -11,11 +11,10 @@ import argparse
 from penstock.cli import gateway_status_command
 from penstock.cli.commands import Commands
 from penstock.cli.complaints import Complaint, complaining
+from penstock.cli.connecting import CODECS
 from penstock.cli.quantities import a_count, a_duration, a_size
 
 __all__ = ["add_parser", "run"]
-
-CODECS = ("bytes", "text", "json", "msgpack")
 
 _DESCRIPTION = """\
 Read lines, keep them in a bounded log, and serve them to any number of subscribers, each at its own pace.

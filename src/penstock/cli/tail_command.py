@@ -6,7 +6,7 @@ import argparse
 
 from penstock.cli.commands import Commands
 from penstock.cli.complaints import complaining
-from penstock.cli.connecting import add_connection
+from penstock.cli.connecting import CODECS, add_connection
 from penstock.cli.quantities import a_count, a_duration, a_rate
 
 __all__ = ["add_parser", "run"]
@@ -68,9 +68,8 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument(
         "--codec",
-        choices=("bytes", "text", "json", "msgpack"),
-        default="bytes",
-        help="what the values are; json and msgpack are printed as JSON (default: bytes, unchanged)",
+        choices=CODECS,
+        help="what the values are; msgpack is printed as JSON (default: what the gateway says they are)",
     )
     parser.add_argument(
         "--best-effort", action="store_true", help="rather miss records than hold the source up"

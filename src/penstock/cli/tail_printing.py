@@ -22,9 +22,16 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.aquifer import AquiferPublisher, AquiferSubscription, Record
+from penstock.aquifer import (
+    AquiferError,
+    AquiferPublisher,
+    AquiferSubscription,
+    GatewayUnreachable,
+    Record,
+)
+from penstock.aquifer.subscriber.probing import probe
 from penstock.cli.complaints import Complaint, LogOnScreen
-from penstock.cli.connecting import curve_client
+from penstock.cli.connecting import CODECS, curve_client
 from penstock.cli.interruption import Interrupted, Interruption
 from penstock.cli.outputs import say, was_output_closed
 from penstock.cli.quantities import duration
@@ -38,6 +45,12 @@ _TICK: Final = 0.05
 """Seconds between two requests under ``--rate``, if the rate gives something to ask for that often."""
 _PORTION: Final = 256
 _LOOK: Final = 0.2
+_STILL: Final = 1.0
+"""Seconds without anything to see, after which a user is told what is being waited for."""
+_PRINTING: Final = 20.0
+"""Seconds that the last records may take to be printed; a gateway hears nothing of us meanwhile."""
+_PARTING: Final = 0.2
+"""Seconds in which a reader that has enough, such as `head`, leaves after it got the last it wanted."""
 _SETTLING: Final = 1.0
 """Seconds in which the last acknowledgement has to arrive."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,6 +66,7 @@ class Inbox:
         self._wake = wake
         self._waiting: deque[Any] = deque()
         self._reader_sleeps = False
+        self._dealt_with = threading.Event()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         assert isinstance(subscription, AquiferSubscription)
@@ -71,6 +85,13 @@ class Inbox:
     def on_complete(self) -> None:
         self.is_over = True
         self._wake()
+        if self.error is None:
+            # The goodbye that follows says how far we have come: not before the last record is printed.
+            self._dealt_with.wait(_PRINTING)
+
+    def release(self) -> None:
+        """Everything that will be printed has been: let the subscription say goodbye."""
+        self._dealt_with.set()
 
     def take(self) -> list[Any]:
         """Everything that waits."""
@@ -142,20 +163,23 @@ class Output:
                 piece = view[: select.PIPE_BUF]
             view = view[os.write(self._descriptor, piece) :]
 
-    def is_closed(self) -> bool:
-        """Whether the reader is gone; seen without writing, for a stream that is silent just now."""
-        return self._poll is not None and bool(self._poll.poll(0))
+    def is_closed(self, within: float = 0.0) -> bool:
+        """Whether the reader is gone, or goes within some seconds; seen without writing."""
+        return self._poll is not None and bool(self._poll.poll(within * 1000))
 
 
 def run_tail(arguments: argparse.Namespace) -> int:
     """Print until the stream ends, enough was printed, or a signal comes."""
-    publisher = _publisher(arguments)
+    _publisher(arguments, "bytes")  # Whatever is wrong with the command line is told first.
     if was_output_closed():
         return 0  # Nobody could read it.
     with Interruption() as interruption, LogOnScreen(_say, logging.INFO):
+        codec = arguments.codec or _codec_there(arguments, interruption)
+        if codec is None:
+            return interruption.exit_code
         inbox = Inbox(interruption.wake)
-        publisher.subscribe(inbox)
-        tail = _Tail(arguments, inbox, interruption)
+        _publisher(arguments, codec).subscribe(inbox)
+        tail = _Tail(arguments, codec, inbox, interruption)
         try:
             tail.run()
         except BrokenPipeError:
@@ -176,7 +200,44 @@ def _say(text: str) -> None:
     say(f"penstock tail: {text}")
 
 
-def _publisher(arguments: argparse.Namespace, only_acknowledge: int | None = None) -> AquiferPublisher:
+def _codec_there(arguments: argparse.Namespace, interruption: Interruption) -> str | None:
+    """What the gateway says its values are, as soon as it is there; None if a signal comes first."""
+    curve, began = curve_client(arguments), time.monotonic()
+    told = False
+    while not interruption.wait(0):
+        left = began + arguments.patience - time.monotonic()
+        try:
+            codec = str(probe(arguments.endpoint, max(min(left, _STILL), 0.1), curve)["codec"])
+        except GatewayUnreachable:
+            if left <= 0:
+                raise Complaint(
+                    f"no gateway answers at {arguments.endpoint} after {arguments.patience:g} s; is it "
+                    "running there, and do both sides use keys or neither?",
+                    1,
+                ) from None
+            if not told and left > _STILL:
+                told = True
+                _say(
+                    f"no gateway answers at {arguments.endpoint} yet; looking for it for "
+                    f"{duration(arguments.patience)}"
+                )
+        except AquiferError:
+            return "bytes"  # A gateway that cannot say; what is wrong with it, the subscription will tell.
+        else:
+            # Text and JSON are printed as they are in the log.
+            as_it_is = codec not in CODECS or (arguments.format == "raw" and codec in ("text", "json"))
+            return "bytes" if as_it_is else codec
+    return None
+
+
+def _with_offsets(arguments: argparse.Namespace) -> bool:
+    """Whether a record is more than its value: to print that, and to say how far the printing has come."""
+    return bool(arguments.format == "json" or arguments.id is not None or arguments.dialect != "plain")
+
+
+def _publisher(
+    arguments: argparse.Namespace, codec: str, only_acknowledge: int | None = None
+) -> AquiferPublisher:
     window = Pace(arguments.rate, None).window
     try:
         return AquiferPublisher(
@@ -186,10 +247,9 @@ def _publisher(arguments: argparse.Namespace, only_acknowledge: int | None = Non
             stop=arguments.stop if only_acknowledge is None else only_acknowledge,
             keep=not arguments.best_effort,
             lease=arguments.lease,
-            codec=arguments.codec,
-            # Offsets are needed to print them, and to say how far the printing has come.
-            records=arguments.format == "json" or arguments.id is not None,
-            acknowledge="auto" if arguments.id is None else "manual",
+            codec=codec,
+            records=_with_offsets(arguments),
+            acknowledge="manual" if _with_offsets(arguments) else "auto",
             dialect=arguments.dialect,
             window=window,
             max_window=window if arguments.rate is not None else 262_144,
@@ -206,15 +266,21 @@ def _missed(first: int, next: int) -> None:
 
 
 class _Tail:
-    def __init__(self, arguments: argparse.Namespace, inbox: Inbox, interruption: Interruption) -> None:
+    def __init__(
+        self, arguments: argparse.Namespace, codec: str, inbox: Inbox, interruption: Interruption
+    ) -> None:
         self._arguments = arguments
         self._inbox = inbox
         self._interruption = interruption
         self._pace = Pace(arguments.rate, arguments.count)
         self._output = Output(interruption)
-        self._form = _form(arguments.format, arguments.codec, arguments.id is not None)
+        self._form = _form(arguments.format, codec)
+        self._is_told = not sys.stderr.isatty()
+        """Whether the user knows that there is nothing to print yet; elsewhere nobody wants to know."""
+        self._began = time.monotonic()
         self._printed = 0
-        self._acknowledged: int | None = None
+        self._behind: int | None = None
+        """The offset behind the last record that was printed, if it has one."""
         self._welcomes = 1
 
     def run(self) -> None:
@@ -229,9 +295,14 @@ class _Tail:
                 if self._printed == self._pace.count:
                     return
             elif is_over:
+                if self._output.is_closed(_PARTING):
+                    raise BrokenPipeError
+                self._acknowledge_all()
                 return
             elif inbox.is_still():
+                self._acknowledge_all()
                 self._tell_reconnects()
+                self._tell_of_waiting()
                 if self._output.is_closed():
                     raise BrokenPipeError
                 if self._interruption.wait(self._pace.pause()):
@@ -239,13 +310,18 @@ class _Tail:
 
     def leave(self) -> None:
         """Cancel, and wait until the gateway has been told."""
-        if self._inbox.subscription is not None:
-            self._inbox.subscription.cancel()
-        if self._inbox.is_over and self._inbox.error is None and self._acknowledged is not None:
-            # At the end of a stream the subscription says goodbye before the last records are printed. An
-            # empty range that begins behind them tells the gateway that they were.
+        subscription = self._inbox.subscription
+        has_left = subscription is not None and subscription.join(0)
+        self._inbox.release()
+        if subscription is not None:
+            subscription.cancel()
+        if has_left and self._inbox.error is None and self._arguments.id is not None and self._behind:
+            # The printing took so long that the subscription has said goodbye before. An empty range that
+            # begins behind what was printed tells the gateway of it.
             settling = threading.Event()
-            _publisher(self._arguments, self._acknowledged).subscribe(Inbox(settling.set))
+            late = Inbox(settling.set)
+            late.release()
+            _publisher(self._arguments, "bytes", self._behind).subscribe(late)
             settling.wait(2 * _SETTLING)
         # The subscription's thread says goodbye; without that the gateway would keep us for a while.
         for thread in threading.enumerate():
@@ -274,10 +350,24 @@ class _Tail:
             portion = records[start : start + _PORTION]
             self._output.write(self._form(portion))
             self._printed += len(portion)
-            if self._arguments.id is not None:
-                self._acknowledged = portion[-1].offset + 1
-        if self._acknowledged is not None:
-            self._inbox.subscription.acknowledge(self._acknowledged)
+            last = portion[-1]
+            if isinstance(last, Record) and last.offset is not None:
+                self._behind = last.offset + 1
+        if self._behind is not None:
+            # A gateway leaves when somebody has everything. `head` or --count only has a look: without an id
+            # the last record is not acknowledged before the end, or before it is known not to be the last.
+            self._inbox.subscription.acknowledge(self._behind - (self._arguments.id is None))
+
+    def _acknowledge_all(self) -> None:
+        if self._behind is not None and self._printed != self._pace.count:
+            assert self._inbox.subscription is not None
+            self._inbox.subscription.acknowledge(self._behind)
+
+    def _tell_of_waiting(self) -> None:
+        if not self._is_told and time.monotonic() - self._began > _STILL:
+            self._is_told = True
+            if not self._printed:
+                _say(f"waiting for records from {self._arguments.endpoint}; Ctrl-C ends it")
 
     def _tell_reconnects(self) -> None:
         assert self._inbox.subscription is not None
@@ -289,25 +379,20 @@ class _Tail:
 
 
 # ---------------------------------------------------------------- from records to bytes
-def _form(format: str, codec: str, records: bool) -> Callable[[Sequence[Any]], bytes]:
+def _form(format: str, codec: str) -> Callable[[Sequence[Any]], bytes]:
     encode = msgspec.json.Encoder().encode
     if format == "json":
         as_text = codec == "bytes"
         return lambda elements: b"".join(encode(_object(each, as_text)) + b"\n" for each in elements)
-    raw: Callable[[Any], bytes] = _unchanged
-    if codec == "text":
-        raw = str.encode
-    elif codec != "bytes":
-        raw = encode
-    if records:
-        return lambda elements: b"".join(raw(record.value) + b"\n" for record in elements)
     if codec == "bytes":
-        return lambda elements: b"\n".join(elements) + b"\n"
-    return lambda elements: b"".join(raw(element) + b"\n" for element in elements)
+        return lambda elements: b"\n".join(_values(elements)) + b"\n"
+    raw: Callable[[Any], bytes] = str.encode if codec == "text" else encode
+    return lambda elements: b"".join(raw(value) + b"\n" for value in _values(elements))
 
 
-def _unchanged(value: bytes) -> bytes:
-    return value
+def _values(elements: Sequence[Any]) -> Sequence[Any]:
+    # A plain gateway has no offsets: its elements are values.
+    return [record.value for record in elements] if isinstance(elements[0], Record) else elements
 
 
 def _object(element: Any, is_bytes: bool) -> dict[str, Any]:

@@ -6,6 +6,9 @@ writes to. Its journal lies with the checkpoint: a pipeline that is started agai
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,9 +26,12 @@ from penstock.streams import Flux
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["SinkEnd", "SourceEnd", "reachable"]
+
+_log = logging.getLogger("penstock.spark")
 
 _LOOPBACK: Final = "127.0.0.1"
 _A_WEEK: Final = 7 * 24 * 3600.0
@@ -56,7 +62,10 @@ class SourceEnd:
         self._file: Path | None = None
         self._source: Publisher[Any] | Callable[[int], Publisher[Any]] | None = None
         self._gateway: Gateway | None = None
-        self._clients: list[LogClient] = []
+        self._clients: dict[str, LogClient] = {}
+        """To the gateways elsewhere, by endpoint."""
+        self._ended: dict[str, str | None] = {}
+        """Those that have nothing more to come, and why, if their source failed."""
         self._looked = 0.0
         if isinstance(source, str) and source.startswith("tcp://"):
             self._endpoint = source
@@ -100,32 +109,42 @@ class SourceEnd:
             return reader.schema(self._schema).option("value", "json").load()
         return reader.option("value", "string" if self._codec == "text" else "binary").load()
 
-    def _ask_there(self, endpoint: str, closing: ExitStack) -> list[LogClient]:
+    def _ask_there(self, endpoint: str, closing: ExitStack) -> dict[str, LogClient]:
         from penstock.spark.source.reading import curve_client
 
         curve = curve_client(self._options.get("curveKey"), self._options.get("curveServer"))
-        clients = [LogClient(one.strip(), patience=_LOOK, curve=curve) for one in endpoint.split(",")]
-        for client in clients:
+        clients = {}
+        for one in endpoint.split(","):
+            client = LogClient(one.strip(), patience=_LOOK, curve=curve)
+            clients[str(Endpoint.parse(one.strip()))] = client
             closing.callback(client.close)
         return clients
 
-    def has_ended(self) -> bool:
+    def has_ended(self, query: StreamingQuery) -> bool:
         """Whether nothing more will come; of a gateway elsewhere it is known about a second later."""
         if self._gateway is not None:
             return self._gateway.join(0)
         if time.monotonic() < self._looked + _LOOK:
             return False
-        try:
-            return all(client.look().end is not None for client in self._clients)
-        except AquiferError:
-            return False  # The query asks it as well, has more patience, and says so if it was in vain.
-        finally:
-            self._looked = time.monotonic()
+        waiting = [endpoint for endpoint in self._clients if endpoint not in self._ended]
+        for endpoint in waiting:
+            try:
+                state = self._clients[endpoint].look()
+            except AquiferError:
+                # It may have left between two looks. The query has had all of it and was told, then.
+                if endpoint in _told_to(query):
+                    self._ended[endpoint] = None
+            else:
+                if state.end is not None:
+                    self._ended[endpoint] = state.failure
+        self._looked = time.monotonic()
+        return len(self._ended) == len(self._clients)
 
     @property
     def failure(self) -> SourceFailed | None:
         """Why it ended, if it did not complete."""
-        text = self._gateway.failure if self._gateway is not None else None
+        failures = [self._gateway.failure] if self._gateway is not None else self._ended.values()
+        text = next((failure for failure in failures if failure is not None), None)
         return None if text is None else SourceFailed(f"the source failed: {text}")
 
 
@@ -283,9 +302,23 @@ def _runs_here(spark: SparkSession) -> bool:
     return str(spark.sparkContext.master).startswith("local")
 
 
+def _told_to(query: StreamingQuery) -> list[str]:
+    """The gateways of which the query has heard that their streams have ended."""
+    last = query.lastProgress
+    told: list[str] = []
+    for source in last.sources if last is not None else []:
+        with contextlib.suppress(ValueError):  # Another source than ours.
+            report = json.loads(source.latestOffset or "{}")
+            told += report.get("ended", []) if isinstance(report, dict) else []
+    return told
+
+
 def _lines(path: Path, done: int) -> Iterator[str]:
     """The lines of a file, without those that the journal has."""
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file):
-            if number >= done:
-                yield line.rstrip("\r\n")
+            if not line.endswith(b"\n"):
+                # The next run would take its rest for a line, if it is still being written.
+                _log.warning("the last line of %s has no newline, so it may not be complete: left out", path)
+            elif number >= done:
+                yield line.rstrip(b"\r\n").decode()

@@ -216,7 +216,7 @@ class RunningPipeline:
         """Until the query has ended, or has dealt with all of a source that has."""
         query, looks = self.query, 0
         while query.isActive and not self._stopped.wait(_LOOK) and not self._sink.has_left:
-            if self._source.has_ended():
+            if self._source.has_ended(query):
                 process_everything(query)
                 break
             looks += 1

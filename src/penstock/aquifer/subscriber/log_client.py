@@ -43,6 +43,8 @@ class LogState(NamedTuple):
     """The place that is kept under the name that was given, if there is one."""
     end: int | None
     """Where the stream ended, if it has."""
+    failure: str | None
+    """Why it ended there, if its source did not complete."""
     records: int
     nbytes: int
     """What is in the log."""
@@ -71,6 +73,7 @@ class LogClient:
         wait: float = 0.0,
         start: int | None = None,
         within: int | None = None,
+        patience: float | None = None,
     ) -> LogState:
         """How the log is; with ``beyond`` and ``wait``, as soon as it goes further, or the time is over.
 
@@ -79,7 +82,8 @@ class LogClient:
         a question may be asked twice. With an ``epoch``, what is said holds for that log only: if there is
         another one by now, this raises :class:`~penstock.aquifer.EpochChanged`. With ``start`` and ``within``
         it also says how many records from there on have no more than so many bytes: all, or those among the
-        first few megabytes.
+        first few megabytes. With ``patience`` this look waits so many seconds for an answer, and not as long
+        as others.
         """
         wait = min(wait, _LONGEST_WAIT)
         question = Subscribe(
@@ -96,7 +100,7 @@ class LogClient:
                 within=within if within is not None else UNSET,
             )
         )
-        answer = self._ask(encode(question), wait)
+        answer = self._ask(encode(question), wait, self._patience if patience is None else patience)
         if isinstance(answer, OnError):
             raise error_from(answer)
         details = terms(answer.x) if isinstance(answer, OnSubscribe) else None
@@ -109,6 +113,7 @@ class LogClient:
             head=details.head,
             acknowledged=details.next if details.next is not UNSET else None,
             end=status.get("end"),
+            failure=status.get("failure"),
             records=int(status.get("records", 0)),
             nbytes=int(status.get("bytes", 0)),
             lease=details.lease / 1000 if details.lease is not UNSET else None,
@@ -119,8 +124,8 @@ class LogClient:
         """Let go of the connection."""
         self._asker.close()
 
-    def _ask(self, question: bytes, wait: float) -> Control:
-        give_up = time.monotonic() + self._patience + wait
+    def _ask(self, question: bytes, wait: float, patience: float) -> Control:
+        give_up = time.monotonic() + patience + wait
         while (left := give_up - time.monotonic()) > 0:
             answer = self._asker.ask(question, patience=max(left - wait, 0.0), held=wait)
             if answer is None:
@@ -129,7 +134,7 @@ class LogClient:
                 return answer
             time.sleep(max(0.0, min(rest, give_up - time.monotonic())))
         raise GatewayUnreachable(
-            f"no gateway answers at {self._endpoint} after {self._patience:g} s; is it running there, and do "
+            f"no gateway answers at {self._endpoint} after {patience:g} s; is it running there, and do "
             "both sides use keys or neither?"
         )
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.aquifer.errors import EpochChanged, OffsetGone
+from penstock.aquifer.errors import EpochChanged, GatewayUnreachable, OffsetGone
 from penstock.aquifer.subscriber.log_client import LogClient, LogState
 from penstock.spark.options import BadOption, SourceOptions, naming_the_options
 from penstock.spark.source.positions import Position
@@ -16,6 +16,8 @@ __all__ = ["Gateways", "offset_in"]
 
 _log = logging.getLogger("penstock.spark")
 
+_PATIENCE_AT_END: Final = 2.0
+"""Seconds to look for a gateway that has nothing more to say."""
 _SHORT_LEASE: Final = 300.0
 """Seconds that a place is kept which nobody may ever come back to."""
 
@@ -27,6 +29,8 @@ class Gateways:
         self.endpoints = options.endpoints
         self._options = options
         self._clients: dict[str, LogClient] = {}
+        self._ended: dict[str, LogState] = {}
+        """The last state of those gateways whose streams have ended: they may leave."""
         self._moves: Mapping[str, str] = {}
         """Where gateways are now that were elsewhere when the query's checkpoint was written."""
 
@@ -36,8 +40,26 @@ class Gateways:
             options = self._options
             curve = curve_client(options.curve_key, options.curve_server)
             self._clients[endpoint] = LogClient(endpoint, patience=options.patience, curve=curve)
-        with naming_the_options(self._options.curve_key):
-            return self._clients[endpoint].look(**wishes)
+        ended = self._ended.get(endpoint)
+        if ended is not None:
+            wishes["patience"] = min(self._options.patience, _PATIENCE_AT_END)
+        try:
+            with naming_the_options(self._options.curve_key):
+                state = self._clients[endpoint].look(**wishes)
+        except GatewayUnreachable:
+            if ended is None:
+                raise
+            return ended  # An end that was announced is one, also when the gateway has left since.
+        if state.end is not None:
+            self._ended[endpoint] = state
+        else:
+            self._ended.pop(endpoint, None)  # It was started again, and goes on.
+        return state
+
+    @property
+    def ended(self) -> list[str]:
+        """The gateways that have said that nothing more will come."""
+        return sorted(self._ended)
 
     def close(self) -> None:
         """Let go of the connections."""

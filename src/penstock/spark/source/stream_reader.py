@@ -111,8 +111,11 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return here.at({e: here.offsets[e] + n for e, n in taken.items()}, parts).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """How far the logs go, for the query's progress report."""
-        return {"offsets": dict(sorted(self._heads.items()))} if self._heads else None
+        """How far the logs go, and which of them have ended, for the query's progress report."""
+        if not self._heads:
+            return None
+        ended = self._gateways.ended
+        return {"offsets": dict(sorted(self._heads.items())), **({"ended": ended} if ended else {})}
 
     def _wait_for_news(self, here: Position) -> tuple[Position, dict[str, LogState]]:
         """How the logs are, as soon as there is something new in one of them, or the time is over.
