@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.spec import UNBOUNDED
-from penstock.streams import EmitResult, Flux, Sinks, schedulers
+from penstock.streams import EmitResult, Flux, Sinks, processor, schedulers
 from penstock.streams.schedulers import PoolScheduler, background_loop
 from tests.races.racing import eventually, rounds, together
 from tests.streams.recording import Recorder
@@ -250,3 +250,37 @@ def test_a_waiting_emitter_whose_loop_is_gone_harms_no_subscriber() -> None:
     recorder.request(1)
     assert recorder.check().items == [1]
     assert recorder.error is None
+
+
+@pytest.mark.parametrize("kind", ["unicast", "multicast", "replay", "one", "share", "cache", "processor"])
+@pytest.mark.parametrize("failing", [False, True], ids=["completes", "fails"])
+def test_the_end_of_a_sink_does_not_overtake_on_subscribe(kind: str, failing: bool) -> None:
+    error = OSError("gone")
+    for _ in rounds(0.4):
+        sink: Any = (
+            Sinks.one() if kind == "one" else Sinks.replay(2) if kind == "replay" else Sinks.multicast()
+        )
+        if kind == "unicast":
+            sink = Sinks.unicast()
+        stream: Any = sink.mono() if kind == "one" else sink.flux()
+        if kind in ("share", "cache"):
+            stream = getattr(stream, kind)()
+            Recorder.of(stream, 1)  # somebody is there already
+        elif kind == "processor":
+            between = processor()
+            stream.subscribe(between)
+            stream = Flux.from_publisher(between)
+            Recorder.of(stream, 1)
+        recorder = Recorder(1)
+
+        def end(sink: Any = sink) -> None:
+            if failing:
+                sink.try_error(error)
+            elif kind == "one":
+                sink.try_empty()
+            else:
+                sink.try_complete()
+
+        together(end, lambda s=stream, r=recorder: s.subscribe(r))
+        recorder.wait()
+        assert recorder.error is (error if failing else None)

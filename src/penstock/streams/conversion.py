@@ -32,7 +32,7 @@ def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
         check_publisher(thing)
         return flux_of(PublisherSource(strict(thing, report=_report)))
     if isinstance(thing, AsyncIterable):
-        return flux_of(AsyncIterableSource("from_async_iterable", lambda: thing, thing))
+        return flux_of(AsyncIterableSource.over("from_async_iterable", thing, thing))
     if inspect.isawaitable(thing) or isinstance(thing, Future):
         return flux_of(FutureSource("from_future", lambda: thing, thing))
     if isinstance(thing, Iterable) and not isinstance(thing, str | bytes | bytearray | dict):

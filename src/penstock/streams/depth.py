@@ -20,11 +20,21 @@ RESERVE = 150
 """Frames left to the user's own functions."""
 
 
-def too_deep(source: Source) -> RecursionError | None:
-    """The error to fail with if the present stack cannot hold this stream."""
+def too_deep(source: Source, below: int = 0) -> RecursionError | None:
+    """The error to fail with if the present stack cannot hold this stream.
+
+    ``below`` are the frames that an element needs from here down to the subscriber. A stream that is defined
+    by recursion adds a stage below with each step, and no look at what stands above would find that.
+    """
     needed = source.stack or frames_needed(source)
-    if needed <= SAFE or needed + _used() + RESERVE <= sys.getrecursionlimit():
+    if needed + below <= SAFE or needed + max(below, _used()) + RESERVE <= sys.getrecursionlimit():
         return None
+    if below > needed:
+        return RecursionError(
+            f"this stream leads to another, and that to another, so deep that an element would need about "
+            f"{below + needed} stack frames, and Python allows {sys.getrecursionlimit()}; use generate() or "
+            "expand() instead of a stream that calls itself, or raise sys.setrecursionlimit()"
+        )
     return RecursionError(
         f"this stream has so many asynchronous operators above each other that it needs about {needed} stack "
         f"frames, and Python allows {sys.getrecursionlimit()}; call sys.setrecursionlimit({needed * 2}) "

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+
 __all__ = ["drop_elements", "drop_error", "on_dropped"]
 
 _log = logging.getLogger("penstock.streams")
@@ -71,6 +73,8 @@ def drop_elements(elements: Iterable[Any], where: str) -> None:
 def _call(hook: Callable[[Any, str], object], signal: Any, where: str) -> None:
     try:
         hook(signal, where)
-    except Exception:
+    except BaseException as error:
+        if asks_main_thread_to_stop(error):
+            raise
         # The hook is the last resort: a fault of its own must not travel into a stranger's code.
         _log.exception("the hook for dropped signals failed on %.200r from %s", signal, where)

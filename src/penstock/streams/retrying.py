@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.streams.schedulers import Scheduler, shared_pool
+from penstock.streams.schedulers import Scheduler, shared_timer
 
 __all__ = ["Retry", "RetryExhausted"]
 
@@ -34,7 +34,7 @@ class Retry:
     """Errors of other types are final."""
     transient: bool = False
     """Whether an element that arrives resets the count."""
-    scheduler: Callable[[], Scheduler] = field(default=shared_pool, repr=False)
+    scheduler: Callable[[], Scheduler] = field(default=shared_timer, repr=False)
     """Where the pause is spent and the new attempt starts; pass virtual time here in a test."""
     randomness: Callable[[], float] = field(default=random.random, repr=False)
     """A number from 0 to 1."""
@@ -62,13 +62,13 @@ class Retry:
         scheduler: Scheduler | None = None,
     ) -> Retry:
         """Pauses that start at ``first`` seconds and double."""
-        where = shared_pool if scheduler is None else lambda: scheduler
+        where = shared_timer if scheduler is None else lambda: scheduler
         return cls(attempts, first, longest, jitter, only, transient, where)
 
     @classmethod
     def fixed(cls, attempts: int, *, pause: float, scheduler: Scheduler | None = None) -> Retry:
         """The same pause each time."""
-        where = shared_pool if scheduler is None else lambda: scheduler
+        where = shared_timer if scheduler is None else lambda: scheduler
         return cls(attempts, pause, pause, 0.0, scheduler=where)
 
     def pause(self, attempt: int, error: BaseException) -> float:

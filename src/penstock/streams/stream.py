@@ -47,7 +47,7 @@ class Stream(Generic[T]):
 
     def _connect(self, downstream: Subscriber[Any]) -> None:
         """Subscribe without checks: for our own operators."""
-        error = too_deep(self._source)
+        error = too_deep(self._source, getattr(downstream, "below", 0))
         if error is not None:
             FailedSource(error, self._source.label).attach(self._ops, downstream)
             return

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from penstock.streams.schedulers import (
+    ElasticScheduler,
     Scheduler,
     immediate,
     pool,
@@ -27,7 +28,10 @@ ORDERED_RIGS: dict[str, Callable[[], Rig]] = {
     "loop": LoopRig,
     "virtual": lambda: VirtualRig(virtual_time()),
 }
-RIGS: dict[str, Callable[[], Rig]] = ORDERED_RIGS | {"pool": lambda: Rig(pool(4, "contract"))}
+RIGS: dict[str, Callable[[], Rig]] = ORDERED_RIGS | {
+    "pool": lambda: Rig(pool(4, "contract")),
+    "elastic": lambda: Rig(ElasticScheduler("contract")),
+}
 
 
 @pytest.fixture(params=RIGS.values(), ids=list(RIGS))

@@ -112,10 +112,11 @@ def test_locks_held_by_other_threads_at_the_fork_do_not_block_the_child() -> Non
 from penstock.streams.schedulers.timers import shared_timers
 
 held, release = threading.Event(), threading.Event()
-makers = [single(), pool(2), immediate(), background_loop()]
+makers = [single(), pool(2), immediate(), background_loop(), shared_timer()]
 
 def hold():
-    with shared_timers._heap.lock, makers[0]._lock, makers[1]._lock, makers[3]._timers._lock:
+    locks = makers[0]._lock, makers[1]._lock, makers[3]._timers.lock, makers[4]._changed
+    with shared_timers._heap.lock, locks[0], locks[1], locks[2], locks[3]:
         held.set()
         release.wait(10)
 
@@ -127,7 +128,7 @@ release.set()
 holder.join()
 """)
 
-    assert printed == "child [True, True, True, True]\n"
+    assert printed == "child [True, True, True, True, True]\n"
 
 
 def test_a_closed_scheduler_stays_closed() -> None:

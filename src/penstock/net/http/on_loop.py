@@ -21,7 +21,7 @@ __all__ = ["end_of", "steps_of"]
 
 
 class _OnLoop(Source):
-    """Attaches another source, which uses the loop that it finds running, on a given loop."""
+    """Attaches another source on the loop that it runs on."""
 
     def __init__(self, inner: Source, loop: asyncio.AbstractEventLoop, label: str) -> None:
         super().__init__(label)
@@ -43,11 +43,13 @@ class _OnLoop(Source):
 
 def steps_of(factory: Callable[[], AsyncIterable[Any]], label: str) -> Flux[Any]:
     """A Flux that steps through an asynchronous iterable, once for each element asked for, on this loop."""
-    return flux_of(_OnLoop(AsyncIterableSource(label, factory), asyncio.get_running_loop(), label))
+    here = asyncio.get_running_loop()
+    return flux_of(_OnLoop(AsyncIterableSource(label, factory, loop=here), here, label))
 
 
 def end_of(
     factory: Callable[[], Awaitable[Any]], label: str, loop: asyncio.AbstractEventLoop | None = None
 ) -> Mono[Any]:
     """A Mono of the end of a coroutine, which runs on this loop for each subscriber."""
-    return mono_of(_OnLoop(FutureSource(label, factory), loop or asyncio.get_running_loop(), label))
+    there = loop or asyncio.get_running_loop()
+    return mono_of(_OnLoop(FutureSource(label, factory, loop=there), there, label))

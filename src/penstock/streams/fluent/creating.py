@@ -13,7 +13,7 @@ from penstock.streams.arguments import a_count, a_function, a_value, seconds
 from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.fluent.once import Once
 from penstock.streams.fluent.stepping import GenerateSink, generating
-from penstock.streams.schedulers import Scheduler, shared_pool
+from penstock.streams.schedulers import Scheduler, shared_timer
 from penstock.streams.segment import Watch, operator
 from penstock.streams.source import IterableSource, Source
 from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
@@ -130,8 +130,9 @@ class FluxCreating(Stream[T]):
         """
         if not isinstance(iterable, AsyncIterable) and not callable(iterable):
             raise TypeError(f"from_async_iterable() needs an asynchronous iterable, not {iterable!r}")
-        factory = (lambda: iterable) if isinstance(iterable, AsyncIterable) else iterable
-        return flux_of(AsyncIterableSource("from_async_iterable", factory, iterable))
+        if isinstance(iterable, AsyncIterable):
+            return flux_of(AsyncIterableSource.over("from_async_iterable", iterable, iterable))
+        return flux_of(AsyncIterableSource("from_async_iterable", iterable, iterable))
 
     @staticmethod
     def range(start: int, count: int | None = None) -> Flux[int]:
@@ -223,7 +224,7 @@ class FluxCreating(Stream[T]):
         """
         every = seconds(period, "interval")
         first = every if delay is None else seconds(delay, "interval")
-        return flux_of(IntervalSource(every, first, scheduler or shared_pool()))
+        return flux_of(IntervalSource(every, first, scheduler or shared_timer()))
 
 
 class MonoCreating(Stream[T]):
@@ -352,7 +353,7 @@ class MonoCreating(Stream[T]):
         Emits when the time has come and there is demand.
         Completes when the number has been sent.
         """
-        return mono_of(TimerSource(seconds(delay, "timer"), scheduler or shared_pool()))
+        return mono_of(TimerSource(seconds(delay, "timer"), scheduler or shared_timer()))
 
 
 def _using(

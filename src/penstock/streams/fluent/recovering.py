@@ -9,7 +9,7 @@ from penstock.spec import Publisher
 from penstock.streams.arguments import a_count, a_function, a_value
 from penstock.streams.conversion import as_same_kind
 from penstock.streams.retrying import Retry
-from penstock.streams.schedulers import shared_pool
+from penstock.streams.schedulers import shared_timer
 from penstock.streams.segment import Watch, operator
 from penstock.streams.source import IterableSource
 from penstock.streams.stages.recovering import FollowSource, IfEmpty, OnError, Repeat, RetryRule
@@ -73,7 +73,7 @@ class _Recovering(Stream[T]):
             return 0.0
 
         shows = () if times is None else (times,)
-        return self._of(FollowSource("retry", self, lambda: RetryRule(self, pause, shared_pool), *shows))
+        return self._of(FollowSource("retry", self, lambda: RetryRule(self, pause, shared_timer), *shows))
 
 
 def _one(value: Any, label: str) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.spec import Publisher
 from penstock.streams.arguments import seconds
 from penstock.streams.conversion import as_same_kind
-from penstock.streams.schedulers import Scheduler, shared_pool
+from penstock.streams.schedulers import Scheduler, shared_timer
 from penstock.streams.segment import operator
 from penstock.streams.stages.concatenating import ConcatMapSource
 from penstock.streams.stages.timing import TimeoutSource, TimerSource
@@ -52,7 +52,7 @@ class FluxTiming(Stream[T]):
         Completes when the last element has been sent.
         Cancels when its subscriber cancels.
         """
-        pause, where = seconds(duration, "delay_elements"), scheduler or shared_pool()
+        pause, where = seconds(duration, "delay_elements"), scheduler or shared_timer()
 
         def later(element: T) -> Stream[T]:
             return flux_of(TimerSource(pause, where), operator("map", lambda _: element))
@@ -102,4 +102,4 @@ def _timeout(
     scheduler: Scheduler | None,
 ) -> TimeoutSource:
     other = None if fallback is None else as_same_kind(stream, fallback, "timeout()")
-    return TimeoutSource(stream, seconds(duration, "timeout"), other, scheduler or shared_pool())
+    return TimeoutSource(stream, seconds(duration, "timeout"), other, scheduler or shared_timer())

@@ -110,7 +110,11 @@ class AsyncWindow(Reader):
                     continue
                 await self._waiting
         finally:
+            # Leaving the loop ends what was started for it, and waits for that, as with any async generator.
+            left = set(self.home.running)
             self.cancel()
+            if left:
+                await self.home.cleaned_up(left)
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -11,6 +11,7 @@ from penstock.streams.dropped import drop_error
 from penstock.streams.leaving.reading import Reader
 from penstock.streams.listening import StageState
 from penstock.streams.scanning import scan
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.stages.boundaries import replenish_at
 
 __all__ = ["Running"]
@@ -76,11 +77,13 @@ class Running(Reader):
         if self._on_next is not None:
             try:
                 self._on_next(element)
-            except Exception as error:
+            except BaseException as error:
                 if self._subscription is not None:
                     self._subscription.cancel()
                 self._cancelled = True
                 self._failed(error)
+                if asks_main_thread_to_stop(error):
+                    raise
                 return
         self._taken += 1
         if self._taken == self._batch and self._subscription is not None:
@@ -103,19 +106,23 @@ class Running(Reader):
         try:
             if self._on_complete is not None and not self._cancelled:
                 self._on_complete()
-        except Exception as error:
+        except BaseException as error:
             drop_error(error, "the on_complete function of a subscription")
+            if asks_main_thread_to_stop(error):
+                raise
         finally:
             self._finished.set()
 
     def _failed(self, error: BaseException) -> None:
         self.error = error
         try:
-            if self._on_error is None:
-                drop_error(error, "a subscription without on_error")
-            else:
+            if self._on_error is not None:
                 self._on_error(error)
-        except Exception as fault:
+            elif not asks_main_thread_to_stop(error):  # that one is raised where it happened
+                drop_error(error, "a subscription without on_error")
+        except BaseException as fault:
             drop_error(fault, "the on_error function of a subscription")
+            if asks_main_thread_to_stop(fault):
+                raise
         finally:
             self._finished.set()

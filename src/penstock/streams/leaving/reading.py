@@ -7,8 +7,11 @@ who raises it, or by whoever finds it there after the cancel.
 
 from __future__ import annotations
 
+import sys
+
 from penstock.spec import Subscription, none_subscription
 from penstock.streams.dropped import drop_error
+from penstock.streams.home import home_here
 
 __all__ = ["Reader"]
 
@@ -16,10 +19,12 @@ __all__ = ["Reader"]
 class Reader:
     """Keeps the first subscription it gets and asks for ``first`` elements at once."""
 
-    __slots__ = ("_cancelled", "_first", "_over", "_subscription", "_unheard")
+    __slots__ = ("_cancelled", "_first", "_over", "_subscription", "_unheard", "home")
 
     def __init__(self, first: int) -> None:
         self._first = first
+        self.home = home_here()
+        """Where the stream's coroutines run."""
         self._subscription: Subscription | None = None
         self._cancelled = False
         self._over = False
@@ -63,5 +68,5 @@ class Reader:
 
     def _report_unheard(self) -> None:
         error = self._take_error()
-        if error is not None:
+        if error is not None and error is not sys.exception():  # which is on its way to the reader already
             drop_error(error, "a stream after its reader left")

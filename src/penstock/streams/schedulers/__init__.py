@@ -10,17 +10,20 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 
 from penstock.streams.schedulers.background import background_loop
+from penstock.streams.schedulers.elastic import ElasticScheduler
 from penstock.streams.schedulers.immediate import ImmediateScheduler
 from penstock.streams.schedulers.loop import LoopScheduler
 from penstock.streams.schedulers.pool import PoolScheduler
-from penstock.streams.schedulers.scheduler import Scheduler, SchedulerClosed, Task, Timer
-from penstock.streams.schedulers.shared import shared_pool, shared_single
+from penstock.streams.schedulers.scheduler import Alarm, Scheduler, SchedulerClosed, Task, Timer
+from penstock.streams.schedulers.shared import shared_pool, shared_single, shared_timer
 from penstock.streams.schedulers.single import SingleThreadScheduler
 from penstock.streams.schedulers.stays_open import SharedSchedulerError
 from penstock.streams.schedulers.trampoline import TrampolineScheduler
 from penstock.streams.schedulers.virtual import VirtualTimeScheduler
 
 __all__ = [
+    "Alarm",
+    "ElasticScheduler",
     "ImmediateScheduler",
     "LoopScheduler",
     "PoolScheduler",
@@ -38,6 +41,7 @@ __all__ = [
     "pool",
     "shared_pool",
     "shared_single",
+    "shared_timer",
     "single",
     "trampoline",
     "virtual_time",

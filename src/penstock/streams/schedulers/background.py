@@ -49,6 +49,11 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
         self._ensure_running()
         return self._loop
 
+    @property
+    def winding_down(self) -> bool:
+        """See `LoopScheduler.winding_down`."""
+        return self._closed
+
     def submit(self, task: Task) -> None:
         """Run `task` in one of the loop's next rounds."""
         if self._thread is None:

@@ -29,9 +29,13 @@ class DelayedTask:
         if self.task is not None:
             self._heap.cancel(self)
 
+    def withdraw(self) -> Task | None:
+        """Take the work out, if nobody has begun or cancelled it."""
+        return self._heap.cancel(self)
+
     def __call__(self) -> None:
         # A cancel() that comes between falling due and starting, in a busy scheduler's queue, still counts.
-        task, self.task = self.task, None
+        task = self.withdraw()
         if task is not None:
             task()
 
@@ -90,8 +94,8 @@ class TimerHeap:
                 return None
             return self._pop()
 
-    def cancel(self, entry: DelayedTask) -> None:
-        """Take the work out of `entry`; the entry itself goes when it surfaces or is swept."""
+    def cancel(self, entry: DelayedTask) -> Task | None:
+        """Take the work out of `entry` and return it; the entry goes when it surfaces or is swept."""
         with self.lock:
             # Held in a local so that whatever its finalizers do happens after the lock is released.
             task, entry.task = entry.task, None
@@ -99,9 +103,10 @@ class TimerHeap:
                 self._cancelled += 1
                 if self._cancelled > self.FEW and self._cancelled * 2 > len(self._entries):
                     self._sweep()
+        return task
 
-    def cancel_owned_by(self, owner: Scheduler) -> None:
-        """Cancel every task that waits on behalf of `owner`."""
+    def cancel_owned_by(self, owner: Scheduler) -> list[Task | None]:
+        """Cancel every task that waits on behalf of `owner`, and return them, to be told without the lock."""
         with self.lock:
             mine = [entry for _, _, entry in self._entries if entry.owner is owner and entry.task is not None]
             tasks = [entry.task for entry in mine]
@@ -109,7 +114,7 @@ class TimerHeap:
                 entry.task = None
             self._cancelled += len(mine)
             self._sweep()
-        del tasks  # only now, outside the lock, may finalizers run
+        return tasks  # only now, outside the lock, may finalizers run
 
     def _pop(self) -> DelayedTask:
         entry = heapq.heappop(self._entries)[2]

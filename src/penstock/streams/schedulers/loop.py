@@ -6,6 +6,7 @@ from asyncio import AbstractEventLoop
 from asyncio.events import _get_running_loop as running_loop_or_none
 from threading import get_ident
 
+from penstock.streams.schedulers.immediate import ImmediateScheduler
 from penstock.streams.schedulers.loop_timers import LoopTimers
 from penstock.streams.schedulers.scheduler import (
     Scheduler,
@@ -14,10 +15,15 @@ from penstock.streams.schedulers.scheduler import (
     Timer,
     asks_main_thread_to_stop,
     check_delay,
+    refuse,
     report_task_error,
 )
+from penstock.streams.schedulers.timers import shared_timers
 
 _NO_THREAD = 0  # never the identifier of a thread
+LOOK_AFTER = 1.0
+"""Seconds after which a scheduler with pending timers looks whether its loop still lives."""
+_timer_thread = ImmediateScheduler("timer thread")
 
 
 class LoopScheduler(Scheduler):
@@ -49,6 +55,7 @@ class LoopScheduler(Scheduler):
     def _bind(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self._timers = LoopTimers(loop, self._run)
+        self._watching = False
         # The thread that is inside one of our tasks. Only then is it certain that the loop runs on that
         # thread: it may stop and run again elsewhere, so an identifier remembered for longer could mislead.
         self._inside = _NO_THREAD
@@ -62,6 +69,11 @@ class LoopScheduler(Scheduler):
     def closed(self) -> bool:
         """True once `close()` was called or the event loop was closed."""
         return self._closed or self._loop.is_closed()
+
+    @property
+    def winding_down(self) -> bool:
+        """True while the interpreter exits and cancels what still runs here: nobody needs to hear of that."""
+        return False
 
     def now(self) -> float:
         """Seconds of the loop's own clock, `loop.time()`."""
@@ -92,17 +104,35 @@ class LoopScheduler(Scheduler):
         except RuntimeError:
             self._raise_if_loop_closed()
             raise
-        if self._closed:
-            # close() ran in between and may have swept before this timer was there.
-            timer.cancel()
+        # close() may have run in between, and swept before this timer was there. If it swept after, the task
+        # has been told, and a second answer would be one too many.
+        if self._closed and timer.withdraw() is not None:
             raise SchedulerClosed(self.name)
+        self._watch_the_loop()
         return timer
 
     def close(self, timeout: float | None = None) -> None:
         """Take no more tasks and cancel the pending timers; the loop goes on."""
         # The flag first: a timer added after the sweep sees it and withdraws itself.
         self._closed = True
-        self._timers.cancel_all()
+        self._refuse_timers()
+
+    def _refuse_timers(self) -> None:
+        for task in self._timers.cancel_all():
+            refuse(task, self)
+
+    def _watch_the_loop(self) -> None:
+        """Look now and then whether the loop was closed: it forgets its timers without a word."""
+        if not self._watching:
+            self._watching = True
+            shared_timers.schedule(LOOK_AFTER, self._look_at_the_loop, _timer_thread)
+
+    def _look_at_the_loop(self) -> None:
+        self._watching = False
+        if self._loop.is_closed():
+            self._refuse_timers()
+        elif len(self._timers):
+            self._watch_the_loop()
 
     def _run(self, task: Task) -> None:
         self._inside = get_ident()

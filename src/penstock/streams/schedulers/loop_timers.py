@@ -26,13 +26,24 @@ class LoopTimer:
 
     def cancel(self) -> None:
         """See `Timer.cancel`."""
-        if self.give_up():
-            self._owner.discard(self)
+        self.withdraw()
 
-    def give_up(self) -> bool:
-        """Let go of the task, and say whether there still was one."""
-        task, self._task = self._task, None
-        return task is not None
+    def withdraw(self) -> Task | None:
+        """Cancel, and return the task if it had neither begun nor been cancelled before."""
+        task = self.give_up()
+        if task is not None:
+            self._owner.discard(self)
+        return task
+
+    def give_up(self) -> Task | None:
+        """Let go of the task without touching the loop; one of several callers gets it."""
+        with self._owner.lock:
+            task, self._task = self._task, None
+        return task
+
+    def abandon(self) -> None:
+        """Let go of the task without the lock, which after a fork may be held by nobody for ever."""
+        self._task = None
 
     def arm(self, due: float) -> None:
         """Begin to wait; on the loop's thread."""
@@ -48,7 +59,7 @@ class LoopTimer:
 
     def _fire(self) -> None:
         self._handle = None
-        task, self._task = self._task, None
+        task = self.give_up()
         if task is not None:
             self._owner.finish(self, task)
 
@@ -61,8 +72,11 @@ class LoopTimers:
         """The loop that waits."""
         self._run = run
         self._pending: set[LoopTimer] = set()
-        # Re-entrant, because the garbage collector may run a finalizer that cancels a timer while it is held.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        """Guards the pending timers and their tasks.
+
+        Re-entrant, because the garbage collector may run a finalizer that cancels a timer while it is held.
+        """
 
     def __len__(self) -> int:
         """How many timers are pending."""
@@ -73,7 +87,7 @@ class LoopTimers:
         # Taken now: a busy loop that arms the timer late must not delay it twice.
         due = self.loop.time() + seconds
         timer = LoopTimer(self, task)
-        with self._lock:
+        with self.lock:
             self._pending.add(timer)
         try:
             if running_loop_or_none() is self.loop:
@@ -101,18 +115,17 @@ class LoopTimers:
                 # Behind the call that arms the timer, if that is still under way.
                 self.loop.call_soon_threadsafe(timer.disarm)
 
-    def cancel_all(self) -> None:
-        """Cancel every pending timer."""
-        with self._lock:
+    def cancel_all(self) -> list[Task | None]:
+        """Cancel every pending timer, and return the tasks."""
+        with self.lock:
             pending = list(self._pending)
-        for timer in pending:
-            timer.cancel()
+        return [timer.withdraw() for timer in pending]
 
     def abandon(self) -> None:
         """Let go of every task without touching the loop, which after a fork is the parent's."""
         for timer in list(self._pending):
-            timer.give_up()
+            timer.abandon()
 
     def _forget(self, timer: LoopTimer) -> None:
-        with self._lock:
+        with self.lock:
             self._pending.discard(timer)

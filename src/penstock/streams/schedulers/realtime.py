@@ -33,9 +33,9 @@ class RealTimeScheduler(Scheduler):
         if self._closed:
             raise SchedulerClosed(self.name)
         timer = shared_timers.schedule(seconds, task, self)
-        if self._closed:
-            # close() ran in between and may have swept before this timer was there.
-            timer.cancel()
+        # close() may have run in between, and swept before this timer was there. If it swept after, the task
+        # has been told, and a second answer would be one too many.
+        if self._closed and timer.withdraw() is not None:
             raise SchedulerClosed(self.name)
         return timer
 

@@ -10,6 +10,7 @@ import logging
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextvars import Context
 from types import TracebackType
 from typing import ClassVar, Protocol, Self, TypeAlias
 
@@ -28,6 +29,43 @@ class Timer(Protocol):
         Callable from any thread, as often as you like, even after the task ran; it never raises. The task
         is let go at once, so a cancelled timeout keeps nothing alive.
         """
+
+
+class Alarm:
+    """A delayed task that hears of it if its scheduler closes first.
+
+    `submit_after` takes it like any other task. Both functions run in a copy of `context`, and at most one of
+    them is called: `ring()` when the time has come, or `refused(error)` on the thread that closed the
+    scheduler. Without the second call a stream that waits for the first would wait for ever.
+    """
+
+    __slots__ = ("_context", "_refused", "_ring")
+
+    def __init__(
+        self, context: Context, ring: Callable[[], object], refused: Callable[[SchedulerClosed], object]
+    ) -> None:
+        self._context = context
+        self._ring = ring
+        self._refused = refused
+
+    def __call__(self) -> None:
+        # A copy: a context can be entered by one thread at a time.
+        self._context.copy().run(self._ring)
+
+    def refuse(self, scheduler: Scheduler) -> None:
+        """The scheduler has closed and will not ring."""
+        self._context.copy().run(self._refused, SchedulerClosed(scheduler.name))
+
+
+def refuse(task: Task | None, scheduler: Scheduler) -> None:
+    """Tell a delayed task, if it wants to know, that its scheduler closed before it was due."""
+    if isinstance(task, Alarm):
+        try:
+            task.refuse(scheduler)
+        except BaseException as error:
+            if asks_main_thread_to_stop(error):
+                raise
+            report_task_error(error, scheduler)
 
 
 class SchedulerClosed(RuntimeError):
@@ -86,10 +124,11 @@ class Scheduler(ABC):
     def close(self, timeout: float | None = None) -> None:
         """Take no more tasks, cancel the pending timers, and end this scheduler's own threads.
 
-        Tasks already submitted still run. Threads are waited for, at most `timeout` seconds when given;
-        a thread that needs longer still ends by itself after its last task. Called from one of this
-        scheduler's own tasks it does not wait, because that would be waiting for itself. Closing again
-        does nothing but wait.
+        A pending timer whose task is an `Alarm` is told, so that the stream behind it fails with
+        `SchedulerClosed`. Tasks already submitted still run. Threads are waited for, at most `timeout`
+        seconds when given; a thread that needs longer still ends by itself after its last task. Called from
+        one of this scheduler's own tasks it does not wait, because that would be waiting for itself. Closing
+        again does nothing but wait.
         """
 
     @property

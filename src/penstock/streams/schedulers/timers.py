@@ -16,7 +16,7 @@ from penstock.streams.schedulers.scheduler import (
     Scheduler,
     SchedulerClosed,
     Task,
-    Timer,
+    refuse,
     report_task_error,
 )
 
@@ -41,7 +41,7 @@ class TimerThread:
         """How many delays are being waited for."""
         return len(self._heap)
 
-    def schedule(self, seconds: float, task: Task, scheduler: Scheduler) -> Timer:
+    def schedule(self, seconds: float, task: Task, scheduler: Scheduler) -> DelayedTask:
         """Submit `task` to `scheduler` in `seconds`, unless the returned timer is cancelled first."""
         due = time.monotonic() + seconds
         with self._changed:
@@ -54,8 +54,9 @@ class TimerThread:
         return entry
 
     def cancel_all(self, scheduler: Scheduler) -> None:
-        """Cancel every delay that `scheduler` waits for."""
-        self._heap.cancel_owned_by(scheduler)
+        """Cancel every delay that `scheduler` waits for, and tell those tasks that want to know."""
+        for task in self._heap.cancel_owned_by(scheduler):
+            refuse(task, scheduler)
 
     def _start_for(self, entry: DelayedTask) -> None:
         # A daemon, so that a delay nobody cancelled never keeps the interpreter from exiting.
@@ -96,7 +97,7 @@ class TimerThread:
             scheduler.submit(entry)
         except SchedulerClosed:
             # Closed in the moment between falling due and here: as cancelled as the other delays.
-            entry.cancel()
+            refuse(entry.withdraw(), scheduler)
         except BaseException as error:
             # An inline scheduler hands KeyboardInterrupt and SystemExit to its caller, which is this thread.
             report_task_error(error, scheduler)

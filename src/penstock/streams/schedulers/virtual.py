@@ -14,6 +14,7 @@ from penstock.streams.schedulers.scheduler import (
     Task,
     Timer,
     check_delay,
+    refuse,
     run_for_caller,
 )
 
@@ -94,7 +95,9 @@ class VirtualTimeScheduler(Scheduler):
         """Take no more tasks and drop the delayed ones; what was submitted runs with the next advance."""
         with self._tasks.lock:
             self._closed = True
-            self._tasks.cancel_owned_by(self)
+            dropped = self._tasks.cancel_owned_by(self)
+        for task in dropped:
+            refuse(task, self)
 
     def _push(self, due: float, task: Task, owner: Scheduler | None) -> Timer:
         with self._tasks.lock:

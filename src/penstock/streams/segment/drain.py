@@ -14,7 +14,7 @@ notes *after* it gave the token back.
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from _thread import allocate_lock, start_new_thread
 from collections import deque
 from contextvars import Context
 from time import monotonic
@@ -23,7 +23,9 @@ from typing import Any, ClassVar
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
 from penstock.streams.assembly import Place, annotate
 from penstock.streams.dropped import drop_error
+from penstock.streams.home import Home, home_of
 from penstock.streams.listening import StageState, listener_for_new_streams
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment.chains import culprit, run, shape_of, states_of
 from penstock.streams.segment.operators import Op, Outcome
 from penstock.streams.segment.watching import Watchers
@@ -33,6 +35,8 @@ __all__ = ["Drain"]
 
 FAR = 1 << 29
 """As far as a loop runs without looking up: numbers of this size are compared faster than unbounded ones."""
+FRAMES = 8
+"""Stack frames that an element, or a subscription, needs to get through one stage."""
 
 
 class Drain:
@@ -41,6 +45,8 @@ class Drain:
     head: ClassVar[Head]
     __slots__ = (
         "__weakref__",
+        "_interrupt",
+        "_last",
         "_listener",
         "_loop",
         "_owner",
@@ -50,6 +56,7 @@ class Drain:
         "_still_since",
         "_watchers",
         "at_end",
+        "below",
         "cancelled",
         "closed",
         "context",
@@ -58,6 +65,7 @@ class Drain:
         "downstream",
         "emitted",
         "halted",
+        "home",
         "limit",
         "mailbox",
         "name",
@@ -105,9 +113,18 @@ class Drain:
         self.states = states_of(ops)
         self.context: Context | None = None
         """The subscriber's context, where elements come from threads that know nothing of it."""
+        self.home: Home = home_of(downstream)
+        """Where the subscriber lives, however far below us."""
+        self.below: int = getattr(downstream, "below", 0) + FRAMES
+        """The stack frames that an element needs from here down."""
+        self._interrupt: BaseException | None = None
+        """A Ctrl-C or exit on the main thread, which goes up to the caller after the last signal."""
+        self._last: Subscriber[Any] | None = None
+        """Who still has to hear how this ended."""
         self._loop: Any = None
         self._starved = self.head is not Head.ITERABLE and not self._shape.leads
         self._owner = allocate_lock()
+        self._owner.acquire()  # given back by introduce(): whatever comes before on_subscribe has to wait
         self._listener = listener_for_new_streams()
         self._reported = 0
         self._still_since = 0.0
@@ -156,6 +173,10 @@ class Drain:
                 return
             try:
                 wanted = self.turn() if self.context is None else self.context.run(self.turn)
+            except RecursionError as error:
+                # Not even the end of the stream could be told on this stack: another thread has a fresh one.
+                start_new_thread(self._rescue, (error,))
+                return
             finally:
                 self._owner.release()
             if wanted:
@@ -163,7 +184,6 @@ class Drain:
 
     def introduce(self) -> None:
         """Call ``on_subscribe`` (§1.9). Nothing is emitted before it has returned."""
-        self._owner.acquire()
         try:
             if self._watchers is not None and self.violation is None:
                 self.violation = self._watchers.subscribed(self)
@@ -173,11 +193,8 @@ class Drain:
             self._still_since = monotonic()
             try:
                 self.downstream.on_subscribe(self)
-            except Exception as error:
+            except BaseException as error:
                 self._subscriber_raised(error)
-            except BaseException:
-                self._close(Outcome.CANCEL)
-                raise
         finally:
             self._owner.release()
         self.drain()
@@ -211,6 +228,8 @@ class Drain:
             except StopIteration:
                 self._complete()
             except BaseException as error:
+                # Should the stack not suffice for what follows: the loop is dead, and must not look finished.
+                self.violation, self.halted = error, True
                 self._crash(error)
             else:
                 if self.limit <= self.emitted < self.demand:
@@ -316,8 +335,10 @@ class Drain:
         downstream = self._close(Outcome.COMPLETE)
         try:
             downstream.on_complete()
-        except Exception as error:
-            drop_error(error, f"on_complete of the subscriber of {self.name} (§2.13)")
+        except RecursionError:
+            raise  # see drain()
+        except BaseException as error:
+            self._lost(error, f"on_complete of the subscriber of {self.name} (§2.13)")
         self._finish()
 
     def _fail(self, error: BaseException, index: int) -> None:
@@ -330,16 +351,15 @@ class Drain:
         downstream = self._close(Outcome.ERROR)
         try:
             downstream.on_error(error)
-        except Exception as fault:
+        except RecursionError:
+            raise  # see drain()
+        except BaseException as fault:
             drop_error(error, f"{self.name}, whose subscriber raised in on_error")
-            drop_error(fault, f"on_error of the subscriber of {self.name} (§2.13)")
+            self._lost(fault, f"on_error of the subscriber of {self.name} (§2.13)")
         self._finish()
 
     def _crash(self, error: BaseException) -> None:
-        if not isinstance(error, Exception):
-            self._close(Outcome.CANCEL)  # KeyboardInterrupt and its like belong to the caller
-            self._finish()
-            raise error
+        self._caught(error)
         index = culprit(error, self._shape)
         if self._watchers is not None:
             index = self._watchers.blame(error, index)
@@ -352,12 +372,37 @@ class Drain:
         else:
             self._fail(error, index)
 
-    def _subscriber_raised(self, error: Exception) -> None:
+    def _subscriber_raised(self, error: BaseException) -> None:
+        if isinstance(error, RecursionError) and isinstance(getattr(self.downstream, "home", None), Home):
+            self._fail(error, SOURCE)  # one of our own stages, which had no stack left to work on
+            return
         # §2.13: as if it had cancelled; there is nobody left to tell but the hook.
         self._close(Outcome.CANCEL)
         annotate(error, "the subscriber of " + self.name, self.place)
-        drop_error(error, f"the subscriber of {self.name}, which raised (§2.13)")
+        self._lost(error, f"the subscriber of {self.name}, which raised (§2.13)")
         self._finish()
+
+    def _caught(self, error: BaseException) -> None:
+        """An exception came out of the user's code: Ctrl-C and exit go up once the stream was told."""
+        if asks_main_thread_to_stop(error):
+            self._interrupt = error
+
+    def _lost(self, error: BaseException, where: str) -> None:
+        """An exception that is no signal any more: reported, unless it goes up to the caller."""
+        self._caught(error)
+        if self._interrupt is not error:
+            drop_error(error, where)
+
+    def _rescue(self, error: BaseException) -> None:
+        """End with the error that left no room on the stack to end with it there."""
+        downstream, self._last = self._last, None
+        if not self.closed:
+            self.abort(error)
+        elif downstream is not None:
+            try:
+                downstream.on_error(error)
+            except BaseException as fault:
+                drop_error(fault, f"on_error of the subscriber of {self.name} (§2.13)")
 
     def _halt(self) -> None:
         error = None if self.cancelled else self.violation
@@ -369,8 +414,8 @@ class Drain:
         if error is not None:
             try:
                 downstream.on_error(error)
-            except Exception as fault:
-                drop_error(fault, f"on_error of the subscriber of {self.name} (§2.13)")
+            except BaseException as fault:
+                self._lost(fault, f"on_error of the subscriber of {self.name} (§2.13)")
         self._finish()
 
     def _close(self, outcome: Outcome) -> Subscriber[Any]:
@@ -378,16 +423,21 @@ class Drain:
         self.closed = True
         self._stop()
         downstream, self.downstream = self.downstream, GONE
+        self._last = downstream
         loop, self._loop = self._loop, None
         if self._listener is not None:
             self._report()
             self._listener.terminated(self, outcome)
         try:
-            if loop is not None:
-                loop.close()
-            self.release()
-        except Exception as error:
-            drop_error(error, f"closing {self.name}")
+            try:
+                if loop is not None:
+                    loop.close()
+            finally:
+                self.release()
+        except RecursionError:
+            raise  # see drain()
+        except BaseException as error:
+            self._lost(error, f"closing {self.name}")
         if self._watchers is not None:
             self._watchers.over(outcome)
         self.states = []
@@ -395,8 +445,12 @@ class Drain:
         return downstream
 
     def _finish(self) -> None:
+        self._last = None
         if self._watchers is not None:
             self._watchers.finish()
+        if self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
 
 
 class _Gone:

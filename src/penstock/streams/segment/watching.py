@@ -13,6 +13,7 @@ from typing import Any
 from penstock.spec import Subscription
 from penstock.streams.assembly import annotate
 from penstock.streams.dropped import drop_error
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment.operators import Op, Outcome
 
 __all__ = ["Watchers"]
@@ -35,7 +36,7 @@ class Watchers:
             if watch.subscribed is not None:
                 try:
                     watch.subscribed(subscription)
-                except Exception as error:
+                except BaseException as error:
                     self._faulty = (error, index)
                     return error
         return None
@@ -59,7 +60,7 @@ class Watchers:
                 if watch.completed is not None:
                     try:
                         watch.completed()
-                    except Exception as error:
+                    except BaseException as error:
                         self._faulty = (error, index)
                         raise
 
@@ -77,7 +78,7 @@ class Watchers:
                 if watch.failed is not None:
                     try:
                         error = watch.failed(error) or error
-                    except Exception as fault:
+                    except BaseException as fault:
                         if fault is not error:
                             fault.__context__ = error
                         annotate(fault, self._ops[index].label, self._ops[index].place)
@@ -104,5 +105,7 @@ class Watchers:
     def _quietly(call: Callable[..., object], where: str, *arguments: Any) -> None:
         try:
             call(*arguments)
-        except Exception as error:
+        except BaseException as error:
             drop_error(error, where)
+            if asks_main_thread_to_stop(error):
+                raise

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.spec import Subscriber, none_element
 from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_error
+from penstock.streams.home import Home, home_of
 from penstock.streams.schedulers import LoopScheduler, Scheduler, SchedulerClosed, background_loop
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import Op
 from penstock.streams.segment.compiling import PENDING
 from penstock.streams.source import Next, Source
@@ -28,26 +30,64 @@ FAIR_TURN = 256
 """A task that steps through an asynchronous iterable lets others run after this many elements."""
 
 
-def subscribers_loop() -> LoopScheduler:
-    """The event loop that runs where we are subscribed to, or the one that the package keeps for others."""
+def subscribers_loop(home: Home) -> LoopScheduler:
+    """The event loop of the subscriber, whatever thread we are on.
+
+    A subscriber without one, or whose loop is closed by now, gets the loop that runs here, or the one that
+    the package keeps for others.
+    """
+    if home.loop is not None and not home.loop.is_closed():
+        return LoopScheduler(home.loop)
     try:
         return LoopScheduler(asyncio.get_running_loop())
     except RuntimeError:
         return background_loop()
 
 
+def used_once(iterator: AsyncIterator[Any]) -> Callable[[], AsyncIterator[Any]]:
+    """An asynchronous iterator can be walked through one time; a second subscriber must hear that."""
+    unused = [iterator]
+
+    def factory() -> AsyncIterator[Any]:
+        try:
+            return unused.pop()
+        except IndexError:
+            raise RuntimeError(
+                f"this {type(iterator).__name__} was used up by an earlier subscriber; pass the function "
+                "that makes it, from_async_iterable(function), and each subscriber gets a new one"
+            ) from None
+
+    return factory
+
+
 class AsyncIterableSource(Source):
     """Elements of an asynchronous iterable: one step of it for each element of demand."""
 
-    def __init__(self, label: str, factory: Callable[[], AsyncIterable[Any]], *shows: Any) -> None:
+    def __init__(
+        self,
+        label: str,
+        factory: Callable[[], AsyncIterable[Any]],
+        *shows: Any,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         super().__init__(label, *shows)
         self._factory = factory
+        self._loop = loop
+        """Where the steps run, if that does not depend on the subscriber."""
+
+    @classmethod
+    def over(cls, label: str, iterable: AsyncIterable[Any], *shows: Any) -> AsyncIterableSource:
+        """A source over an asynchronous iterable that exists already."""
+        if isinstance(iterable, AsyncIterator):
+            return cls(label, used_once(iterable), *shows)
+        return cls(label, lambda: iterable, *shows)
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Start when the first demand comes."""
         relay = PlainRelay(ops, downstream, self.label, self.place)
         relay.introduce()
-        relay.on_subscribe(_Stepping(relay, self._factory, subscribers_loop()))
+        scheduler = subscribers_loop(relay.home) if self._loop is None else LoopScheduler(self._loop)
+        relay.on_subscribe(_Stepping(relay, self._factory, scheduler))
 
     def runs_on(self) -> str:
         """An event loop."""
@@ -87,11 +127,14 @@ class _Stepping:
     def request(self, n: int, /) -> None:
         try:
             self._scheduler.submit(lambda: self._grant(n))
-        except SchedulerClosed as closed:
-            self._relay.on_error(closed)
+        except Exception as refused:
+            self._relay.on_error(refused)
 
     def cancel(self) -> None:
         self._cancelled = True
+        task = self._task
+        if task is not None:
+            self._relay.home.clean_up(task)
         try:
             self._scheduler.submit(self._stop)
         except SchedulerClosed:
@@ -103,6 +146,7 @@ class _Stepping:
         self._credit += n
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), context=self._context)
+            self._relay.home.keep(self._task)
         elif self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -113,27 +157,46 @@ class _Stepping:
     async def _run(self) -> None:
         try:
             iterator = aiter(self._factory())
-        except Exception as error:
-            self._relay.on_error(error)
+        except BaseException as error:
+            self._failed(error)
             return
         try:
             await self._step(iterator)
+        except GeneratorExit:
+            raise  # the loop was closed with this task in it: nothing can be awaited any more
         except asyncio.CancelledError:
-            if not self._cancelled:
-                self._relay.on_error(
-                    RuntimeError("the task that steps through the stream's source was cancelled")
-                )
+            self._stopped()
+            await self._close(iterator)
             raise
-        except Exception as error:
-            self._relay.on_error(error)
-        finally:
-            self._closing = True
-            close = getattr(iterator, "aclose", None)
-            if close is not None:
-                try:
-                    await close()
-                except Exception as error:
-                    drop_error(error, f"closing {self._relay.name}")
+        except BaseException as error:
+            await self._close(iterator)
+            self._failed(error)
+        else:
+            await self._close(iterator)
+
+    def _stopped(self) -> None:
+        if not self._cancelled and not self._scheduler.winding_down:
+            self._relay.on_error(
+                RuntimeError("the task that steps through the stream's source was cancelled")
+            )
+
+    def _failed(self, error: BaseException) -> None:
+        self._relay.on_error(error)
+        if asks_main_thread_to_stop(error):
+            raise error
+
+    async def _close(self, iterator: AsyncIterator[Any]) -> None:
+        self._closing = True
+        close = getattr(iterator, "aclose", None)
+        if close is not None:
+            try:
+                await close()
+            except (GeneratorExit, asyncio.CancelledError):
+                raise
+            except BaseException as error:
+                drop_error(error, f"closing {self._relay.name}")
+                if asks_main_thread_to_stop(error):
+                    raise
 
     async def _step(self, iterator: AsyncIterator[Any]) -> None:
         turn = 0
@@ -159,9 +222,17 @@ class _Stepping:
 class FutureSource(Source):
     """The result of a future, an awaitable, or a coroutine function that is called for each subscriber."""
 
-    def __init__(self, label: str, factory: Callable[[], Any], *shows: Any) -> None:
+    def __init__(
+        self,
+        label: str,
+        factory: Callable[[], Any],
+        *shows: Any,
+        loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
         super().__init__(label, *shows)
         self._factory = factory
+        self._loop = loop
+        """Where a coroutine runs, if that does not depend on the subscriber."""
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Start at once: a result is held until there is demand for it."""
@@ -171,35 +242,41 @@ class FutureSource(Source):
             return
         try:
             awaitable = self._factory()
-        except Exception as error:
+        except BaseException as error:
             relay.on_error(error)
+            if asks_main_thread_to_stop(error):
+                raise
             return
         context = copy_context()
         if isinstance(awaitable, concurrent.futures.Future):
             relay.on_subscribe(_Cancelling(awaitable.cancel))
             awaitable.add_done_callback(lambda future: context.run(_settle, relay, future))
             return
-        scheduler = _loop_of(awaitable)
+        if isinstance(awaitable, asyncio.Future):
+            scheduler = LoopScheduler(awaitable.get_loop())
+        else:
+            scheduler = subscribers_loop(relay.home) if self._loop is None else LoopScheduler(self._loop)
 
         def start() -> None:
             future = asyncio.ensure_future(awaitable)
-            relay.on_subscribe(_Cancelling(lambda: _on(scheduler, future.cancel)))
-            future.add_done_callback(lambda _: _settle(relay, future), context=context)
+            if future is not awaitable:
+                relay.home.keep(future)
+
+            def cancel() -> None:
+                relay.home.let_go(future)
+                _on(scheduler, future.cancel)
+
+            relay.on_subscribe(_Cancelling(cancel))
+            future.add_done_callback(lambda _: _settle(relay, future, scheduler), context=context)
 
         try:
             scheduler.submit(lambda: context.run(start))
-        except SchedulerClosed as closed:
-            relay.on_error(closed)
+        except Exception as refused:
+            relay.on_error(refused)
 
     def runs_on(self) -> str:
         """An event loop, or whoever sets the result."""
         return "loop"
-
-
-def _loop_of(awaitable: Awaitable[Any]) -> LoopScheduler:
-    if isinstance(awaitable, asyncio.Future):
-        return LoopScheduler(awaitable.get_loop())
-    return subscribers_loop()
 
 
 def _on(scheduler: Scheduler, task: Callable[[], object]) -> None:
@@ -224,9 +301,10 @@ class _Cancelling:
         self._cancel()
 
 
-def _settle(relay: PlainRelay, future: Any) -> None:
+def _settle(relay: PlainRelay, future: Any, scheduler: LoopScheduler | None = None) -> None:
     if future.cancelled():
-        if not relay.closed:  # otherwise it was our subscriber who cancelled it
+        exiting = scheduler is not None and scheduler.winding_down
+        if not relay.closed and not exiting:  # otherwise it was our subscriber who cancelled it
             relay.on_error(RuntimeError(f"the future of {relay.name} was cancelled"))
         return
     error = future.exception()
@@ -260,8 +338,9 @@ class MapAsyncSource(Source):
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
         """Ask for as many elements as may run at once."""
         assert self.boundary is not None
+        scheduler = subscribers_loop(home_of(downstream))
         stage = _AsyncMapping(
-            self._function, self._ordered, subscribers_loop(), ops, downstream, self.label, self.place
+            self._function, self._ordered, scheduler, ops, downstream, self.label, self.place
         )
         stage.outer = Outer(stage, stage.open, self.boundary)
         stage.sources.add(stage.outer)
@@ -327,13 +406,16 @@ class _AsyncMapping(ManySources):
                     f"{self.name} got {awaitable!r}, which cannot be awaited; "
                     "pass an async function, or use map() for a plain one"
                 )
-        except Exception as error:
+        except BaseException as error:
             self.fail(error)
+            if asks_main_thread_to_stop(error):
+                raise
             return
         # A coroutine as it is: inside a wrapper cancelled before its first step it would never be awaited.
         work = awaitable if asyncio.iscoroutine(awaitable) else _finish(awaitable)
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks.add(task)
+        self.home.keep(task)
         task.add_done_callback(lambda task: self._settle(call, task))
 
     def _settle(self, call: _Call, task: asyncio.Task[Any]) -> None:
@@ -343,7 +425,8 @@ class _AsyncMapping(ManySources):
                 drop_error(task.exception(), f"{self.name} after it was cancelled")  # type: ignore[arg-type]
             return
         if task.cancelled():
-            self.fail(RuntimeError(f"a task of {self.name} was cancelled"))
+            if not self._scheduler.winding_down:
+                self.fail(RuntimeError(f"a task of {self.name} was cancelled"))
         elif (error := task.exception()) is not None:
             self.fail(error)
         elif task.result() is None:
@@ -372,6 +455,8 @@ class _AsyncMapping(ManySources):
 
     def release(self) -> None:
         super().release()
+        for task in tuple(self._tasks):
+            self.home.let_go(task)
         _on(self._scheduler, self._abandon)
 
     def _abandon(self) -> None:

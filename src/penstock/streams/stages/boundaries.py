@@ -6,12 +6,14 @@ as many again. That is the whole bound, and the subscriber sets it.
 
 from __future__ import annotations
 
+from _thread import start_new_thread
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.assembly import Place
-from penstock.streams.schedulers import Scheduler, SchedulerClosed
+from penstock.streams.home import Home, home_of
+from penstock.streams.schedulers import LoopScheduler, Scheduler
 from penstock.streams.segment import GONE, Drain, Op, QueueDrain
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.failing import FailedSource
@@ -152,6 +154,8 @@ class _PublishOn(Prefetching):
         super().__init__(prefetch, replenish_at(prefetch), ops, downstream, name, place)
         self._scheduler = scheduler
         self._context: Context = copy_context()
+        if not scheduler.runs_inline:
+            self.below = 0  # what comes from above is queued, and goes on from another stack
         self._slice_end = 0
         """How far this turn on the scheduler may go, however often the subscriber asks for more."""
         self.idle = True
@@ -178,10 +182,10 @@ class _PublishOn(Prefetching):
     def _hand_over(self) -> None:
         try:
             self._scheduler.submit(self._work)
-        except SchedulerClosed as closed:
+        except Exception as refused:
             # Nobody is left to run what is below: the subscriber hears of it here and now.
             if not self.cancelled:
-                self._fail(closed, -1)
+                self._fail(refused, -1)
             else:
                 self._halt()
             self._owner.release()
@@ -200,6 +204,9 @@ class _PublishOn(Prefetching):
                 again = not self.closed and self.demand > self.emitted >= self.limit
                 if again:
                     self.dirty = True
+            except RecursionError as error:
+                start_new_thread(self._rescue, (error,))  # see Drain.drain()
+                return
             finally:
                 self.idle = True
                 self._owner.release()
@@ -239,8 +246,8 @@ class SubscribeOnSource(Source):
         remote = _Remote(downstream, self._scheduler)
         try:
             self._scheduler.submit(lambda: remote.context.run(stream._connect, remote))
-        except SchedulerClosed as closed:
-            FailedSource(closed).attach(ops, downstream)
+        except Exception as refused:
+            FailedSource(refused, self.label).attach(ops, downstream)
 
     def upstreams(self) -> list[Stream[Any]]:
         """The one stream above."""
@@ -254,13 +261,15 @@ class SubscribeOnSource(Source):
 class _Remote:
     """Stands between a subscriber and a source that works elsewhere: only requests need to travel."""
 
-    __slots__ = ("_downstream", "_scheduler", "_upstream", "context", "on_next")
+    __slots__ = ("_downstream", "_scheduler", "_upstream", "context", "home", "on_next")
 
     def __init__(self, downstream: Subscriber[Any], scheduler: Scheduler) -> None:
         self._downstream = downstream
         self._scheduler = scheduler
         self._upstream: Subscription | None = None
         self.context = copy_context()
+        # What stands above a loop's subscribe_on() was sent there; anything else stays the subscriber's.
+        self.home = Home(scheduler.loop) if isinstance(scheduler, LoopScheduler) else home_of(downstream)
         self.on_next = downstream.on_next
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
@@ -284,16 +293,16 @@ class _Remote:
         try:
             # A copy, because a context can be entered by one thread at a time and a pool has many.
             self._scheduler.submit(lambda: self.context.copy().run(upstream.request, n))
-        except SchedulerClosed as closed:
-            self._fail(closed)
+        except Exception as refused:
+            self._fail(refused)
 
-    def _fail(self, closed: SchedulerClosed) -> None:
+    def _fail(self, refused: Exception) -> None:
         upstream = self._upstream
         if isinstance(upstream, Drain):
-            upstream.abort(closed)  # in turn with what it may still be sending (§1.3)
+            upstream.abort(refused)  # in turn with what it may still be sending (§1.3)
         elif upstream is not None:
             upstream.cancel()
-            self.on_error(closed)
+            self.on_error(refused)
 
     def cancel(self) -> None:
         upstream = self._upstream

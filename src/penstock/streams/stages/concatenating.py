@@ -55,11 +55,13 @@ class ConcatMapSource(Source):
 class _Outer:
     """Collects the elements that will become streams."""
 
-    __slots__ = ("_prefetch", "_stage")
+    __slots__ = ("_prefetch", "_stage", "below", "home")
 
     def __init__(self, stage: _ConcatMapping, prefetch: int) -> None:
         self._stage = stage
         self._prefetch = prefetch
+        self.home = stage.home
+        self.below = stage.below
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         if self._stage.outer is not None or self._stage.closed:
@@ -139,7 +141,8 @@ class _ConcatMapping(Switching):
             self.outer.request(1)
         try:
             stream = self._to_stream(element)
-        except Exception as error:
+        except BaseException as error:
+            self._caught(error)
             self.error = error
             return
         self.go_on_with(stream)

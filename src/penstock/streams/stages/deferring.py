@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import Op
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.failing import FailedSource
@@ -34,7 +35,9 @@ class DeferSource(Source):
         """The operators below join those of the stream that the function returns."""
         try:
             stream = self._convert(self._factory(), self.label)
-        except Exception as error:
+        except BaseException as error:
             FailedSource(error, self.label).attach(ops, downstream)
+            if asks_main_thread_to_stop(error):
+                raise
             return None
         return stream._of(stream._source, (*stream._ops, *ops)), downstream

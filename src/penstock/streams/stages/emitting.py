@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.spec import Subscriber, none_element, none_error
 from penstock.streams.dropped import drop_error
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import Op
 from penstock.streams.source import Source
 from penstock.streams.stages.overflowing import Overflow, Overflowing
@@ -41,8 +42,10 @@ class CreateSource(Source):
         stage.on_subscribe(emitter._subscription())
         try:
             self._function(emitter)
-        except Exception as error:
+        except BaseException as error:
             emitter.error(error)
+            if asks_main_thread_to_stop(error):
+                raise
 
     def runs_on(self) -> str:
         """Whoever calls back."""
@@ -109,8 +112,10 @@ class Emitter(Generic[T]):
             release = self._when_over.pop()
             try:
                 release()
-            except Exception as error:
+            except BaseException as error:
                 drop_error(error, f"on_dispose of {self._stage.name}")
+                if asks_main_thread_to_stop(error):
+                    raise
 
     def _subscription(self) -> _EmitterSubscription:
         return _EmitterSubscription(self)

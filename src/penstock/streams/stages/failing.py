@@ -29,8 +29,9 @@ class FailedSource(Source):
             return
         try:
             error = self._error()
-        except Exception as fault:
+        except BaseException as fault:
             error = fault
+            stage._caught(fault)
         if not isinstance(error, BaseException):
             error = TypeError(f"the function of {self.label} must return an exception, not {error!r}")
         stage.on_error(error)

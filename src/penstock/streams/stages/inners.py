@@ -103,12 +103,14 @@ class ManySources(Drain):
 class Outer:
     """Subscribes to the stream whose elements become sources; asks for a new one only when told to."""
 
-    __slots__ = ("_first", "_on_element", "_stage", "done", "subscription")
+    __slots__ = ("_first", "_on_element", "_stage", "below", "done", "home", "subscription")
 
     def __init__(self, stage: ManySources, on_element: Callable[[Any], None], first: int) -> None:
         self._stage = stage
         self._on_element = on_element
         self._first = first
+        self.home = stage.home
+        self.below = stage.below
         self.subscription: Subscription | None = None
         self.done = False
 
@@ -127,7 +129,8 @@ class Outer:
             return
         try:
             self._on_element(element)
-        except Exception as error:
+        except BaseException as error:
+            self._stage._caught(error)
             self.cancel()
             self._stage.fail(error)
 
@@ -155,13 +158,15 @@ class Outer:
 class Inner:
     """Subscribes to one source and keeps a bounded queue of its elements filled."""
 
-    __slots__ = ("_batch", "_prefetch", "_stage", "_taken", "done", "queue", "subscription")
+    __slots__ = ("_batch", "_prefetch", "_stage", "_taken", "below", "done", "home", "queue", "subscription")
 
     def __init__(self, stage: ManySources, prefetch: int) -> None:
         self._stage = stage
         self._prefetch = prefetch
         self._batch = replenish_at(prefetch)
         self._taken = 0
+        self.home = stage.home
+        self.below = stage.below
         self.queue: deque[Any] = deque()
         self.subscription: Subscription | None = None
         self.done = False

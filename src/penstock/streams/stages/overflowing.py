@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_error
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import Op, QueueDrain
 from penstock.streams.segment.compiling import PENDING
 from penstock.streams.segment.writing import Head
@@ -147,8 +148,10 @@ class Overflowing(QueueDrain):
         if self._when_dropped is not None:
             try:
                 self._when_dropped(element)
-            except Exception as error:
+            except BaseException as error:
                 drop_error(error, f"the function given to {self.name} for dropped elements")
+                if asks_main_thread_to_stop(error):
+                    raise
 
     def capacity(self) -> int | None:
         """The size of the buffer."""

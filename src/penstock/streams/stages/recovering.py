@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber
 from penstock.streams.assembly import Place
-from penstock.streams.schedulers import Scheduler, Timer
+from penstock.streams.schedulers import Alarm, Scheduler, SchedulerClosed, Timer
 from penstock.streams.segment import Op
 from penstock.streams.source import Next, Source
+from penstock.streams.stages.failing import FailedSource
 from penstock.streams.stages.relaying import Switching
 
 if TYPE_CHECKING:
@@ -150,7 +151,16 @@ class RetryRule(_Rule):
     ``pause(attempt, error)`` returns the seconds to wait, or raises what the stream shall fail with.
     """
 
-    __slots__ = ("_attempts", "_context", "_pause", "_scheduler", "_stream", "_timer", "_transient")
+    __slots__ = (
+        "_attempts",
+        "_context",
+        "_pause",
+        "_refused",
+        "_scheduler",
+        "_stream",
+        "_timer",
+        "_transient",
+    )
 
     def __init__(
         self,
@@ -165,6 +175,7 @@ class RetryRule(_Rule):
         self._attempts = 0
         self._transient = transient
         self._timer: Timer | None = None
+        self._refused: SchedulerClosed | None = None
         self._context = copy_context()
 
     def saw_element(self, element: Any) -> None:
@@ -174,7 +185,7 @@ class RetryRule(_Rule):
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
         """The same stream again, now or later."""
-        if error is None:
+        if error is None or error is self._refused:
             return None
         self._attempts += 1
         seconds = self._pause(self._attempts, error)
@@ -182,10 +193,15 @@ class RetryRule(_Rule):
             return self._stream
         from penstock.streams.flux import Flux
 
-        return Flux._of(DelayedSource(self._stream, seconds, self._scheduler(), self._context, self._keep))
+        return Flux._of(DelayedSource(self._stream, seconds, self._scheduler(), self._context, self))
 
-    def _keep(self, timer: Timer) -> None:
+    def wait(self, timer: Timer) -> None:
+        """The pause has begun."""
         self._timer = timer
+
+    def give_up(self, closed: SchedulerClosed) -> None:
+        """The pause will not end, because its scheduler has closed: that is final."""
+        self._refused = closed
 
     def cancelled(self) -> None:
         """Do not wait for nobody."""
@@ -222,22 +238,25 @@ class DelayedSource(Source):
         seconds: float,
         scheduler: Scheduler,
         context: Context,
-        keep: Callable[[Timer], None],
+        rule: RetryRule,
     ) -> None:
         super().__init__("delay_subscription", seconds)
         self._context = context
         self._upstream = upstream
         self._seconds = seconds
         self._scheduler = scheduler
-        self._keep = keep
+        self._rule = rule
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Set the timer."""
         stream = self._upstream._of(self._upstream._source, (*self._upstream._ops, *ops))
-        context = self._context.copy()
-        self._keep(
-            self._scheduler.submit_after(self._seconds, lambda: context.run(stream._connect, downstream))
-        )
+
+        def refused(closed: SchedulerClosed) -> None:
+            self._rule.give_up(closed)
+            FailedSource(closed, self.label).attach(ops, downstream)
+
+        alarm = Alarm(self._context, lambda: stream._connect(downstream), refused)
+        self._rule.wait(self._scheduler.submit_after(self._seconds, alarm))
 
 
 class ConcatSource(Source):

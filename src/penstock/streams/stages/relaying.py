@@ -87,8 +87,7 @@ class Switching(Relay):
             following = self.follow(error)
         except BaseException as fault:
             if fault is not error:
-                if not isinstance(fault, Exception):
-                    raise  # a KeyboardInterrupt belongs to the caller; only one that came up is a signal
+                self._caught(fault)  # one that came up was a signal already
                 if error is not None:
                     fault.__context__ = error
             error = fault
@@ -106,7 +105,8 @@ class Switching(Relay):
         """Subscribe to the next stream; if that raises, its error is ours, and final."""
         try:
             stream._connect(self)
-        except Exception as fault:
+        except BaseException as fault:
+            self._caught(fault)
             upstream, self.upstream = self.upstream, None
             self._received_end = False
             self.error = fault

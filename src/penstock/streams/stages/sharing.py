@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.dropped import drop_error
+from penstock.streams.home import NOWHERE, Home, home_of
 from penstock.streams.segment import Op
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.boundaries import replenish_at
@@ -76,16 +77,17 @@ class CacheSource(Source):
             if self._feeder is not None and self._feeder.done and not self._lasting:
                 self._feeder = None
             connect = self._feeder is None
-            feeder = self._feeder = self._feeder or self._new_feeder()
+            feeder = self._feeder = self._feeder or self._new_feeder(home_of(downstream))
             cursor = Cursor(feeder.log, ops, downstream, self.label, self.place)
             feeder.log.join(cursor)
         cursor.introduce()
         return (self._upstream, feeder) if connect else None
 
-    def _new_feeder(self) -> Feeder:
+    def _new_feeder(self, home: Home) -> Feeder:
         deserted = None if self._lasting else self._deserted
         log = Log(self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted)
-        return Feeder(log, self._ahead)
+        # On the loop of the first subscriber; but that one does not wait for tasks that serve others, too.
+        return Feeder(log, self._ahead, NOWHERE if home.loop is None else Home(home.loop))
 
     def _deserted(self) -> None:
         with self._mutex:
@@ -121,11 +123,13 @@ class Feeder:
         "_subscription",
         "cancelled",
         "done",
+        "home",
         "log",
     )
 
-    def __init__(self, log: Log, ahead: int = UNBOUNDED) -> None:
+    def __init__(self, log: Log, ahead: int = UNBOUNDED, home: Home = NOWHERE) -> None:
         self.log = log
+        self.home = home
         self._ahead = ahead
         self._refill_at = ahead - replenish_at(ahead) if ahead < UNBOUNDED else -1
         """Ask for the next when no more than this many are on their way."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.assembly import Place
-from penstock.streams.schedulers import Scheduler, SchedulerClosed, Timer
+from penstock.streams.schedulers import Alarm, Scheduler, Timer, shared_timer
+from penstock.streams.schedulers.threaded import ThreadedScheduler
 from penstock.streams.segment import Op
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.overflowing import Overflow, Overflowing
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
 __all__ = ["IntervalSource", "TimeoutSource", "TimerSource"]
+
+GRACE = 0.05
+"""Seconds that a scheduler given to ``timeout`` has to find a thread for the alarm."""
 
 
 class TimerSource(Source):
@@ -32,16 +36,18 @@ class TimerSource(Source):
         """Set the timer; the number waits if it comes before the demand."""
         relay = PlainRelay(ops, downstream, self.label, self.place)
         relay.introduce()
-        context = copy_context()
+        if relay.closed:
+            return
 
         def ring() -> None:
             relay.on_next(0)
             relay.on_complete()
 
         try:
-            timer = self._scheduler.submit_after(self._seconds, lambda: context.run(ring))
-        except SchedulerClosed as closed:
-            relay.on_error(closed)
+            alarm = Alarm(copy_context(), ring, relay.on_error)
+            timer = self._scheduler.submit_after(self._seconds, alarm)
+        except Exception as refused:
+            relay.on_error(refused)
             return
         relay.on_subscribe(_TimerSubscription(timer))
 
@@ -107,11 +113,14 @@ class _Ticking:
     def _set(self) -> None:
         due = self._begin + self._ticks * self._period
         try:
-            self._timer = self._scheduler.submit_after(
-                max(0.0, due - self._scheduler.now()), lambda: self._context.copy().run(self._tick)
-            )
-        except SchedulerClosed as closed:
-            self._stage.on_error(closed)
+            alarm = Alarm(self._context, self._tick, self._refused)
+            self._timer = self._scheduler.submit_after(max(0.0, due - self._scheduler.now()), alarm)
+        except Exception as refused:
+            self._refused(refused)
+
+    def _refused(self, error: BaseException) -> None:
+        if not self._cancelled:
+            self._stage.on_error(error)
 
     def _tick(self) -> None:
         if self._cancelled:
@@ -170,7 +179,18 @@ class _Timing(Switching):
     A slow *subscriber* is not the source's fault: the clock runs only while there is open demand.
     """
 
-    __slots__ = ("_context", "_fallback", "_scheduler", "_seconds", "_since", "_timed", "_timer", "leg")
+    __slots__ = (
+        "_context",
+        "_fallback",
+        "_round",
+        "_scheduler",
+        "_seconds",
+        "_since",
+        "_spare",
+        "_timed",
+        "_timer",
+        "leg",
+    )
 
     def __init__(
         self,
@@ -191,19 +211,33 @@ class _Timing(Switching):
         self._timed = 0
         """How many elements had been taken when the clock was last set back."""
         self._timer: Timer | None = None
+        self._spare: Timer | None = None
+        """Rings on a thread of ours if the threads of the given scheduler are all held up."""
+        self._round = allocate_lock()
+        """Held from the setting of the timers until the first of them rings."""
         self.leg: _Leg = _Leg(self)
 
     def start(self) -> None:
         self._set(self._seconds)
 
     def _set(self, seconds: float) -> None:
+        self._round.acquire(False)
         try:
-            self._timer = self._scheduler.submit_after(seconds, lambda: self._context.copy().run(self._ring))
-        except SchedulerClosed as closed:
-            self.leg.cut(closed)  # nobody looks at the clock any more
+            alarm = Alarm(self._context, self._ring, self.leg.cut)
+            self._timer = self._scheduler.submit_after(seconds, alarm)
+            if isinstance(self._scheduler, ThreadedScheduler):
+                rescue = Alarm(self._context, self._ring, self.leg.cut)
+                self._spare = shared_timer().submit_after(seconds + GRACE, rescue)
+        except Exception as refused:
+            self.leg.cut(refused)  # nobody looks at the clock any more
             return
         if self.closed:
-            self._timer.cancel()
+            self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._timer, self._spare):
+            if timer is not None:
+                timer.cancel()
 
     def request(self, n: int, /) -> None:
         if self.demand <= self.emitted:
@@ -221,6 +255,11 @@ class _Timing(Switching):
         return super().wanted()
 
     def _ring(self) -> None:
+        try:
+            self._round.release()
+        except RuntimeError:
+            return  # the other timer of this round was first
+        self._cancel_timers()
         if self.closed or not self.leg.active:
             return
         waited = self._scheduler.now() - self._since
@@ -244,17 +283,18 @@ class _Timing(Switching):
     def release(self) -> None:
         super().release()
         self.leg.active = False
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timers()
 
 
 class _Leg:
     """Stands before the stage while the first source runs, and closes the door behind it (§2.8)."""
 
-    __slots__ = ("_door", "_stage", "_subscription", "active", "was_cut")
+    __slots__ = ("_door", "_stage", "_subscription", "active", "below", "home", "was_cut")
 
     def __init__(self, stage: _Timing) -> None:
         self._stage = stage
+        self.home = stage.home
+        self.below = stage.below
         self._subscription: Subscription | None = None
         self.active = True
         self.was_cut = False
@@ -287,7 +327,7 @@ class _Leg:
             was, self.active = self.active, False
         return was
 
-    def cut(self, error: Exception) -> None:
+    def cut(self, error: BaseException) -> None:
         """Too late: whatever still comes is not passed on."""
         if not self._close():
             return

@@ -1,0 +1,109 @@
+"""Where a stream is read: the event loop of its subscriber.
+
+Coroutines of a stream belong on the loop of whoever reads it, also those that a timer, a pool or a socket
+starts later on a thread of its own. So the reader says where it lives, and each stage asks the one below it;
+what happens to run on the thread that starts a coroutine does not matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop
+from asyncio.events import _get_running_loop as running_loop_or_none
+from collections.abc import Callable
+from threading import get_ident
+from time import monotonic
+from typing import Any
+
+__all__ = ["NOWHERE", "Home", "home_here", "home_of"]
+
+FAIR_TIME = 0.005
+"""Seconds that a synchronous stream may keep the event loop of its reader for itself."""
+
+
+class Home:
+    """An event loop that a stream is read on, and the tasks that the stream has there."""
+
+    __slots__ = ("_resting", "closing", "late", "loop", "running", "thread")
+
+    def __init__(self, loop: AbstractEventLoop | None) -> None:
+        self.loop = loop
+        """The loop; None if the subscriber runs none."""
+        self.thread = get_ident()
+        self.running: set[asyncio.Future[Any]] = set()
+        """Tasks at work for this reader, which no operator has asked to stop."""
+        self.closing: set[asyncio.Future[Any]] = set()
+        """Tasks that clean up after an asynchronous iterable."""
+        self.late = 0.0
+        """When a synchronous source has kept the loop for long enough."""
+        self._resting: list[Callable[[], object]] | None = None
+
+    def start_turn(self) -> None:
+        """The loop has just let us run."""
+        self.late = monotonic() + FAIR_TIME
+
+    @property
+    def resting(self) -> bool:
+        """Whether our synchronous sources wait until the loop has let others run."""
+        return self._resting is not None
+
+    def rest(self, resume: Callable[[], object]) -> bool:
+        """Call ``resume`` when the loop has let others run; False if this is not the loop's thread."""
+        if get_ident() != self.thread or self.loop is None:
+            return False
+        if self._resting is None:
+            self._resting = []
+            self.loop.call_soon(self._go_on)
+        self._resting.append(resume)
+        return True
+
+    def _go_on(self) -> None:
+        resting, self._resting = self._resting, None
+        self.start_turn()
+        for resume in resting or ():
+            resume()
+
+    def keep(self, task: asyncio.Future[Any]) -> None:
+        """A task has begun to work for this reader; called on the loop of the task."""
+        if self.loop is not None and task.get_loop() is self.loop:
+            self.running.add(task)
+            task.add_done_callback(self._forget)
+
+    def let_go(self, task: asyncio.Future[Any]) -> None:
+        """An operator asked the task to stop, and nobody shall wait for one that does not listen."""
+        self.running.discard(task)
+
+    def clean_up(self, task: asyncio.Future[Any]) -> None:
+        """The task was asked to stop, and may have to close something first."""
+        if task in self.running:
+            self.closing.add(task)
+
+    def _forget(self, task: asyncio.Future[Any]) -> None:
+        self.running.discard(task)
+        self.closing.discard(task)
+
+    async def cleaned_up(self, left: set[asyncio.Future[Any]]) -> None:
+        """Wait until these tasks, and those that clean up, have ended; their errors go elsewhere."""
+        me = asyncio.current_task()
+        while tasks := [
+            task
+            for task in left | self.closing
+            if not task.done() and task is not me and task.get_loop() is self.loop
+        ]:
+            await asyncio.wait(tasks)
+
+
+NOWHERE = Home(None)
+"""The home of a subscriber that runs no event loop."""
+
+
+def home_here() -> Home:
+    """The home of a subscriber that subscribes here and now."""
+    loop = running_loop_or_none()
+    return NOWHERE if loop is None else Home(loop)
+
+
+def home_of(subscriber: Any) -> Home:
+    """Where this subscriber lives, if it is one of ours; otherwise where it subscribes."""
+    home: Home | None = getattr(subscriber, "home", None)
+    return home if isinstance(home, Home) else home_here()
