@@ -25,6 +25,7 @@ from penstock.net.errors import (
     IdleTimeout,
     NetError,
     ReceiverTaken,
+    ReceiveStopped,
     SendRefused,
 )
 from penstock.net.loops import new_event_loop, run
@@ -62,6 +63,7 @@ __all__ = [
     "MulticastFailed",
     "NetError",
     "Outbound",
+    "ReceiveStopped",
     "ReceiverTaken",
     "RunningServer",
     "SendRefused",

@@ -10,14 +10,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.net.addresses import local_of, remote_of
+from penstock.net.channel.closing import Closing
 from penstock.net.channel.echoing import Echo
-from penstock.net.channel.handling import HandlerRun
+from penstock.net.channel.flushing import HIGH_WATER
+from penstock.net.channel.handling import HandlerRun, tell_failure
 from penstock.net.channel.inbound import Inbound, ReceiveSource
 from penstock.net.channel.outbound import Outbound
 from penstock.net.channel.receiving import Receiver
-from penstock.net.channel.sending import HIGH_WATER, Flush, LoopSender, Sender
+from penstock.net.channel.sending import Flush, LoopSender, Sender
 from penstock.net.channel.watching import IdleWatch, limits_of
-from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, SendRefused
+from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, ReceiveStopped, SendRefused
 from penstock.net.metrics import Traffic
 from penstock.net.settings import Settings
 from penstock.net.states import State
@@ -34,6 +36,11 @@ __all__ = ["Connection"]
 _log = logging.getLogger("penstock.net")
 
 _READ_SIZE = 64 * 1024
+
+_UNUSED = 0.1
+"""Seconds, at least, that a connection is kept which nobody uses when the peer has closed its side."""
+_UNREAD = 60.0
+"""The same if bytes have come that nobody has begun to read: a handler may be busy with something else."""
 
 
 class Connection:
@@ -61,6 +68,7 @@ class Connection:
         "_peer_ended",
         "_receiver",
         "_sender",
+        "_stopped",
         "_thread",
         "_timer",
         "_traffic",
@@ -103,7 +111,8 @@ class Connection:
         self._watch: IdleWatch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._writable = True
-        self._closing = False
+        self._closing: Closing | None = None
+        self._stopped = False
         self._peer_ended = False
         self._on_peer_end: list[Callable[[], object]] | None = None
         self._lost = False
@@ -188,23 +197,56 @@ class Connection:
         stream._connect(self._handler)
 
     def _handler_done(self, error: BaseException | None) -> None:
-        if isinstance(error, NetError | ConnectionError) and self._lost:
-            _log.info("%s the handler failed: %s", self.label, error)  # That it was lost is counted already.
-        elif error is not None:
+        if error is not None and tell_failure(self.label, error, lost=self._lost, stopped=self._stopped):
             self._connections.metrics.errors += 1
-            if isinstance(error, NetError | ConnectionError):
-                _log.warning("%s the handler failed: %s", self.label, error)
-            else:
-                _log.error("%s the handler failed: %r", self.label, error, exc_info=error)
         self.on_loop(self._close)
 
     def peer_ended(self) -> bool:
         """The peer sends no more: whether the connection stays, so that we may go on sending."""
         self._peer_ended = True
-        self._receiver.end(None)
+        self._receiver.end(self.cut_off())
         self._tell_peer_end()
         # TLS has no half of a connection: its end is the end of both directions.
-        return not self._closing and bool(self.transport.can_write_eof())
+        stays = self._closing is None and bool(self.transport.can_write_eof())
+        if stays:
+            self._expect_use()
+        return stays
+
+    def cut_off(self) -> ConnectionAborted | None:
+        """The error for a peer that ended its TCP connection, and had not ended TLS before."""
+        session = self.tls
+        if session is None or getattr(session, "ended", True):
+            return None
+        return ConnectionAborted(
+            f"{self.label} the connection was cut: it ended without the peer's close_notify, so more "
+            "may have been sent than has come"
+        )
+
+    def _expect_use(self) -> None:
+        """The peer has closed its side, and may have gone: nobody can know as long as nothing is sent.
+
+        Whoever reads to the end, or sends, finds out and decides. A connection that nobody uses is closed.
+        """
+        if self._timer is None and self._closing is None and not self._lost:
+            unread = self.busy and self._receiver.waiting and not self._receiver.taken
+            patience = max(self.settings.linger, _UNREAD if unread else _UNUSED)
+            self._timer = self.loop.call_later(patience, self._close_unless_used)
+
+    def _close_unless_used(self) -> None:
+        self._timer = None
+        if self._lost or self._closing is not None or self._sender is not None:
+            return  # The end of the send looks again.
+        handler = self._handler
+        if handler is None or handler.over:
+            if not self._receiver.heard or self._waiters:
+                self._close()
+        elif not self._receiver.heard:
+            _log.info(
+                "%s the peer has closed its side, and the handler neither reads nor sends: it is cancelled",
+                self.label,
+            )
+            handler.cancel()
+            self._close()
 
     def when_peer_ends(self, call: Callable[[], object]) -> None:
         """Call this when nothing more is received, for whatever reason; at once if that is so already."""
@@ -231,6 +273,8 @@ class Connection:
         self._writable = True
         if self._sender is not None:
             self._sender.resume()
+        elif self._closing is not None:
+            self._closing.resume()
 
     def lost(self, error: BaseException | None) -> None:
         """The socket is closed: everything ends, with an error if that was not asked for."""
@@ -242,18 +286,20 @@ class Connection:
         error = error or self._aborted
         if self._timer is not None:
             self._timer.cancel()
+        if self._closing is not None:
+            self._closing.over()
         if self._watch is not None:
             self._watch.cancel()
         self._echo = None
         sender, self._sender = self._sender, None
-        self._receiver.end(None if error is None else self._broken(error))
+        self._receiver.end(self._broken(error))
         if sender is not None:
             sender.lost(
                 "the connection was closed" if error is None else f"the connection was lost ({error})", error
             )
         self._tell_peer_end()
         self._tell(State.DISCONNECTING)
-        self._connections.remove(self, self._traffic)
+        self._connections.remove(self)
         for waiter in self._waiters or ():
             if not waiter.done():
                 waiter.set_result(None)
@@ -273,7 +319,11 @@ class Connection:
         else:
             handler.cancel()
 
-    def _broken(self, error: BaseException) -> BaseException:
+    def _broken(self, error: BaseException | None) -> BaseException | None:
+        if error is None:
+            if self._closing is None and self.tls is not None:
+                return self.cut_off()  # uvloop says nothing else when TCP ends below TLS.
+            return ReceiveStopped(f"{self.label} this side closed the connection")
         if isinstance(error, IdleTimeout):
             return error
         broken = ConnectionAborted(f"{self.label} the connection was lost: {error}")
@@ -285,7 +335,7 @@ class Connection:
         self, stream: Stream[Any], flush: Flush | None, done: Callable[[BaseException | None], object]
     ) -> Callable[[], object]:
         """Write the elements of a stream; returns what stops it. On the event loop only."""
-        if self._lost or self._closing:
+        if self._lost or self._closing is not None:
             raise ConnectionAborted(f"{self.label} the connection was closed before this send began")
         if self._sender is not None:
             raise SendRefused(
@@ -297,6 +347,8 @@ class Connection:
             if self._sender is sender:
                 self._sender = self._echo = None
             done(error)
+            if self._peer_ended:
+                self._expect_use()
 
         source = stream._source
         received = isinstance(source, ReceiveSource) and source.loop is self.loop and not stream._ops
@@ -354,6 +406,8 @@ class Connection:
             return
         if self._lost:
             return
+        if self._peer_ended:
+            self._expect_use()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._waiters is None:
             self._waiters = []
@@ -373,50 +427,40 @@ class Connection:
         await self.aclose()
 
     def finish(self) -> None:
-        """Receive no more: ``receive()`` completes after what has come, so that the handler can end."""
-        if self._closing:
+        """Receive no more: ``receive()`` ends after what has come, so that the handler can end.
+
+        It does not complete, because the peer has not: what has come may be half a line, or half an upload.
+        """
+        if self._closing is not None:
             return  # It reads on only to hear of the peer's end.
-        self._receiver.stop()
+        self._stopped = True
+        why = ReceiveStopped(
+            f"{self.label} nothing more is received, as this side is being closed; the peer had not ended"
+        )
+        self._receiver.stop(why)
         if self._echo is not None:
             echo, self._echo = self._echo, None
-            echo.finish()
+            echo.finish(why)
         self._tell_peer_end()
         if self._handler is None:
             self._close()
 
     def _close(self) -> None:
-        if self._closing or self._lost:
+        if self._closing is not None or self._lost:
             return
-        self._closing = True
+        self._closing = Closing(self.loop, self.transport)
+        if self._timer is not None:
+            self._timer.cancel()
         sender, self._sender = self._sender, None
         if sender is not None:
             sender.lost("this side closed the connection")
-        linger = self.settings.linger
-        if not self._peer_ended and linger and self.transport.can_write_eof():
-            # To close with unread bytes would reset the connection and could destroy what was just sent: say
-            # that we are done, and read on until the peer is, too.
-            # Not now: we may be in a callback of the transport's, which would say it once more.
-            self.loop.call_soon(self._say_end)
-            self._receiver.discard()
-        else:
-            self.transport.close()
-        self._timer = self.loop.call_later(linger, self._give_up)
-
-    def _say_end(self) -> None:
-        if not self._lost and not self.transport.is_closing():
-            try:
-                self.transport.write_eof()
-            except OSError:
-                self.transport.abort()  # The peer has reset it, which we have not been told yet.
-
-    def _give_up(self) -> None:
-        if not self._lost:
-            self.transport.abort()
+        if self._closing.begin(self.settings.linger, self._peer_ended):
+            self._receiver.discard(ReceiveStopped(f"{self.label} this side closed the connection"))
 
     def _abort(self, why: BaseException) -> None:
         if not self._lost:
             self._aborted = why
-            self._closing = True
+            self._closing = self._closing or Closing(self.loop, self.transport)
             self.transport.abort()
 
     def on_loop(self, call: Callable[..., object], *arguments: Any) -> None:

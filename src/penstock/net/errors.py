@@ -18,6 +18,7 @@ __all__ = [
     "HandshakeFailed",
     "IdleTimeout",
     "NetError",
+    "ReceiveStopped",
     "ReceiverTaken",
     "SendRefused",
 ]
@@ -75,6 +76,14 @@ class ConnectionAborted(NetError, ConnectionError):
         self.elements = elements
         self.written = written
         self.unsent = unsent
+
+
+class ReceiveStopped(ConnectionAborted):
+    """This side stopped receiving before the peer had ended: more may have been on its way.
+
+    ``receive()`` fails with it when the server is being closed. A handler that only reads and sends needs to
+    do nothing about it. One that acts on the end of its input, such as an upload, learns that it has a part.
+    """
 
 
 class IdleTimeout(NetError, TimeoutError):

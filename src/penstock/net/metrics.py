@@ -11,17 +11,22 @@ __all__ = ["Metrics", "Traffic"]
 class Traffic:
     """Bytes of one connection; whoever watches for idleness looks here, too."""
 
-    __slots__ = ("received", "sent")
+    __slots__ = ("_total", "received", "sent")
 
-    def __init__(self) -> None:
+    def __init__(self, total: Metrics) -> None:
+        self._total = total
         self.received = 0
         self.sent = 0
 
     def counting_received(self, pass_on: Callable[[bytes], None]) -> Callable[[bytes], None]:
         """``pass_on``, counted."""
 
+        total = self._total
+
         def count(data: bytes) -> None:
-            self.received += len(data)
+            size = len(data)
+            self.received += size
+            total.data_received += size
             pass_on(data)
 
         return count
@@ -29,8 +34,12 @@ class Traffic:
     def counting_sent(self, pass_on: Callable[[bytes], None]) -> Callable[[bytes], None]:
         """``pass_on``, counted."""
 
+        total = self._total
+
         def count(data: bytes) -> None:
-            self.sent += len(data)
+            size = len(data)
+            self.sent += size
+            total.data_sent += size
             pass_on(data)
 
         return count
@@ -51,9 +60,9 @@ class Metrics:
     errors: int = 0
     """Handlers that failed, and connections that were lost."""
     data_received: int = 0
-    """Bytes of connections that have ended."""
+    """Bytes that were received."""
     data_sent: int = 0
-    """The same, out."""
+    """Bytes that were sent, or wait to be."""
 
     def as_dict(self, prefix: str = "penstock.net") -> dict[str, int]:
         """The figures by name, for whatever collects them."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
-from collections.abc import Callable, Mapping
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Self
+from weakref import WeakKeyDictionary
 
 from penstock.net.errors import NetError
+from penstock.net.tls_session import TlsSession
 
-__all__ = ["BadCertificate", "Handshake", "ServerNames", "Tls"]
+__all__ = ["BadCertificate", "ServerNames", "Tls"]
 
 Path = str | os.PathLike[str]
 
@@ -30,6 +30,8 @@ class Tls:
     server_hostname: str | None = None
     chain: tuple[Path, Path | None, str | None] | None = None
     """Where the certificate came from, for :meth:`reload`."""
+    names: ServerNames | None = None
+    """Other contexts for other names of a server."""
 
     @classmethod
     def for_server(
@@ -58,9 +60,9 @@ class Tls:
         if client_authority is not None:
             load_authority(context, client_authority)
             context.verify_mode = ssl.CERT_REQUIRED
-        if names:
-            context.sni_callback = ServerNames(names)
-        return cls(context, handshake_timeout, None, chain)
+        context.sslobject_class = TlsSession
+        chosen = ServerNames(names, client_authority) if names else None
+        return cls(context, handshake_timeout, None, chain, chosen)
 
     @classmethod
     def for_client(
@@ -82,6 +84,7 @@ class Tls:
                 load_chain(context, certificate, key, password)
         elif trust is not None or certificate is not None:
             raise ValueError("secure(): give a context, or trust and certificate, not both")
+        context.sslobject_class = TlsSession
         return cls(context, handshake_timeout, server_hostname)
 
     def reload(self) -> None:
@@ -92,80 +95,51 @@ class Tls:
         load_chain(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), *self.chain)
         load_chain(self.context, *self.chain)
 
-    def watched(self, loop: asyncio.AbstractEventLoop, failed: Callable[[str], object]) -> Handshake:
-        """The handshake of a connection that is being accepted here and now."""
-        self.context.sslobject_class = _Watched
-        handshake = Handshake(loop, self.handshake_timeout, failed)
-        _under_way.set(handshake)
-        return handshake
-
-
-class Handshake:
-    """One that is under way on a server. If it fails, that is told once: asyncio and uvloop tell nobody."""
-
-    __slots__ = ("_failed", "_timer")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, seconds: float, failed: Callable[[str], object]
-    ) -> None:
-        self._failed: Callable[[str], object] | None = failed
-        # A peer that says nothing, or goes, makes the loop drop the connection without a word to anybody.
-        self._timer = loop.call_later(
-            seconds + _SLACK, self.fail, f"the peer went, or had not finished after {seconds:g} s"
-        )
-
-    def fail(self, why: str) -> None:
-        """It has not come about."""
-        failed = self._failed
-        self.over()
-        if failed is not None:
-            failed(why)
-
-    def over(self) -> None:
-        """It has come about, or nobody wants to know."""
-        self._failed = None
-        self._timer.cancel()
-
-
-_under_way: ContextVar[Handshake | None] = ContextVar("penstock.net.handshake", default=None)
-"""Everything that a loop calls for one connection has the context in which that was accepted."""
-
-_SLACK: Final = 0.25
-"""Seconds after the limit of the loop at which a handshake that has not come about is given up."""
-
-
-class _Watched(ssl.SSLObject):
-    def do_handshake(self) -> None:
-        try:
-            super().do_handshake()
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            raise
-        except ssl.SSLError as error:
-            handshake = _under_way.get()
-            if handshake is not None:
-                handshake.fail(str(error.reason or error))
-            raise
-
 
 class ServerNames:
     """Chooses a context by the name that a client asks for: the exact one, then ``*.…``, then the default."""
 
-    def __init__(self, names: Mapping[str, ssl.SSLContext]) -> None:
+    def __init__(self, names: Mapping[str, ssl.SSLContext], client_authority: Path | None = None) -> None:
         for name, context in names.items():
             if not isinstance(context, ssl.SSLContext):
                 raise TypeError(
                     f"secure(names={{{name!r}: {context!r}}}): give an ssl.SSLContext for each name"
                 )
+            if client_authority is not None:
+                _ask_for_certificates(context, client_authority, name)
         self._names = {name.lower(): context for name, context in names.items()}
 
-    def __call__(self, session: Any, name: str | None, default: ssl.SSLContext) -> None:
-        """Called by the handshake."""
+    def context_for(self, name: str | None) -> ssl.SSLContext | None:
+        """The context for a name; None for the default one."""
         if name is None:
-            return
+            return None
         name = name.lower()
-        context = self._names.get(name) or self._names.get(f"*.{name.partition('.')[2]}")
-        if context is not None:
-            session.context = context
+        return self._names.get(name) or self._names.get(f"*.{name.partition('.')[2]}")
+
+
+_authorities: WeakKeyDictionary[ssl.SSLContext, str] = WeakKeyDictionary()
+"""Contexts that were made to ask for certificates of an authority, because their server does."""
+
+
+def _ask_for_certificates(context: ssl.SSLContext, authority: Path, name: str) -> None:
+    """``client_authority`` holds for every name; but nobody is to be trusted at one by accident."""
+    if _authorities.get(context) == os.fspath(authority):
+        return
+    if context in _authorities:
+        raise ValueError(
+            f"secure(names={{{name!r}: …}}): this context already trusts the clients of another server, with "
+            "another client_authority; make a context for each server"
+        )
+    if context.verify_mode == ssl.CERT_REQUIRED:
+        return  # It has authorities of its own.
+    if context.verify_mode != ssl.CERT_NONE or context.cert_store_stats()["x509"]:
+        raise ValueError(
+            f"secure(names={{{name!r}: …}}, client_authority=…): this context has authorities of its own and "
+            "does not require a certificate; set its verify_mode to ssl.CERT_REQUIRED"
+        )
+    load_authority(context, authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+    _authorities[context] = os.fspath(authority)
 
 
 def load_chain(context: ssl.SSLContext, certificate: Path, key: Path | None, password: str | None) -> None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from typing import Any
 
 import pytest
 
-from penstock.net import ConnectionAborted, Inbound, Outbound, State, TcpClient, TcpServer
+from penstock.net import (
+    ConnectionAborted,
+    Inbound,
+    Outbound,
+    ReceiveStopped,
+    State,
+    TcpClient,
+    TcpServer,
+)
 from penstock.streams import Mono
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import LONG, Peer, begun, settled, soon, until
@@ -57,9 +66,10 @@ def test_what_was_received_is_handled_before_the_server_is_closed(kind: str) -> 
         seen: list[bytes] = []
 
         async def slow(inbound: Inbound, outbound: Outbound) -> None:
-            async for chunk in inbound.receive():
-                await go_on.wait()
-                seen.append(chunk)
+            with contextlib.suppress(ReceiveStopped):
+                async for chunk in inbound.receive():
+                    await go_on.wait()
+                    seen.append(chunk)
             await outbound.send(b"handled %d" % len(b"".join(seen)))
 
         running = await TcpServer.create().handle(slow).bind()
@@ -178,8 +188,9 @@ def test_a_handler_that_works_on_after_its_peer_has_gone_is_waited_for(kind: str
         go_on, done = asyncio.Event(), asyncio.Event()
 
         async def thorough(inbound: Inbound, outbound: Outbound) -> None:
-            async for _chunk in inbound.receive():
-                await go_on.wait()
+            with contextlib.suppress(ReceiveStopped):
+                async for _chunk in inbound.receive():
+                    await go_on.wait()
             done.set()
 
         running = await TcpServer.create().handle(thorough).bind()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from typing import Any
 
@@ -20,7 +21,7 @@ from penstock.net import (
 from penstock.streams import Flux
 from tests.net.tcp.certificates import Authority, echoed
 from tests.net.tcp.loops import LOOPS, run_on
-from tests.net.tcp.peers import settled, soon, until
+from tests.net.tcp.peers import LONG, settled, soon, until
 
 pytestmark = pytest.mark.usefixtures("quiet_loop")
 on_each_loop = pytest.mark.parametrize("kind", LOOPS)
@@ -187,6 +188,36 @@ def test_a_client_with_a_certificate_is_known_to_the_server(kind: str, authority
             assert await echoed(client) == b"hello"
             [certificate] = peers
             assert ("DNS", "client.example.org") in certificate["subjectAltName"]
+        await settled()
+
+    run_on(kind, main())
+
+
+@on_each_loop
+def test_an_answer_is_not_destroyed_by_an_upload_that_nobody_reads(
+    kind: str, served: TcpServer, authority: Authority
+) -> None:
+    """The handler answers and ends at once; the client sends on, and reads when it is done."""
+    answer, upload = b"E" * 300_000, b"u" * 800_000
+
+    def client(port: int) -> bytes:
+        context = ssl.create_default_context(cafile=authority.trust)
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=LONG) as raw,
+            context.wrap_socket(raw, server_hostname="localhost") as session,
+        ):
+            session.sendall(upload)
+            got = bytearray()
+            while chunk := session.recv(4096):
+                got += chunk
+            return bytes(got)
+
+    async def main() -> None:
+        server = served.linger(LONG).handle(lambda inbound, outbound: outbound.send(answer))
+        async with await server.bind() as running:
+            for _ in range(3):
+                assert await soon(asyncio.to_thread(client, running.port)) == answer
+            await until(lambda: not running.connections)
         await settled()
 
     run_on(kind, main())

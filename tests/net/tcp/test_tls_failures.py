@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,32 @@ def test_a_peer_that_does_not_speak_tls_is_counted_and_harms_nobody(
             assert running.metrics.connections_total == 0
             assert await echoed(CLIENT.secure(trust=authority.trust).port(running.port)) == b"hello"
         assert "a TLS handshake failed" in caplog.text
+        await settled()
+
+    run_on(kind, main())
+
+
+@on_each_loop
+@pytest.mark.parametrize("way", ["plain text", "goes", "resets"])
+def test_a_handshake_that_fails_is_told_at_once_with_the_address_of_the_peer(
+    kind: str, way: str, served: TcpServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def main() -> None:
+        async with await served.bind() as running, await Peer.of(running) as peer:
+            ends = f"L:127.0.0.1:{running.port} ! R:127.0.0.1:{peer.port}]"
+            if way == "plain text":
+                await peer.send(b"GET / HTTP/1.0\r\n\r\n")
+                await peer.gone()
+            elif way == "goes":
+                peer.socket.close()
+            else:
+                await until(lambda: len(asyncio.all_tasks()) > 1)
+                peer.reset()
+            await until(lambda: running.metrics.handshakes_failed == 1)
+            [line] = [record.getMessage() for record in caplog.records if "handshake" in record.getMessage()]
+            assert re.match(r"\[[0-9a-f]{8}, " + re.escape(ends), line)
+            reason = "HTTP_REQUEST" if way == "plain text" else "the peer went away"
+            assert line.endswith(f"a TLS handshake failed: {reason}")
         await settled()
 
     run_on(kind, main())

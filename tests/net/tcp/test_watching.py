@@ -104,7 +104,8 @@ def test_the_figures_of_a_server(kind: str) -> None:
                     await peer.send(b"x" * 1000)
                     assert len(await peer.receive(1000)) == 1000
                 assert running.metrics.connections_active == 2
-                assert running.metrics.data_received == 0  # of those that have ended
+                assert running.metrics.data_received == 2000
+                assert running.metrics.data_sent == 2000
                 assert [c.traffic.received for c in running.connections if c.traffic] == [1000, 1000]
             await until(lambda: not running.connections)
             assert running.metrics.as_dict() == {

@@ -12,7 +12,6 @@ from penstock.net.metrics import Traffic
 
 if TYPE_CHECKING:
     from penstock.net.channel.tracking import Connections
-    from penstock.net.tls import Handshake
 
 __all__ = ["Bridge"]
 
@@ -20,21 +19,16 @@ __all__ = ["Bridge"]
 class Bridge(asyncio.BaseProtocol):
     """Passes what asyncio says on to the connection, and what the socket gives straight to its receiver."""
 
-    __slots__ = ("_connections", "_handshake", "_receiver", "_traffic", "connection", "data_received")
+    __slots__ = ("_connections", "_receiver", "_traffic", "connection", "data_received")
 
     connection: Connection
+    """There from the moment that the socket is up, with TLS if there is to be any."""
 
-    def __init__(
-        self,
-        connections: Connections,
-        loop: asyncio.AbstractEventLoop,
-        handshake: Handshake | None = None,
-    ) -> None:
+    def __init__(self, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
         settings = connections.settings
-        self._handshake = handshake
         self._connections = connections
         self._receiver = Receiver(loop, settings.read_ahead)
-        self._traffic = Traffic() if settings.counts_bytes else None
+        self._traffic = Traffic(connections.metrics) if settings.counts_bytes else None
         take: Callable[[bytes], None] = self._receiver.take
         if self._traffic is not None:
             take = self._traffic.counting_received(take)
@@ -45,9 +39,6 @@ class Bridge(asyncio.BaseProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """The socket is up; with TLS, the handshake is done."""
-        if self._handshake is not None:
-            self._connections.shaken(self._handshake)
-            self._handshake = None
         self.connection = Connection(self, transport, self._receiver, self._traffic, self._connections)
         self.connection.begin()
 

@@ -34,17 +34,21 @@ class Echo(asyncio.BaseProtocol):
 
     def eof_received(self) -> bool | None:
         """The peer has sent its last byte: flush, then the send is complete."""
-        self.finish()
+        cut = self._bridge.connection.cut_off()
+        self.finish(cut)
         return self._bridge.eof_received()
 
     def connection_lost(self, error: Exception | None) -> None:
         """The connection is gone."""
         self._bridge.connection_lost(error)
 
-    def finish(self) -> None:
-        """Give the socket back, and end the send as if the peer had said that this was all."""
+    def finish(self, why: BaseException | None) -> None:
+        """Give the socket back, and end the send as ``receive()`` would: complete, or with this error."""
         self._transport.set_protocol(self._bridge)
-        self._sender.on_complete()
+        if why is None:
+            self._sender.on_complete()
+        else:
+            self._sender.on_error(why)
 
     def cancel(self) -> None:
         """Nobody wants the echo any more: give the socket back."""

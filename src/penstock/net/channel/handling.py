@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
-from penstock.net.errors import NetError
+from penstock.net.errors import NetError, ReceiveStopped
 from penstock.spec import UNBOUNDED, Subscription
 
-__all__ = ["HandlerRun"]
+__all__ = ["HandlerRun", "tell_failure"]
+
+_log = logging.getLogger("penstock.net")
 
 
 class HandlerRun:
@@ -70,3 +73,16 @@ class HandlerRun:
         self._done = None
         if subscription is not None:
             subscription.cancel()
+
+
+def tell_failure(label: str, error: BaseException, *, lost: bool, stopped: bool) -> bool:
+    """Log why a handler failed; whether that counts as an error of its own."""
+    if stopped and isinstance(error, ReceiveStopped):
+        _log.debug("%s the handler ended, as nothing more is received", label)
+        return False
+    if not isinstance(error, NetError | ConnectionError):
+        _log.error("%s the handler failed: %r", label, error, exc_info=error)
+        return True
+    # If the connection was lost, that is counted already.
+    _log.log(logging.INFO if lost else logging.WARNING, "%s the handler failed: %s", label, error)
+    return not lost

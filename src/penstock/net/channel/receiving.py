@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.net.channel.flushing import push_out
 from penstock.net.channel.sole_subscriber import SolePublisher, tell_end
 from penstock.spec import UNBOUNDED, Subscriber
 
@@ -41,6 +42,7 @@ class Receiver(SolePublisher[bytes]):
         "_paused",
         "_queue",
         "_queued",
+        "_told",
         "_transport",
         "_withheld",
     )
@@ -57,6 +59,8 @@ class Receiver(SolePublisher[bytes]):
         """Demand that is not served while somebody holds us back."""
         self._paused = False
         self._ended = False
+        self._told = False
+        """Whether the end was given to a subscriber."""
         self._error: BaseException | None = None
 
     # ---------------------------------------------------------------- what the socket calls
@@ -68,7 +72,7 @@ class Receiver(SolePublisher[bytes]):
             # uvloop forgets a pause that is made while the connection is being made.
             self.loop.call_soon(self._pause_again)
             if transport.get_extra_info("ssl_object") is not None:
-                self.loop.call_soon(_end_handshake, transport)
+                self.loop.call_soon(push_out, transport)
 
     def take(self, data: bytes) -> None:
         """A chunk has come: straight to the subscriber if it waits for one; then nothing is queued."""
@@ -181,6 +185,7 @@ class Receiver(SolePublisher[bytes]):
         if self._cancelled or subscriber is None:
             return
         self._release()
+        self._told = True
         tell_end(subscriber, self._error)
 
     def _release(self) -> None:
@@ -206,8 +211,11 @@ class Receiver(SolePublisher[bytes]):
             self._paused = False
             self._transport.resume_reading()
 
-    def discard(self) -> None:
-        """Read on without anybody to give it to, so that the peer's end is heard; before a close."""
+    def discard(self, why: BaseException) -> None:
+        """Read on without anybody to give it to, so that the peer's end is heard; before a close.
+
+        A subscriber that is there has not heard of the peer's end, and may miss bytes: it gets this error.
+        """
         subscriber = self._subscriber
         if self._taken_by is None:
             self._taken_by = _NOBODY
@@ -216,15 +224,15 @@ class Receiver(SolePublisher[bytes]):
         if not self._cancelled:
             self._release()
             if subscriber is not None:
-                tell_end(subscriber, self._error)
+                tell_end(subscriber, why)
         if self._paused and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()
 
-    def stop(self) -> None:
-        """Receive no more, although the peer may send more; what has come is still given."""
+    def stop(self, why: BaseException) -> None:
+        """Receive no more, although the peer may send more; what has come is still given, then this error."""
         self._pause()
-        self.end(None)
+        self.end(why)
 
     def hand_over(self) -> list[bytes]:
         """Leave the socket to somebody else; returns what has come already."""
@@ -266,6 +274,11 @@ class Receiver(SolePublisher[bytes]):
         return self._ended
 
     @property
+    def heard(self) -> bool:
+        """Whether a subscriber has been told of the end, or is going to be told."""
+        return self._told or self._subscriber is not None
+
+    @property
     def taken(self) -> bool:
         """Whether it has, or had, a subscriber."""
         return self._taken_by is not None and self._taken_by is not _NOBODY
@@ -274,17 +287,3 @@ class Receiver(SolePublisher[bytes]):
     def untouched(self) -> bool:
         """Whether nobody has subscribed, and it is not at its end."""
         return self._taken_by is None and not self._ended
-
-
-def _end_handshake(transport: Any) -> None:
-    """Send what a handshake still has to say: both loops keep its last message while reading is paused.
-
-    That would make the peer wait for it until we read or write something.
-    """
-    if transport.is_closing():
-        return
-    protocol = getattr(transport, "_ssl_protocol", None)
-    if protocol is None:
-        transport.writelines([])  # uvloop: nothing to write, and so nothing but what waits
-    else:
-        protocol._process_outgoing()  # asyncio has no other way that writes no bytes

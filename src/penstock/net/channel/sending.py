@@ -14,36 +14,28 @@ socket is full, a connection that feeds it is held back: its chunks stay on its 
 from __future__ import annotations
 
 import asyncio
-import select
 from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+from penstock.net.channel.flushing import HIGH_WATER, Flushing
 from penstock.net.channel.receiving import Receiver
-from penstock.net.errors import ConnectionAborted, SendRefused
+from penstock.net.errors import ConnectionAborted, ReceiveStopped, SendRefused
 from penstock.net.framing.cutting import Cutting
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
 from penstock.streams.segment import QueueDrain, Relay
 
-__all__ = ["BUDGET", "HIGH_WATER", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
+__all__ = ["BUDGET", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
 
 MOST_ELEMENTS: Final = 1024
 """Elements that are asked for ahead at most."""
 _MOST_CHUNKS: Final = 2
 """The same, if they are what another socket receives, and nobody can hold that one back."""
-HIGH_WATER: Final = 64 * 1024
-"""Bytes in the transport's own buffer at which it says that it is full."""
 BUDGET: Final = 128 * 1024
 """Bytes that are asked for ahead, about."""
 _JOINED: Final = 64 * 1024
 """A burst is written when it has this many bytes."""
-
-_LOOK_AGAIN: Final = 0.01
-"""Seconds until a socket under TLS is looked at again that takes nothing at the moment."""
-
-_LOOKS: Final = 2
-"""How often in a row the kernel has to take more before it is believed to have got everything."""
 
 Flush = Callable[[bytes], bool]
 """Says of an element whether it must not wait for the rest of its burst."""
@@ -64,6 +56,7 @@ class Sender:
         "_elsewhere",
         "_finishing",
         "_flush",
+        "_flushing",
         "_held",
         "_left",
         "_loop",
@@ -75,7 +68,6 @@ class Sender:
         "_subscription",
         "_target",
         "_thread",
-        "_tight",
         "_transport",
         "_unsent",
         "_window_bytes",
@@ -118,8 +110,8 @@ class Sender:
         """Bytes that waited in the transport when it said that it was full."""
         self._since_full = 0
         """Bytes given to the socket by then."""
-        self._tight = False
-        """Whether the transport was told to say when it is empty."""
+        self._flushing: Flushing | None = None
+        """Waits until everything has been handed to the kernel."""
         self._held: Receiver | None = None
         """The connection that is held back because this one is full."""
         self._elsewhere: deque[Any] = deque()
@@ -190,8 +182,8 @@ class Sender:
         """There is room again; or, while finishing, nothing is left."""
         self._writable = True
         self._unsent = 0
-        if self._finishing:
-            self._check_flushed()
+        if self._flushing is not None:
+            self._flushing.check()
         else:
             self._let_go()
             self._refill()
@@ -225,7 +217,7 @@ class Sender:
             return
         if self._done is not None:
             self._done = None
-            self._loosen()
+            self._stop_flushing()
             self._cancel_source()
             self._let_go()
 
@@ -354,50 +346,31 @@ class Sender:
         self._finishing = True
         self._source_error = error
         self._write_burst()
-        self._check_flushed()
+        self._flush_all()
 
-    def _check_flushed(self) -> None:
-        if self._done is None:
-            return
-        if self._source_error is not None:
+    def _flush_all(self) -> None:
+        if self._source_error is not None and not isinstance(self._source_error, ReceiveStopped):
             self._end(self._source_error, cancel=False)
             return
-        if self._transport.get_write_buffer_size() == 0:
-            if self._transport.get_extra_info("ssl_object") is None:
-                self._end(None, cancel=False)
-            else:
-                # The transport below writes in turns of the loop: what counts is what is seen after one.
-                self._loop.call_soon(self._check_below, _LOOKS)
-            return
-        # With no room at all the transport is full now, and says so again when it is empty.
-        self._tight = True
-        self._transport.set_write_buffer_limits(high=0)
+        self._flushing = Flushing(self._loop, self._transport, self._flushed)
+        self._flushing.check()
 
-    def _check_below(self, looks: int) -> None:
-        if self._done is None:
-            return
-        if self._transport.is_closing():
-            self._end(None, cancel=False)  # TLS has been ended by the peer, and flushes what there is.
-        elif self._transport.get_write_buffer_size() or not takes_more(self._transport):
-            self._loop.call_later(_LOOK_AGAIN, self._check_flushed)
-        elif looks > 1:
-            self._loop.call_soon(self._check_below, looks - 1)
-        else:
-            self._end(None, cancel=False)
+    def _flushed(self) -> None:
+        self._end(self._source_error, cancel=False)
 
     def _end(self, error: BaseException | None, *, cancel: bool) -> None:
         done, self._done = self._done, None
-        self._loosen()
+        self._stop_flushing()
         if cancel:
             self._cancel_source()
         self._let_go()
         if done is not None:
             done(error)
 
-    def _loosen(self) -> None:
-        if self._tight:
-            self._tight = False
-            self._transport.set_write_buffer_limits(high=HIGH_WATER)
+    def _stop_flushing(self) -> None:
+        flushing, self._flushing = self._flushing, None
+        if flushing is not None:
+            flushing.cancel()
 
     def _cancel_source(self) -> None:
         self._write = _drop  # §2.8: elements may still come
@@ -424,20 +397,6 @@ class Sender:
         )
         self._end(refused, cancel=True)
         return None
-
-
-def takes_more(transport: Any) -> bool:
-    """Whether the kernel would take bytes from this transport.
-
-    With TLS there is another transport below, with a buffer that nobody can ask for; but it keeps bytes only
-    as long as the kernel takes none.
-    """
-    descriptor = transport.get_extra_info("socket").fileno()
-    if descriptor < 0 or not hasattr(select, "poll"):
-        return True
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    return bool(poll.poll(0))
 
 
 class LoopSender(Sender):

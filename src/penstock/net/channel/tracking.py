@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.net.channel.identity import new_id
 from penstock.net.errors import ConnectionAborted
-from penstock.net.metrics import Metrics, Traffic
+from penstock.net.metrics import Metrics
 from penstock.net.settings import Settings, SocketOption
 
 if TYPE_CHECKING:
     from penstock.net.channel.handling import HandlerRun
     from penstock.net.connection import Connection
-    from penstock.net.tls import Handshake
 
 __all__ = ["Closed", "Connections"]
 
@@ -42,35 +41,18 @@ class Connections:
         self.alive: set[Connection] = set()
         self._left: set[HandlerRun] = set()
         """Handlers whose connections are gone, and which are not done with what came before."""
-        self._handshakes: set[Handshake] = set()
-        """Those under way."""
-        self._prefix = os.urandom(2).hex()
         self._closed = False
         self._changed: asyncio.Event | None = None
 
     def next_id(self) -> str:
         """An id for a new connection."""
         self.metrics.connections_total += 1
-        return f"{self._prefix}{self.metrics.connections_total:04x}"
+        return new_id()
 
-    def handshake(self, loop: asyncio.AbstractEventLoop) -> Handshake | None:
-        """The handshake of a connection that is being accepted, if there is to be one."""
-        if self.settings.tls is None:
-            return None
-
-        def failed(why: str) -> None:
-            self._handshakes.discard(handshake)
-            self.metrics.handshakes_failed += 1
-            _log.warning("a TLS handshake failed: %s", why)
-
-        handshake = self.settings.tls.watched(loop, failed)
-        self._handshakes.add(handshake)
-        return handshake
-
-    def shaken(self, handshake: Handshake) -> None:
-        """A handshake has come about."""
-        handshake.over()
-        self._handshakes.discard(handshake)
+    @property
+    def closed(self) -> bool:
+        """Whether no more are taken."""
+        return self._closed
 
     def admit(self, connection: Connection) -> bool:
         """Keep track of a connection; one too many is cut off."""
@@ -92,13 +74,10 @@ class Connections:
         connection.transport.abort()
         return False
 
-    def remove(self, connection: Connection, traffic: Traffic | None) -> None:
+    def remove(self, connection: Connection) -> None:
         """A connection is over."""
         self.alive.discard(connection)
         self.metrics.connections_active = len(self.alive)
-        if traffic is not None:
-            self.metrics.data_received += traffic.received
-            self.metrics.data_sent += traffic.sent
         self._note_change()
 
     def leave(self, connection: Connection, handler: HandlerRun) -> None:
@@ -125,9 +104,6 @@ class Connections:
     async def close(self, grace: float) -> Closed:
         """Let every connection finish what it has received; cut off those that take longer than ``grace``."""
         self._closed = True
-        for handshake in self._handshakes:
-            handshake.over()
-        self._handshakes.clear()
         there = len(self.alive)
         for connection in list(self.alive):
             connection.finish()

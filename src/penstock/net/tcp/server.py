@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 import socket
 import ssl
-import stat
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Protocol, Self
 
 from penstock.net.addresses import address_text
 from penstock.net.channel.bridge import Bridge
@@ -21,9 +19,20 @@ from penstock.net.errors import BindFailed
 from penstock.net.loops import block_on
 from penstock.net.metrics import Metrics
 from penstock.net.settings import Configured, Settings
+from penstock.net.tcp.acceptor import Acceptor
+from penstock.net.tcp.listening import listening_sockets
 from penstock.net.tls import Path, Tls
 
 __all__ = ["RunningServer", "TcpServer"]
+
+
+class Listener(Protocol):
+    """Takes connections from one socket."""
+
+    def close(self) -> None:
+        """Take no more."""
+        ...
+
 
 _log = logging.getLogger("penstock.net")
 
@@ -89,39 +98,24 @@ class TcpServer(Configured):
             raise ValueError("this server does nothing with its connections: give it handle(…) before bind()")
         loop = asyncio.get_running_loop()
         connections = Connections(settings)
-        tls: dict[str, Any] = {}
-        if settings.tls is not None:
-            tls = {"ssl": settings.tls.context, "ssl_handshake_timeout": settings.tls.handshake_timeout}
-            tls["ssl_shutdown_timeout"] = max(settings.linger, 0.1)
-
-        def accepted() -> Bridge:
-            return Bridge(connections, loop, connections.handshake(loop))
-
-        server: asyncio.AbstractServer | None = None
+        sockets: list[socket.socket] = []
+        listeners: list[Listener] = []
         try:
-            if settings.path is not None:
-                await _refuse_if_served(settings.path)
-                server = await loop.create_unix_server(
-                    accepted, settings.path, backlog=settings.backlog, start_serving=False, **tls
-                )
-            else:
-                server = await loop.create_server(
-                    accepted,
-                    settings.host,
-                    settings.port,
-                    backlog=settings.backlog,
-                    start_serving=False,
-                    **tls,
-                )
-            for listening in server.sockets:
-                for option in settings.options:
-                    option.apply(listening)
-            await server.start_serving()
+            sockets = await listening_sockets(settings)
+            for listening in sockets:
+                if settings.tls is not None:
+                    acceptor = Acceptor(listening, connections, settings.tls)
+                    acceptor.start()
+                    listeners.append(acceptor)
+                else:
+                    listeners.append(await _plain_server(loop, listening, connections))
         except OSError as error:
-            if server is not None:
-                server.close()
+            for listener in listeners:
+                listener.close()
+            for listening in sockets:
+                listening.close()
             raise BindFailed.at(settings.where, error) from error
-        running = RunningServer(settings, server, connections, loop)
+        running = RunningServer(settings, sockets, listeners, connections, loop)
         _log.info("listening on %s", running.where)
         return running
 
@@ -136,15 +130,16 @@ class RunningServer(Disposable):
     def __init__(
         self,
         settings: Settings,
-        server: asyncio.AbstractServer,
+        sockets: list[socket.socket],
+        listeners: list[Listener],
         connections: Connections,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop)
         self._settings = settings
-        self._server = server
+        self._listeners = listeners
         self._connections = connections
-        self._addresses = [listening.getsockname() for listening in getattr(server, "sockets", ())]
+        self._addresses = [listening.getsockname() for listening in sockets]
 
     @property
     def host(self) -> str:
@@ -178,7 +173,8 @@ class RunningServer(Disposable):
         self._settings.tls.reload()
 
     async def _close_within(self, grace: float) -> Closed:
-        self._server.close()
+        for listener in self._listeners:
+            listener.close()
         if self._settings.path is not None and not self._settings.path.startswith("\0"):
             _remove_socket(self._settings.path)
         closed = await self._connections.close(grace)
@@ -191,21 +187,17 @@ class RunningServer(Disposable):
         return f"<RunningServer {self.where}, {len(self._connections.alive)} connections>"
 
 
-async def _refuse_if_served(path: str) -> None:
-    """A socket that a dead server left is replaced; one that answers belongs to somebody."""
-    if path.startswith("\0") or not os.path.exists(path):
-        return
-    if not stat.S_ISSOCK(os.stat(path).st_mode):
-        raise FileExistsError(errno.EEXIST, "there is a file that is no socket")
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        probe.setblocking(False)
-        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(probe, path), 1.0)
-    except (ConnectionRefusedError, FileNotFoundError):
-        return
-    finally:
-        probe.close()
-    raise OSError(errno.EADDRINUSE, "a server answers there")
+async def _plain_server(
+    loop: asyncio.AbstractEventLoop, listening: socket.socket, connections: Connections
+) -> asyncio.AbstractServer:
+    def accepted() -> Bridge:
+        return Bridge(connections, loop)
+
+    create = loop.create_unix_server if listening.family == socket.AF_UNIX else loop.create_server
+    server: asyncio.AbstractServer = await create(
+        accepted, sock=listening, backlog=connections.settings.backlog
+    )
+    return server
 
 
 def _remove_socket(path: str) -> None:

@@ -1,0 +1,185 @@
+"""Tells when everything that was written has been handed to the kernel.
+
+A plain transport says so itself: with no room in its buffer at all it is full with the first byte, and says
+when it is empty. Under TLS there is a second transport below, with a buffer that nobody can ask for. It keeps
+bytes only as long as the kernel takes none, so what counts is whether the socket can be written to. The event
+loop does not let others watch a socket of one of its transports. A poll object of our own does, and it can be
+watched by the loop like any other descriptor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import select
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+from weakref import WeakKeyDictionary, ref
+
+__all__ = ["HIGH_WATER", "Flushing", "push_out"]
+
+HIGH_WATER: Final = 64 * 1024
+"""Bytes in the transport's own buffer at which it says that it is full."""
+
+_LOOKS: Final = 2
+"""How often in a row the kernel has to take more before it is believed to have got everything."""
+
+_FIRST_LOOK: Final = 0.01
+_LAST_LOOK: Final = 1.0
+"""Where nobody tells us that a socket can be written to: seconds between two looks, the first and at most."""
+
+
+class Flushing:
+    """Waits, once, until one transport has nothing left; then calls ``done``."""
+
+    __slots__ = ("_done", "_loop", "_pause", "_tight", "_transport", "_watched")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, transport: Any, done: Callable[[], object]) -> None:
+        self._loop = loop
+        self._transport = transport
+        self._done: Callable[[], object] | None = done
+        self._tight = False
+        """Whether the transport was told to say when it is empty."""
+        self._watched: tuple[_Writable, int] | None = None
+        """Who tells us that the socket can be written to, and the socket's number there."""
+        self._pause = _FIRST_LOOK
+
+    def check(self) -> None:
+        """Look whether it is done: call this first, and whenever the transport says that it has room."""
+        if self._done is None:
+            return
+        if self._transport.get_write_buffer_size():
+            # With no room at all the transport is full now, and says so again when it is empty.
+            self._tight = True
+            self._transport.set_write_buffer_limits(high=0)
+        elif self._transport.get_extra_info("ssl_object") is None:
+            self._end()
+        else:
+            # The transport below writes in turns of the loop: what counts is what is seen after one.
+            self._loop.call_soon(self._check_below, _LOOKS)
+
+    def cancel(self) -> None:
+        """Nobody waits any more."""
+        self._done = None
+        self._loosen()
+
+    def _check_below(self, looks: int) -> None:
+        if self._done is None:
+            return
+        if self._transport.is_closing():
+            self._end()  # TLS has been ended by the peer, and flushes what there is.
+        elif self._transport.get_write_buffer_size():
+            self.check()
+        elif not _takes_more(self._transport):
+            self._wait_below()
+        elif looks > 1:
+            self._loop.call_soon(self._check_below, looks - 1)
+        else:
+            self._end()
+
+    def _wait_below(self) -> None:
+        if self._watched is not None:
+            return
+        if not hasattr(select, "epoll"):
+            self._loop.call_later(self._pause, self.check)
+            self._pause = min(self._pause * 2, _LAST_LOOK)
+            return
+        writable, descriptor = _Writable.of(self._loop), _descriptor(self._transport)
+        writable.wait(descriptor, self._can_be_written)
+        self._watched = writable, descriptor
+
+    def _can_be_written(self) -> None:
+        self._watched = None
+        self.check()
+
+    def _end(self) -> None:
+        done, self._done = self._done, None
+        self._loosen()
+        if done is not None:
+            done()
+
+    def _loosen(self) -> None:
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            writable, descriptor = watched
+            writable.forget(descriptor)
+        if self._tight:
+            self._tight = False
+            self._transport.set_write_buffer_limits(high=HIGH_WATER)
+
+
+class _Writable:
+    """The sockets of one event loop that somebody waits to write to; it exists only while there is one."""
+
+    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Writable]] = WeakKeyDictionary()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = ref(loop)  # the loop holds us, and not the other way round: it may be dropped unclosed
+        self._poll = select.epoll()
+        self._calls: dict[int, Callable[[], object]] = {}
+        loop.add_reader(self._poll.fileno(), self._look)
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> _Writable:
+        writable = cls._of.get(loop)
+        if writable is None:
+            writable = cls._of[loop] = cls(loop)
+        return writable
+
+    def wait(self, descriptor: int, call: Callable[[], object]) -> None:
+        """Call this once when the socket can be written to, or is broken."""
+        self._poll.register(descriptor, select.EPOLLOUT)
+        self._calls[descriptor] = call
+
+    def forget(self, descriptor: int) -> None:
+        """Nobody waits for this one any more."""
+        self._remove(descriptor)
+        self._close_if_unused()
+
+    def _remove(self, descriptor: int) -> Callable[[], object] | None:
+        with contextlib.suppress(OSError):  # a socket that was closed has been removed by that
+            self._poll.unregister(descriptor)
+        return self._calls.pop(descriptor, None)
+
+    def _look(self) -> None:
+        calls = [self._remove(descriptor) for descriptor, _ in self._poll.poll(0)]
+        for call in calls:
+            if call is not None:
+                call()
+        self._close_if_unused()
+
+    def _close_if_unused(self) -> None:
+        loop = self._loop()
+        if not self._calls and not self._poll.closed:
+            if loop is not None:
+                loop.remove_reader(self._poll.fileno())
+                self._of.pop(loop, None)
+            self._poll.close()
+
+
+def _descriptor(transport: Any) -> int:
+    return int(transport.get_extra_info("socket").fileno())
+
+
+def _takes_more(transport: Any) -> bool:
+    """Whether the kernel would take bytes from this transport."""
+    descriptor = _descriptor(transport)
+    if descriptor < 0 or not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return bool(poll.poll(0))
+
+
+def push_out(transport: Any) -> None:
+    """Send what TLS itself has to say: both loops keep it until something is written or read.
+
+    The last message of a handshake, for instance, would make the peer wait for it until then.
+    """
+    if transport.is_closing():
+        return
+    protocol = getattr(transport, "_ssl_protocol", None)
+    if protocol is None:
+        transport.writelines([])  # uvloop: nothing to write, and so nothing but what waits
+    else:
+        protocol._process_outgoing()  # asyncio has no other way that writes no bytes
