@@ -27,7 +27,8 @@ def observed(observable: Any) -> Flux[Any]:
 
 
 def refuse() -> Any:
-    raise FAILED
+    # A new one each time: its traceback refers to whoever subscribed.
+    raise ValueError("failed from the start")
 
 
 class TestObservable(PublisherVerification):

@@ -11,6 +11,8 @@ import pytest
 from penstock.cli import tck_command
 
 MODULE = """
+import threading
+
 from penstock.tck import SubscriberBlackboxVerification
 from tests.tck.broken.publishers_demand import OneExtra
 from tests.tck.legal.publishers import AsyncioTaskPublisher
@@ -23,6 +25,20 @@ broken = OneExtra
 failed = FailedPublisher
 on_a_loop = AsyncioTaskPublisher
 nothing = None
+
+async def awaited(elements):
+    return RangePublisher(elements)
+
+def forgetful(elements):
+    RangePublisher(elements)
+
+def exits(elements):
+    raise SystemExit(3)
+
+class Waits(RangePublisher):
+    class Subscription(RangePublisher.Subscription):
+        def request(self, n):
+            threading.Event().wait()
 
 def camel(elements):
     return CamelPublisher(RangePublisher(elements))
@@ -104,6 +120,49 @@ def test_a_report_is_written(tmp_path: Path) -> None:
 
     document = json.loads((tmp_path / "out.json").read_text("utf-8"))
     assert document["subjects"] == ["tck_subjects_here:numbers"]
+    assert document["settings"]["tck_subjects_here:numbers"]["profile"] == "sync"
+    assert document["versions"]["penstock"]
+    assert document["date"]
+
+
+@pytest.mark.parametrize(
+    ("factory", "says"),
+    [
+        ("awaited", "create_publisher(1) only made an object that nobody runs: this is a coroutine function"),
+        ("forgetful", "create_publisher(1) returned None (expected a Publisher)"),
+        ("exits", "create_publisher(1) raised SystemExit: 3 at tck_subjects_here.py:"),
+    ],
+)
+def test_a_factory_that_fails_is_one_failure(
+    factory: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tck(f"tck_subjects_here:{factory}") == 1
+
+    out = capsys.readouterr().out
+    assert says in out
+    assert ", 1 failed, " in out
+
+
+def test_camel_case_without_a_word_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tck("tck_subjects_here:camel", "--timeout", "0.2") == 1
+    assert "say spelling = CAMEL_CASE, or --spelling camelCase" in capsys.readouterr().out
+
+
+def test_a_run_has_a_time_limit_and_shows_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tck("tck_subjects_here:Waits", "--time-limit", "0.5") == 1
+
+    out = capsys.readouterr().out
+    assert "not run: the time limit of 0.5 s is over" in out
+    assert "give it more with --time-limit" in out
+
+
+def test_a_module_that_exits_when_it_is_imported_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "tck_exits_here.py").write_text("import sys\nsys.exit(3)\n")
+
+    assert tck("tck_exits_here:numbers") == 2
+    assert "cannot import tck_exits_here: SystemExit: 3 at tck_exits_here.py:2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import platform
+from datetime import datetime
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -12,7 +14,7 @@ pytest_plugins = ["pytester"]
 
 SUBJECTS = """
 import pytest
-from penstock.tck import PublisherVerification
+from penstock.tck import Environment, PublisherVerification
 from tests.tck.broken.publishers_cancel import BadRequestIgnored
 from tests.tck.legal.serving import FailedPublisher, RangePublisher
 
@@ -28,6 +30,7 @@ class TestGood(PublisherVerification):
 
 class TestBad(TestGood):
     subject = "a | bad <one>"
+    environment = Environment(timeout=0.2)  # what it does not do, it never does
 
     def create_publisher(self, elements):
         return BadRequestIgnored(elements)
@@ -53,11 +56,6 @@ def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     return pytester.runpytest(*plugin, *arguments)
 
 
-@pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PENSTOCK_TCK_TIMEOUT", "0.2")
-
-
 def test_the_terminal_says_how_each_subject_did(pytester: pytest.Pytester) -> None:
     result = run(pytester)
 
@@ -65,7 +63,7 @@ def test_the_terminal_says_how_each_subject_did(pytester: pytest.Pytester) -> No
         [
             "*conformance to Reactive Streams*",
             "Good: * passed, 0 failed, * skipped",
-            "a | bad <one>: * passed, 4 failed, * skipped*; failed: §1.6, §1.7, §3.9",
+            "a | bad <one>: * passed, 8 failed, * skipped*; failed: §1.6, §1.7, §3.9",
             "NeverFails: * passed, 0 failed, * skipped (2 of them unexpected)",
         ]
     )
@@ -102,9 +100,16 @@ def test_the_report_in_json(pytester: pytest.Pytester) -> None:
     document: dict[str, Any] = json.loads(report(pytester, ".json"))
 
     assert document["subjects"] == ["Good", "a | bad <one>", "NeverFails", "test_subjects"]
+    assert datetime.fromisoformat(document["date"]).tzinfo is not None
+    assert document["versions"]["python"] == platform.python_version()
+    assert document["versions"]["specification"] == "1.0.4"
+    good, bad = document["settings"]["Good"], document["settings"]["a | bad <one>"]
+    assert (good["profile"], good["fanout"], good["spelling"]) == ("sync", "unicast", "snake_case")
+    assert good["verification"] == "PublisherVerification"
+    assert (good["environment"]["timeout"], bad["environment"]["timeout"]) == (2.0, 0.2)
     rules = {row["rule"]: row for row in document["rules"]}
     assert len(rules) == 45
-    assert rules["3.9"]["subjects"]["Good"] == {"verdict": "pass", "pass": 3, "fail": 0, "skip": 0}
+    assert rules["3.9"]["subjects"]["Good"] == {"verdict": "pass", "pass": 6, "fail": 0, "skip": 0}
     assert rules["3.9"]["subjects"]["a | bad <one>"]["verdict"] == "fail"
     assert rules["2.11"]["not_checked"]
     assert rules["1.3"]["subjects"]["test_subjects"]["verdict"] == "pass"
@@ -118,8 +123,9 @@ def test_the_report_in_markdown(pytester: pytest.Pytester) -> None:
 
     lines = text.splitlines()
     assert lines[0] == "# Conformance to Reactive Streams"
+    assert f"CPython {platform.python_version()} on " in text
     assert any(line.startswith("| §1.1 | MUST | ✓ 1 passed |") for line in lines)
-    assert any("✗ 2 failed" in line for line in lines if line.startswith("| §3.9 "))
+    assert any("✗ 5 failed" in line for line in lines if line.startswith("| §3.9 "))
     assert "a \\| bad <one>" in text
     assert "not checked: " in text
 
@@ -129,7 +135,7 @@ def test_the_report_in_html(pytester: pytest.Pytester) -> None:
 
     assert text.startswith("<!doctype html>")
     assert "a | bad &lt;one&gt;" in text
-    assert '<td class="fail">✗ 2 failed' in text
+    assert '<td class="fail">✗ 5 failed' in text
     assert "<th>JVM kit</th>" not in text
 
 

@@ -170,13 +170,23 @@ def test_an_exception_of_create_publisher_is_the_failure() -> None:
     def no_luck(elements: int) -> Any:
         raise LookupError("no such source")
 
-    with pytest.raises(LookupError, match="no such source"):
-        getattr(verification(no_luck)(), SPEC101)()
+    violation = failure(verification(no_luck), SPEC101)
+
+    assert violation.headline.startswith(
+        "create_publisher(5) raised LookupError: no such source at test_watch"
+    )
+    assert violation.rule == ""
+    assert isinstance(violation.__cause__, LookupError)
+    assert "in no_luck" in violation.trace
 
 
 def test_a_test_class_that_says_nothing_is_told_what_to_say() -> None:
-    with pytest.raises(NotImplementedError, match=r"must say how to create_publisher\(elements\)"):
-        getattr(PublisherVerification(), SPEC101)()
+    class Says(PublisherVerification):
+        """Nothing."""
+
+    violation = failure(Says, SPEC101)
+
+    assert "Says must say how to create_publisher(elements)" in str(violation)
 
 
 # ---------------------------------------------------------------- settings

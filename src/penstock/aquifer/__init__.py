@@ -27,7 +27,6 @@ from penstock.aquifer.codecs import Codec
 from penstock.aquifer.errors import (
     AquiferError,
     EpochChanged,
-    Evicted,
     GatewayUnreachable,
     JournalDamaged,
     JournalError,
@@ -48,7 +47,6 @@ from penstock.aquifer.gateway import Gateway
 from penstock.aquifer.journal import Journal, MemoryJournal, SqliteJournal
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.records import Record
-from penstock.aquifer.rights import Right
 from penstock.aquifer.security import CurveClient, CurveKeys, CurveServer, generate_keys, load_keys, save_keys
 from penstock.aquifer.subscriber import AquiferPublisher, AquiferSubscription, Deficit, Metrics
 
@@ -62,7 +60,6 @@ __all__ = [
     "CurveServer",
     "Deficit",
     "EpochChanged",
-    "Evicted",
     "Gateway",
     "GatewayUnreachable",
     "Journal",
@@ -81,7 +78,6 @@ __all__ = [
     "ProtocolViolation",
     "Record",
     "Refused",
-    "Right",
     "SourceFailed",
     "SqliteJournal",
     "TakenOver",

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, cast
+from typing import Final
 
 from penstock import __version__
 from penstock.cli import (
@@ -32,7 +32,7 @@ from penstock.cli import (
     tck_command,
 )
 from penstock.cli.commands import Commands
-from penstock.cli.outputs import complete_descriptors, ending_quietly, say
+from penstock.cli.outputs import complete_descriptors, ending_quietly
 
 REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     demo_command.add_parser,
@@ -64,17 +64,9 @@ examples:
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, and where to look, in place of a usage that fills a screen."""
-
-    def error(self, message: str) -> NoReturn:
-        """End with code 2."""
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what can be given\n")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line, with every registered subcommand."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="penstock",
         description="Reactive Streams for Python: demand goes left, data goes right.",
         epilog=_EXAMPLES,
@@ -83,7 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for add_parser in REGISTRATIONS:
-        add_parser(cast(Commands, commands))
+        add_parser(commands)
     return parser
 
 
@@ -99,11 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     parser = build_parser()
     try:
-        arguments, unknown = parser.parse_known_args(argv)
-        if unknown:
-            command = f"penstock {arguments.command}" if arguments.command is not None else "penstock"
-            say(f"{command}: {' '.join(unknown)}: not known; `{command} --help` shows what can be given")
-            return 2
+        arguments = parser.parse_args(argv)
     except SystemExit as exit:  # argparse has printed what there is to say
         return exit.code if isinstance(exit.code, int) else 2
     if arguments.command is None:

@@ -14,7 +14,6 @@ from typing import Any
 from penstock.cli.columns import pad, wrap
 from penstock.cli.commands import Commands
 from penstock.cli.outputs import say
-from penstock.cli.quantities import a_duration
 
 _EXAMPLES = """\
 examples:
@@ -58,8 +57,13 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--fanout", choices=("unicast", "multicast"), help="what several subscribers are promised"
     )
+    parser.add_argument("--timeout", type=float, metavar="S", help="seconds to wait for a signal (default 2)")
     parser.add_argument(
-        "--timeout", type=a_duration, metavar="S", help="seconds to wait for a signal (default 2)"
+        "--time-limit",
+        type=_seconds,
+        metavar="S",
+        default=600.0,
+        help="seconds for all tests together (default 600)",
     )
     parser.add_argument("--report", metavar="FILE", help="write a report as well: .md, .json or .html")
     parser.add_argument("--strict", action="store_true", help="an unexpected skip is a failure")
@@ -67,14 +71,24 @@ def add_parser(commands: Commands) -> None:
 
 
 def _elements(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of elements; write 0, 1, 100, …")
-    return int(text)
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text}: a stream has no fewer than 0 elements")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text}: a time limit is more than 0 seconds")
+    return value
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the kit; 0 if every rule is kept, 1 if not, 2 if the subject cannot be found."""
-    from penstock.tck.report import Report, write_report
+    from penstock.tck import names_of_tests
+    from penstock.tck.progress import Progress
+    from penstock.tck.report import About, Report, write_report
     from penstock.tck.report.writing import format_for
     from penstock.tck.running import run as run_verification
 
@@ -87,8 +101,10 @@ def run(arguments: argparse.Namespace) -> int:
         return 2
     print(f"{arguments.subject}, profile {verification.profile}", flush=True)
     start = time.perf_counter()
-    report = Report(run_verification(verification))
+    tests = run_verification(verification, time_limit=arguments.time_limit)
+    results = list(Progress(names_of_tests(verification), sys.stderr).over(tests))
     took = time.perf_counter() - start
+    report = Report(results, about=About.of([verification]))
     if arguments.report is not None:
         # First of all: whoever reads the lines below may stop before the last one.
         write_report(report, arguments.report)
@@ -98,8 +114,11 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"\n{report.summary} in {took:.1f} s")
     if arguments.report is not None:
         print(f"report written to {arguments.report}")
+    cut_short = any(result.message.startswith("not run:") for result in results)
+    if cut_short:
+        print(f"the time limit of {arguments.time_limit:g} s was over: give it more with --time-limit")
     broken = report.counts["fail"] or (arguments.strict and report.counts["unexpected skip"])
-    return 1 if broken else 0
+    return 1 if broken or cut_short else 0
 
 
 class _Unusable(Exception):
@@ -135,6 +154,8 @@ def _load(where: str) -> Any:
     module_name, colon, name = where.partition(":")
     if not (module_name and colon and name):
         raise _Unusable(f"{where!r} does not say where to look; write MODULE:FACTORY")
+    from penstock.tck.traces import described, place_of
+
     # As with `python -m`, what lies in the current directory can be imported.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -144,8 +165,13 @@ def _load(where: str) -> Any:
             found = getattr(found, part)
     except ImportError as error:
         raise _Unusable(f"cannot import {module_name}: {error}") from None
+    except KeyboardInterrupt:
+        raise
     except AttributeError as error:
         raise _Unusable(f"{where}: {error}") from None
+    except BaseException as error:
+        # A module that fails, or exits, when it is imported.
+        raise _Unusable(f"cannot import {module_name}: {described(error)}{place_of(error)}") from None
     return found
 
 

@@ -1,8 +1,9 @@
 """On which thread the kit calls a subject, and what it does when a call does not come back.
 
-A subject that loops for ever inside ``request`` must fail its test, not hang it. So the kit never calls a
-subject on the thread of the test: it has one thread for the calls, or an event loop on a thread, and waits
-for each call no longer than the time-out.
+A subject that loops for ever inside ``request`` must fail its test, not hang it, and one that calls
+``sys.exit`` must not end the test run. So the kit never calls a subject on the thread of the test: it has one
+thread for the calls, or an event loop on a thread, and waits for each call no longer than the time-out.
+Whatever a call raises is part of its outcome.
 """
 
 from __future__ import annotations
@@ -13,9 +14,32 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 Action = Callable[[], Any]
+
+CONTAINED: Final[tuple[type[BaseException], ...]] = (
+    Exception,
+    asyncio.CancelledError,
+    SystemExit,
+    GeneratorExit,
+)
+"""What is held against a hook that runs on the thread of the test; an interrupt there comes from the user."""
+
+
+class Outcome(NamedTuple):
+    """How a call ended: with what it returned, or with what it raised."""
+
+    value: Any
+    error: BaseException | None
+
+
+def outcome_of(action: Action) -> Outcome:
+    """Call something and say how that ended; an exit or an interrupt out of a subject is an outcome too."""
+    try:
+        return Outcome(action(), None)
+    except BaseException as error:
+        return Outcome(None, error)
 
 
 class Caller(Protocol):
@@ -26,7 +50,7 @@ class Caller(Protocol):
         """The name of the thread on which the calls are made."""
         ...
 
-    def submit(self, action: Action) -> Future[Any]:
+    def submit(self, action: Action) -> Future[Outcome]:
         """Have ``action`` called soon, and return what will hold its outcome."""
         ...
 
@@ -36,6 +60,10 @@ class Caller(Protocol):
 
     def breathe(self, timeout: float) -> None:
         """Wait until what has been handed to this thread so far is done, if it has a queue of its own."""
+        ...
+
+    def ignore(self, kind: type[BaseException]) -> None:
+        """Say nothing about threads and tasks that end with such an exception, which the kit has raised."""
         ...
 
     def close(self) -> None:
@@ -50,13 +78,13 @@ class ThreadCaller:
 
     def __init__(self) -> None:
         """Start the thread."""
-        self._tasks: queue.SimpleQueue[tuple[Action, Future[Any]] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Action, Future[Outcome]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
         self._thread.start()
 
-    def submit(self, action: Action) -> Future[Any]:
+    def submit(self, action: Action) -> Future[Outcome]:
         """Have ``action`` called after those before it."""
-        future: Future[Any] = Future()
+        future: Future[Outcome] = Future()
         self._tasks.put((action, future))
         return future
 
@@ -66,6 +94,10 @@ class ThreadCaller:
 
     def breathe(self, timeout: float) -> None:
         """Return at once: nothing but calls of the test runs on this thread."""
+
+    def ignore(self, kind: type[BaseException]) -> None:
+        """Say nothing about threads that end with such an exception."""
+        ignore_on_threads(kind)
 
     def close(self) -> None:
         """Let the thread end after the last call, without waiting for a call that hangs."""
@@ -84,15 +116,25 @@ class LoopCaller:
 
     name = "tck-loop"
 
-    def __init__(self) -> None:
-        """Start the loop."""
+    def __init__(self, interrupted: Callable[[BaseException], None]) -> None:
+        """Start the loop; ``interrupted`` is told what a task of the subject ends the loop with."""
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, name=self.name, daemon=True)
+        self._interrupted = interrupted
+        self._closing = False
+        self._thread = threading.Thread(target=self._go_on, name=self.name, daemon=True)
         self._thread.start()
 
-    def submit(self, action: Action) -> Future[Any]:
+    def _go_on(self) -> None:
+        """Run the loop to the end of the test, though a subject stops it, or exits in one of its tasks."""
+        while not self._closing:
+            try:
+                self.loop.run_forever()
+            except BaseException as error:
+                self._interrupted(error)
+
+    def submit(self, action: Action) -> Future[Outcome]:
         """Have ``action`` called by the loop."""
-        future: Future[Any] = Future()
+        future: Future[Outcome] = Future()
         self.loop.call_soon_threadsafe(_settle_future, action, future)
         return future
 
@@ -106,6 +148,16 @@ class LoopCaller:
         with contextlib.suppress(TimeoutError):
             asyncio.run_coroutine_threadsafe(_go_round(), self.loop).result(timeout)
 
+    def ignore(self, kind: type[BaseException]) -> None:
+        """Say nothing about threads, and tasks of the loop, that end with such an exception."""
+        ignore_on_threads(kind)
+
+        def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            if not isinstance(context.get("exception"), kind):
+                loop.default_exception_handler(context)
+
+        self.loop.call_soon_threadsafe(self.loop.set_exception_handler, handle)
+
     def close(self) -> None:
         """Cancel the tasks that are left and close the loop, unless it is stuck."""
         ended = asyncio.run_coroutine_threadsafe(_end_tasks(), self.loop)
@@ -113,19 +165,32 @@ class LoopCaller:
             ended.result(1.0)
         except TimeoutError:
             return
+        self._closing = True
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(1.0)
         if not self._thread.is_alive():
             self.loop.close()
 
 
-def _settle_future(action: Action, future: Future[Any]) -> None:
-    try:
-        result = action()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+def ignore_on_threads(kind: type[BaseException]) -> None:
+    """Say nothing about threads that end with such an exception.
+
+    This stays so: a thread of the subject may end when the test is over.
+    """
+    others = threading.excepthook
+    if getattr(others, "ignores", None) is kind:
+        return
+
+    def hook(arguments: threading.ExceptHookArgs) -> None:
+        if not issubclass(arguments.exc_type, kind):
+            others(arguments)
+
+    hook.ignores = kind  # type: ignore[attr-defined]
+    threading.excepthook = hook
+
+
+def _settle_future(action: Action, future: Future[Outcome]) -> None:
+    future.set_result(outcome_of(action))
 
 
 async def _go_round() -> None:

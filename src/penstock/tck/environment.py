@@ -11,6 +11,8 @@ VARIABLES: Final[Mapping[str, str]] = {
     "PENSTOCK_TCK_TIMEOUT": "timeout",
     "PENSTOCK_TCK_NO_SIGNALS": "no_signals",
     "PENSTOCK_TCK_GC": "gc",
+    "PENSTOCK_TCK_SETUP": "setup",
+    "PENSTOCK_TCK_LIMIT": "limit",
 }
 """Environment variables that win over what a test class says, and the field that each sets, in seconds."""
 
@@ -39,9 +41,13 @@ class Environment:
     """How long a Publisher may take to let go of a Subscriber that has left (§3.13)."""
     budget: float = 0.1
     """How long ``request`` and ``cancel`` may take (§3.4, §3.5); the quickest of several calls counts."""
+    setup: float = 30.0
+    """How long ``create_publisher`` and the other hooks that make a subject may take."""
+    limit: float = 120.0
+    """How long one test may take in all, however busily the subject signals."""
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "no_signals", "gc", "budget"):
+        for name in ("timeout", "no_signals", "gc", "budget", "setup", "limit"):
             if not getattr(self, name) > 0:
                 raise ValueError(
                     f"Environment.{name} must be more than 0 seconds, not {getattr(self, name)!r}"

@@ -19,7 +19,8 @@ from typing import Any, cast
 import pytest
 
 from penstock.tck.naming import Kind, kind_of, rule_of
-from penstock.tck.report import Report, jvm_results, write_report
+from penstock.tck.report import About, Report, jvm_results, write_report
+from penstock.tck.report.about import settings_of
 from penstock.tck.report.writing import format_for
 from penstock.tck.running import Result, Verdict, is_expected
 from penstock.tck.verification import Verification
@@ -97,17 +98,21 @@ class _Results:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._results: list[Result] = []
+        self._settings: dict[str, dict[str, Any]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         described = dict(report.user_properties).get(_PROPERTY)
         if described is not None and not hasattr(report, "wasxfail"):
-            self._results.append(_result(report, cast("dict[str, Any]", described)))
+            said = cast("dict[str, Any]", described)
+            self._results.append(_result(report, said))
+            if said["settings"]:
+                self._settings[said["subject"]] = said["settings"]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._results:
             return
         jvm = self._config.getoption("--rs-jvm-results")
-        report = Report(self._results, jvm_results(jvm) if jvm else None)
+        report = Report(self._results, jvm_results(jvm) if jvm else None, About(self._settings))
         terminalreporter.section("conformance to Reactive Streams")
         for subject, results in report.by_subject():
             mine = Report(results)
@@ -137,6 +142,7 @@ def _described(
     item: pytest.Item, marker: pytest.Mark, raised: BaseException | None, expected: bool
 ) -> dict[str, Any]:
     kind: Kind = marker.kwargs.get("kind", "required")
+    verification = _verification(item)
     message = "" if raised is None else str(raised)
     if raised is not None and not isinstance(raised, (AssertionError, unittest.SkipTest)):
         message = f"{type(raised).__name__}: {message}"
@@ -147,6 +153,7 @@ def _described(
         "kind": kind,
         "message": message,
         "expected": expected,
+        "settings": settings_of(verification) if verification is not None else {},
     }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,8 +16,9 @@ from typing import Any, Final
 
 from penstock.spec import UNBOUNDED
 from penstock.tck.signal_log import shown
+from penstock.tck.spelling import HINT_RSOCKET, sought_hint
 from penstock.tck.trial import SIGNAL_LIMIT, Trial
-from penstock.tck.verdicts import Runaway, Violation
+from penstock.tck.verdicts import Rejected, Runaway, Violation
 
 DEEPEST_WATCHED: Final[int] = 50
 """Inside so many calls of ``on_next`` a probe does nothing any more."""
@@ -39,8 +41,11 @@ class Receiver:
         """Pass it on."""
         self._probe.received_subscription(subscription)
 
-    def on_next(self, element: Any, /) -> None:
-        """Pass it on."""
+    def on_next(self, element: Any, /, *more: Any, **named: Any) -> None:
+        """Pass it on; more than an element is another spelling."""
+        if more or named:
+            self._probe.hint(HINT_RSOCKET)
+            raise TypeError(f"on_next takes an element, and was given {1 + len(more) + len(named)} arguments")
         self._probe.received_element(element)
 
     def on_error(self, error: Any, /) -> None:
@@ -50,6 +55,15 @@ class Receiver:
     def on_complete(self) -> None:
         """Pass it on."""
         self._probe.received_complete()
+
+    def __getattr__(self, name: str) -> Any:
+        self.sought(name)
+        raise AttributeError(f"this Subscriber has no {name}", name=name, obj=self)
+
+    def sought(self, name: str) -> None:
+        """Take note that a Publisher looks for a method that is not there."""
+        if hint := sought_hint(name):
+            self._probe.hint(hint)
 
     def __repr__(self) -> str:
         return f"<{self._probe.name}>"
@@ -80,7 +94,11 @@ class Probe:
         self.signals: list[str] = []
         self._trial = trial
         self._asked = 0
+        self._asked_too_late = 0
         self._cancelled = False
+        self._left = False
+        self._heard_at = time.monotonic()
+        self._longest_gap = 0.0
         self._inside: list[int] = []
         self._depth: Counter[int] = Counter()
         self._hook_on_subscribe = on_subscribe
@@ -99,12 +117,20 @@ class Probe:
     def request(self, n: int) -> None:
         """Ask for ``n`` elements; the call has to return normally (§3.16)."""
         with self._trial.condition:
-            self._asked += max(n, 0)
+            # What is asked for after a cancellation must not be sent. A request that is under way while
+            # another thread leaves may still be served.
+            if not self._waits:
+                self._heard_at = time.monotonic()
+            if self._left:
+                self._asked_too_late += max(n, 0)
+            else:
+                self._asked += max(n, 0)
             self._trial.log.add(f"→ {self.name}: request({n})")
         self._trial.perform(
             lambda: self.subscription.request(n),
             f"request({n}){self._state}",
             self._rule_of_a_call("3.6", "3.16"),
+            allowed=Rejected,
         )
 
     def cancel(self) -> None:
@@ -114,6 +140,25 @@ class Probe:
             self._cancelled = True
             self._trial.log.add(f"→ {self.name}: cancel()")
         self._trial.perform(lambda: self.subscription.cancel(), what, rule)
+        self._left = True
+
+    def hint(self, text: str) -> None:
+        """Say what may be wrong, if the test fails."""
+        self._trial.hint(text)
+
+    def forget_error(self) -> None:
+        """Let go of the error that came: its traceback may refer to the Subscriber (§3.13)."""
+        if self.error is not None:
+            self.error = RuntimeError(f"in place of {shown(self.error)}")
+
+    @property
+    def pace(self) -> float:
+        """The longest that an element took, from the request or from the element before it, in seconds."""
+        return self._longest_gap
+
+    @property
+    def _waits(self) -> bool:
+        return len(self.elements) < self._asked
 
     @property
     def _state(self) -> str:
@@ -221,17 +266,24 @@ class Probe:
             if element is None:
                 self._trial.flaw("2.13", "on_next(None) was called", "an element that is not None")
             with self._trial.condition:
+                now = time.monotonic()
+                self._longest_gap = max(self._longest_gap, now - self._heard_at)
+                self._heard_at = now
                 self.elements.append(element)
                 if len(self.elements) > self._asked and self._asked < UNBOUNDED:
-                    self._trial.flaw(
-                        "1.1",
-                        f"element {len(self.elements)} came, {self._asked} were requested",
-                        "no element without demand",
-                    )
+                    self._beyond_demand()
                 self._trial.condition.notify_all()
             self._stop_runaway()
             if self._hook_on_next is not None and not self._trial.closed:
                 self._run_hook(self._hook_on_next)
+
+    def _beyond_demand(self) -> None:
+        count = f"element {len(self.elements)} came"
+        if self._asked_too_late:
+            happened = f"{count}, {self._asked} were requested before cancel() and more after it"
+            self._trial.flaw("3.6", happened, "that request does nothing after cancel()")
+        else:
+            self._trial.flaw("1.1", f"{count}, {self._asked} were requested", "no element without demand")
 
     def _stop_runaway(self) -> None:
         # On the caller's thread only: on one of the subject's own nobody catches it, and pytest would hold

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import unittest
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from penstock.tck.calling import CONTAINED
 from penstock.tck.naming import Kind, kind_of, rule_of
+from penstock.tck.traces import described
 from penstock.tck.verdicts import NotCheckable, NotPromised
-from penstock.tck.verification import Verification, names_of_tests
+from penstock.tck.verification import Verification, forget_failed_setup, names_of_tests
 
 Verdict = Literal["pass", "fail", "skip"]
 
@@ -38,30 +40,56 @@ class Result:
         return self.message.partition("\n")[0]
 
 
-def run(verification: type[Verification], only: Callable[[str], bool] | None = None) -> Iterator[Result]:
+def run(
+    verification: type[Verification],
+    only: Callable[[str], bool] | None = None,
+    *,
+    time_limit: float | None = None,
+) -> Iterator[Result]:
     """Run the tests of a verification one by one, and yield what each says; no test framework is needed.
 
-    ``only`` chooses tests by name. Every test has an object of its own, as under pytest.
+    ``only`` chooses tests by name. Every test has an object of its own, as under pytest. Tests that have not
+    begun after ``time_limit`` seconds are skipped, which counts as unexpected; one that is under way fails.
     """
-    for name in names_of_tests(verification):
-        if only is None or only(name):
-            yield _run_one(verification, name)
+    forget_failed_setup(verification)
+    names = [name for name in names_of_tests(verification) if only is None or only(name)]
+    began = time.monotonic()
+    for name in names:
+        left = None if time_limit is None else time_limit - (time.monotonic() - began)
+        if left is not None and left <= 0:
+            message = f"not run: the time limit of {time_limit:g} s is over"
+            yield _result(verification, name, "skip", message, 0.0, expected=False)
+        else:
+            yield _run_one(verification, name, left)
 
 
-def _run_one(verification: type[Verification], name: str) -> Result:
+def _run_one(verification: type[Verification], name: str, limit: float | None) -> Result:
     verdict: Verdict = "pass"
     message, expected = "", True
     start = time.perf_counter()
     try:
-        getattr(verification(), name)()
+        test = verification()
+        if limit is not None:
+            test.environment = replace(test.environment, limit=min(limit, test.environment.limit))
+        getattr(test, name)()
     except unittest.SkipTest as skip:
         verdict, message, expected = "skip", str(skip), is_expected(verification, name, skip)
-    except Exception as error:
+    except CONTAINED as error:
         verdict = "fail"
-        message = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
-    seconds = time.perf_counter() - start
-    rule = rule_of(name) or ""
-    subject = verification.subject_name()
+        message = str(error) if isinstance(error, AssertionError) else described(error)
+    return _result(verification, name, verdict, message, time.perf_counter() - start, expected=expected)
+
+
+def _result(
+    verification: type[Verification],
+    name: str,
+    verdict: Verdict,
+    message: str,
+    seconds: float,
+    *,
+    expected: bool,
+) -> Result:
+    rule, subject = rule_of(name) or "", verification.subject_name()
     return Result(subject, name, rule, kind_of(name), verdict, message, seconds, expected)
 
 

@@ -16,7 +16,7 @@ def same(one: Any, other: Any) -> bool:
         return True
     try:
         return bool(one == other)
-    except Exception:
+    except BaseException:
         return False
 
 

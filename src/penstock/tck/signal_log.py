@@ -59,6 +59,6 @@ def shown(value: object) -> str:
     """A short text for a value; never raises, whatever the value's own ``repr`` does."""
     try:
         text = repr(value)
-    except Exception as error:
+    except BaseException as error:
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 1] + "…"

@@ -12,8 +12,21 @@ methods of :class:`Spelling` that differ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+_SNAKE: Final[tuple[str, ...]] = ("on_subscribe", "on_next", "on_error", "on_complete")
+_CAMEL: Final[tuple[str, ...]] = ("onSubscribe", "onNext", "onError", "onComplete")
+
+HINT_CAMEL_CASE: Final[str] = (
+    "the subject spells the methods in camelCase: say spelling = CAMEL_CASE, or --spelling camelCase"
+)
+HINT_SNAKE_CASE: Final[str] = (
+    "the subject spells the methods in snake_case: leave the spelling out, or say --spelling snake_case"
+)
+HINT_RSOCKET: Final[str] = (
+    "the subject tells with an element whether it is the last: say spelling = RSOCKET, or --spelling rsocket"
+)
 
 
 class Spelling:
@@ -63,9 +76,9 @@ class _Publisher:
         self._publisher = publisher
         self._translate = translate
 
-    def subscribe(self, subscriber: Any, /) -> None:
+    def subscribe(self, subscriber: Any, /) -> Any:
         # None goes through as it is: §1.9 has something to say about it.
-        self._publisher.subscribe(None if subscriber is None else self._translate(subscriber))
+        return self._publisher.subscribe(None if subscriber is None else self._translate(subscriber))
 
 
 class _Processor:
@@ -91,17 +104,17 @@ class _FromCamel:
     def __init__(self, theirs: Any) -> None:
         self._theirs = theirs
 
-    def on_subscribe(self, subscription: Any, /) -> None:
-        self._theirs.onSubscribe(subscription)
+    def on_subscribe(self, subscription: Any, /) -> Any:
+        return self._theirs.onSubscribe(subscription)
 
-    def on_next(self, element: Any, /) -> None:
-        self._theirs.onNext(element)
+    def on_next(self, element: Any, /) -> Any:
+        return self._theirs.onNext(element)
 
-    def on_error(self, error: Any, /) -> None:
-        self._theirs.onError(error)
+    def on_error(self, error: Any, /) -> Any:
+        return self._theirs.onError(error)
 
-    def on_complete(self) -> None:
-        self._theirs.onComplete()
+    def on_complete(self) -> Any:
+        return self._theirs.onComplete()
 
 
 class _ToCamel:
@@ -119,6 +132,13 @@ class _ToCamel:
 
     def onComplete(self) -> None:
         self._ours.on_complete()
+
+    def __getattr__(self, name: str) -> Any:
+        # Whoever looks for our spelling gets the hint, and no method.
+        sought = getattr(self._ours, "sought", None)
+        if sought is not None:
+            sought(name)
+        raise AttributeError(f"this Subscriber has no {name}")
 
 
 class _RSocket(_Foreign):
@@ -161,6 +181,39 @@ CAMEL_CASE: Final[Spelling] = _CamelCase()
 
 RSOCKET: Final[Spelling] = _RSocket()
 """The spelling of rsocket-py, where ``on_next(value, is_complete=True)`` is the last element and the end."""
+
+
+def _subscriber_methods(spelling: Spelling) -> tuple[str, ...]:
+    """What a Subscriber of this spelling has; nothing is known of a spelling of the user's own."""
+    if spelling is CAMEL_CASE:
+        return _CAMEL
+    return _SNAKE if spelling in (SNAKE_CASE, RSOCKET) else ()
+
+
+def _publisher_methods(spelling: Spelling) -> tuple[str, ...]:
+    return ("subscribe",) if spelling in SPELLINGS.values() else ()
+
+
+METHODS_OF: Final[Mapping[str, Callable[[Spelling], tuple[str, ...]]]] = {
+    "a Publisher": _publisher_methods,
+    "a Subscriber": _subscriber_methods,
+    "a Processor": lambda spelling: (*_subscriber_methods(spelling), *_publisher_methods(spelling)),
+}
+"""The methods that a subject needs, by its kind and spelling."""
+
+
+def spelling_hint(theirs: Any, lacking: str) -> str:
+    """What may be wrong with the spelling if ``theirs`` has no method ``lacking``; empty if nothing."""
+    other = dict(zip((*_SNAKE, *_CAMEL), (*_CAMEL, *_SNAKE), strict=True)).get(lacking, "")
+    if not callable(getattr(theirs, other or lacking, None)):
+        return ""
+    return HINT_CAMEL_CASE if other in _CAMEL else HINT_SNAKE_CASE
+
+
+def sought_hint(name: str) -> str:
+    """What may be wrong with the spelling if a Publisher looks for this method of its Subscriber."""
+    return HINT_CAMEL_CASE if name in _CAMEL else HINT_SNAKE_CASE if name in _SNAKE else ""
+
 
 SPELLINGS: Final[Mapping[str, Spelling]] = {s.name: s for s in (SNAKE_CASE, CAMEL_CASE, RSOCKET)}
 """The spellings by name, as the command line takes them."""

@@ -1,18 +1,28 @@
-"""One test in progress: its thread for calls, its log, and the flaws that were noticed so far."""
+"""One test in progress: its threads for calls, its log, and the flaws that were noticed so far."""
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as StillRunning
 from typing import Any, Final, Literal
 
-from penstock.tck.calling import Action, Caller, LoopCaller, ThreadCaller
+from penstock.tck.calling import (
+    CONTAINED,
+    Action,
+    Caller,
+    LoopCaller,
+    Outcome,
+    ThreadCaller,
+    outcome_of,
+)
 from penstock.tck.environment import Environment
 from penstock.tck.signal_log import SignalLog, shown
-from penstock.tck.verdicts import Runaway, Violation
+from penstock.tck.spelling import spelling_hint
+from penstock.tck.traces import comes_from, described, kind_of_function, place_of, trace_of
+from penstock.tck.verdicts import Rejected, Runaway, SetupFailed, Violation
 
 Profile = Literal["sync", "threads", "asyncio"]
 
@@ -32,8 +42,18 @@ class Trial:
     of listening. So a signal that comes late is held against the test that caused it, not against the next.
     """
 
-    def __init__(self, environment: Environment, profile: Profile, settle: Callable[[], None]) -> None:
-        """Start the caller's thread; ``settle`` is what the test class does to let signals arrive."""
+    def __init__(
+        self,
+        environment: Environment,
+        profile: Profile,
+        settle: Callable[[], None],
+        *,
+        rule_of_failure: str = "1.4",
+    ) -> None:
+        """Start the caller's thread; ``settle`` is what the test class does to let signals arrive.
+
+        ``rule_of_failure`` is what a subject breaks that exits in a task of its own.
+        """
         if profile not in PROFILES:
             raise ValueError(f"profile must be one of {', '.join(PROFILES)}, not {profile!r}")
         self.environment = environment
@@ -43,57 +63,146 @@ class Trial:
         self.flaws: list[Violation] = []
         self.closed = False
         self.stuck = False
+        self._hints: list[str] = []
         self._settle = settle
         self._settled_at = -1
-        self._caller: Caller = LoopCaller() if profile == "asyncio" else ThreadCaller()
+        self._rule_of_failure = rule_of_failure
+        self._deadline = time.monotonic() + environment.limit
+        self._caller: Caller = LoopCaller(self._interrupted) if profile == "asyncio" else ThreadCaller()
         self._test_thread = threading.get_ident()
+        self._kit_threads: set[int] = set()
         self._cleanups: list[Action] = []
 
     # ---------------------------------------------------------------- calling the subject
-    def call(self, action: Action, what: str, rule: str) -> Any:
-        """Call the subject and return what it returns, or raise what it raises.
+    def outcome(self, action: Action, what: str, rule: str, *, limit: float | None = None) -> Outcome:
+        """Call the subject and return how that ended.
 
         From the thread of the test the call is made on the caller's thread, and one that does not come back
         breaks ``rule``. From inside a signal it is made right here, as a Subscriber would make it.
         """
         if threading.get_ident() != self._test_thread:
-            return action()
-        return self._outcome(self._caller.submit(action), what, rule)
+            return outcome_of(action)
+        return self.awaited(self._caller.submit(action), what, rule, limit=limit)
 
-    def perform(self, action: Action, what: str, rule: str) -> None:
-        """Call the subject, which has to return normally: an exception is a flaw of ``rule``."""
-        try:
-            self.call(action, what, rule)
-        except Violation:
-            raise
-        except Runaway:
+    def perform(
+        self, action: Action, what: str, rule: str, *, allowed: type[BaseException] = Violation
+    ) -> None:
+        """Call the subject, which has to return normally: an exception is a flaw of ``rule``.
+
+        An exception of the ``allowed`` kind is the kit's own, which comes back through the subject.
+        """
+        here = threading.get_ident() != self._test_thread
+        thread = threading.current_thread().name if here else self._caller.name
+        self.judge(self.outcome(action, what, rule), what, rule, thread=thread, allowed=allowed)
+
+    def judge(
+        self,
+        outcome: Outcome,
+        what: str,
+        rule: str,
+        *,
+        thread: str,
+        allowed: type[BaseException] = Violation,
+    ) -> None:
+        """Say that a call returned normally; what else it did is a flaw of ``rule``."""
+        value, error = outcome
+        if error is None:
+            kind = kind_of_function(value)
+            if kind:
+                happened = f"{what} only made an object that nobody runs: this is {kind}"
+                self.flaw(rule, happened, "a method that does its work when it is called", thread=thread)
+        elif isinstance(error, Violation):
+            raise error
+        elif isinstance(error, Runaway):
             # The probe has said why. Inside a signal it goes on through the subject, which is to stop.
             if threading.get_ident() != self._test_thread:
-                raise
-        except Exception as error:
-            here = threading.get_ident() != self._test_thread
-            thread = threading.current_thread().name if here else self._caller.name
-            self.flaw(rule, f"{what} raised {shown(error)}", "that it returns normally", thread=thread)
+                raise error
+        elif not comes_from(error, allowed):
+            happened = f"{what} raised {shown(error)}{place_of(error)}"
+            self.flaw(rule, happened, "that it returns normally", thread=thread, trace=trace_of(error))
 
-    def _outcome(self, future: Future[Any], what: str, rule: str) -> Any:
+    def awaited(
+        self, future: Future[Outcome], what: str, rule: str, *, limit: float | None = None
+    ) -> Outcome:
+        """Wait for the end of a call that was handed to another thread; one that hangs breaks ``rule``."""
+        limit = self.environment.timeout if limit is None else limit
         seen = self.log.count
         while True:
             try:
-                return future.result(self.environment.timeout)
-            except TimeoutError:
+                return future.result(max(0.0, min(limit, self._deadline - time.monotonic())))
+            except StillRunning:
                 if future.done():
-                    return future.result()
-            if self.log.count == seen:
+                    continue
+            if self._out_of_time() or self.log.count == seen:
                 self.stuck = True
-                limit = self.environment.timeout
+                self._still_in_time(what)
                 raise Violation(rule, f"{what} did not return within {limit:g} s", "that it returns")
             # A long row of signals on a busy machine is no hang.
             seen = self.log.count
 
+    def elsewhere(self, action: Action) -> Future[Outcome]:
+        """Have something done on another thread of the kit, at once; the future holds how it ended."""
+        future: Future[Outcome] = Future()
+
+        def work() -> None:
+            with self.condition:
+                self._kit_threads.add(threading.get_ident())
+            outcome = outcome_of(action)
+            with self.condition:
+                # Somebody else may get the number of this thread.
+                self._kit_threads.discard(threading.get_ident())
+                future.set_result(outcome)
+                self.condition.notify_all()
+
+        threading.Thread(target=work, name="tck-elsewhere", daemon=True).start()
+        return future
+
+    def ignore_rejections(self) -> None:
+        """Let an exception of the kit's own end a thread or a task of the subject without a word."""
+        self._caller.ignore(Rejected)
+
+    def make(self, create: Action, what: str, kind: str) -> Any:
+        """Have a hook of the test class make a subject; one that fails is the whole failure of the test."""
+        try:
+            value, error = self.outcome(create, what, "", limit=self.environment.setup)
+        except Violation as hung:
+            raise SetupFailed(hung.happened, kind) from None
+        return self._given(value, error, what, kind)
+
+    def ask(self, hook: Action, what: str, kind: str) -> Any:
+        """Have a hook make something on the thread of the test, of this ``kind``."""
+        return self._given(self.use(hook, what), None, what, kind)
+
+    def use(self, hook: Action, what: str) -> Any:
+        """Call a hook of the test class on the thread of the test; what it raises fails the test."""
+        try:
+            return hook()
+        except Violation:
+            raise
+        except CONTAINED as error:
+            return self._given(None, error, what, "that it returns normally")
+
+    def _given(self, value: Any, error: BaseException | None, what: str, kind: str) -> Any:
+        function = kind_of_function(value) if error is None else ""
+        if error is not None:
+            failed = SetupFailed(f"{what} raised {described(error)}{place_of(error)}", kind)
+            failed.trace, failed.__cause__ = trace_of(error), error
+        elif function:
+            failed = SetupFailed(f"{what} only made an object that nobody runs: this is {function}", kind)
+        elif value is None:
+            failed = SetupFailed(f"{what} returned None", kind)
+        else:
+            return value
+        raise failed
+
     @property
     def calls_here(self) -> bool:
-        """Whether this is the thread on which the subject is called."""
-        return self._caller.is_here()
+        """Whether this is a thread on which the kit calls the subject."""
+        return self._caller.is_here() or threading.get_ident() in self._kit_threads
+
+    def _interrupted(self, error: BaseException) -> None:
+        happened = f"a task of the subject ended the event loop with {shown(error)}{place_of(error)}"
+        self.flaw(self._rule_of_failure, happened, "that it tells of a failure", trace=trace_of(error))
 
     # ---------------------------------------------------------------- waiting
     def wait_until(self, holds: Callable[[], bool], hopeless: Callable[[], bool] | None = None) -> bool:
@@ -103,7 +212,8 @@ class Trial:
             while not holds():
                 if self.flaws or (hopeless is not None and hopeless()):
                     return False
-                left = deadline - time.monotonic()
+                self._still_in_time("a signal")
+                left = min(deadline, self._deadline) - time.monotonic()
                 if left > 0:
                     self.condition.wait(left)
                 elif self.log.count == seen:
@@ -112,9 +222,15 @@ class Trial:
                     seen, deadline = self.log.count, time.monotonic() + self.environment.timeout
             return True
 
+    def wait_briefly(self, holds: Callable[[], bool], seconds: float) -> bool:
+        """Wait until ``holds``, but no longer than so; a flaw ends the wait as well."""
+        with self.condition:
+            return self.condition.wait_for(lambda: holds() or bool(self.flaws), seconds) and holds()
+
     def settle(self) -> None:
         """Let everything arrive that is on its way."""
-        self._settle()
+        self._still_in_time("silence")
+        self.use(self._settle, "settle()")
         self._settled_at = self.log.count
 
     def settle_again(self) -> None:
@@ -128,18 +244,43 @@ class Trial:
             time.sleep(self.environment.no_signals)
         self._caller.breathe(self.environment.timeout)
 
+    def _out_of_time(self) -> bool:
+        return time.monotonic() >= self._deadline
+
+    def _still_in_time(self, what: str) -> None:
+        if self._out_of_time():
+            limit = self.environment.limit
+            raise Violation("", f"the test took {limit:g} s and still waited for {what}", "an end")
+
     # ---------------------------------------------------------------- noticing
-    def flaw(self, rule: str, happened: str, expected: str = "", *, thread: str = "") -> None:
+    def flaw(
+        self, rule: str, happened: str, expected: str = "", *, thread: str = "", trace: str = ""
+    ) -> None:
         """Hold something against the subject; it fails the test at its end."""
         with self.condition:
+            if self.closed:
+                return
             found = Violation(
                 rule, f"{happened} [thread {thread or threading.current_thread().name}]", expected
             )
+            found.trace = trace
             same = [flaw for flaw in self.flaws if flaw.rule == rule]
             if len(same) < _FLAWS_OF_A_RULE and all(flaw.happened != found.happened for flaw in same):
                 self.flaws.append(found)
                 self.log.add(f"!! §{rule}" if rule else "!!")
             self.condition.notify_all()
+
+    def hint(self, text: str) -> None:
+        """Remember what may be the reason, in case that the test fails."""
+        with self.condition:
+            if text not in self._hints:
+                self._hints.append(text)
+
+    def hint_at_spelling(self, theirs: Any, lacking: list[str]) -> None:
+        """Say, if the test fails, that a subject has methods in another spelling than was said."""
+        for name in lacking:
+            if hint := spelling_hint(theirs, name):
+                self.hint(hint)
 
     def verdict(self, failure: Violation | None) -> Violation | None:
         """Join what the test itself found and what the probes noticed into one violation, or none."""
@@ -152,6 +293,7 @@ class Trial:
                 # Its traceback leads to the line of the test.
                 first.with_traceback(failure.__traceback__)
             first.others = found[1:]
+            first.hints = self._hints
             first.log = str(self.log)
             return first
 
@@ -163,8 +305,9 @@ class Trial:
     def close(self) -> None:
         """Leave the subject alone: cancel what is open, end the thread, ignore what still comes."""
         while self._cleanups and not self.stuck:
-            action = self._cleanups.pop()
-            with contextlib.suppress(Exception):
-                self._caller.submit(action).result(self.environment.timeout)
+            try:
+                self._caller.submit(self._cleanups.pop()).result(self.environment.timeout)
+            except StillRunning:
+                break
         self.closed = True
         self._caller.close()

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
 
 from penstock.tck.signal_log import shown
 from penstock.tck.trial import Trial
 from penstock.tck.verdicts import Violation
 
 End = Literal["complete", "error"]
+
+HOLD: Final[float] = 0.02
+"""How many seconds a request or a cancellation takes, in which another call could overlap with it."""
+_SHORT_HOLD = 0.002
+"""The same for those after the first."""
 
 
 class ScriptedError(RuntimeError):
@@ -42,7 +46,8 @@ class Upstream:
     """A Publisher with one Subscriber, that does what the test says and keeps the rules itself.
 
     In every test it notices: a request for less than one (§3.9), a request or a cancellation from inside the
-    last signal (§2.3), requests that overlap (§2.7), and a signal that raises or does not return (§2.13).
+    last signal (§2.3), calls of the Subscription that overlap (§2.7), and a signal that raises or does not
+    return (§2.13).
     """
 
     def __init__(self, trial: Trial, subscriber: Any, name: str = "upstream") -> None:
@@ -52,12 +57,13 @@ class Upstream:
         """What came through the Subscription, in order."""
         self.cancelled = False
         self.hold = 0.0
-        """How long a request takes, in seconds; time in which another one could overlap with it."""
+        """How long the next call takes, in seconds: time in which another one could overlap with it."""
         self.error = ScriptedError("the stream fails inside request, as the test says")
         self._trial = trial
         self._subscriber = subscriber
         self._asked = self._sent = self._seen = 0
         self._inside: list[int] = []
+        self._pulled: set[int] = set()
         self._last_signal: dict[int, str] = {}
         self._supply: list[Any] | None = None
         self._end: End | None = None
@@ -87,6 +93,33 @@ class Upstream:
     def complete(self, rule: str = "2.13") -> None:
         """Send ``on_complete``; it breaks ``rule`` if it does not return normally."""
         self._signal_end(lambda: self._subscriber.on_complete(), "on_complete()", rule)
+
+    def pulled(self, strings: Callable[[], object]) -> object:
+        """Bring the Subscriber to do something on this thread.
+
+        A call of the Subscription that it makes right here is one of the kit, which does not ask whether a
+        thread of the Subscriber's own is at it. So it overlaps with nothing.
+        """
+        me = threading.get_ident()
+        with self._trial.condition:
+            self._pulled.add(me)
+        try:
+            return strings()
+        finally:
+            with self._trial.condition:
+                self._pulled.discard(me)
+
+    def send_elsewhere(self, element: Any, rule: str) -> None:
+        """Send ``on_next`` from a thread that has not been seen yet; it breaks ``rule`` to mind that."""
+        with self._trial.condition:
+            assert self._sent < self._asked, "a test of the kit sends without demand"
+            self._sent += 1
+        what = f"on_next({shown(element)})"
+        self._signal_elsewhere(lambda: self._subscriber.on_next(element), what, rule)
+
+    def complete_elsewhere(self, rule: str) -> None:
+        """Send ``on_complete`` from yet another thread."""
+        self._signal_elsewhere(self._last(self._subscriber.on_complete, "on_complete"), "on_complete()", rule)
 
     def answer_at_once(self, elements: list[Any], end: End | None = None) -> None:
         """Serve requests inside ``request`` itself (§3.10, §3.11): ``elements``, then the end.
@@ -148,21 +181,34 @@ class Upstream:
             self._trial.log.add(f"→ {self.name}: {what}")
         self._trial.perform(action, what, rule)
 
-    def _signal_end(self, action: Any, what: str, rule: str) -> None:
-        def last() -> None:
+    def _signal_elsewhere(self, action: Callable[[], Any], what: str, rule: str) -> None:
+        with self._trial.condition:
+            self._trial.log.add(f"→ {self.name}: {what} on another thread")
+        signalled = self._trial.elsewhere(action)
+        what += " on another thread than on_subscribe"
+        outcome = self._trial.awaited(signalled, what, rule)
+        self._trial.judge(outcome, what, rule, thread="tck-elsewhere")
+
+    def _signal_end(self, action: Callable[[], Any], what: str, rule: str) -> None:
+        self._signal(self._last(action, what.partition("(")[0]), what, rule)
+
+    def _last(self, action: Callable[[], Any], name: str) -> Callable[[], Any]:
+        """The last signal of a stream: inside it the Subscriber leaves its Subscription alone (§2.3)."""
+
+        def last() -> Any:
             me = threading.get_ident()
-            self._last_signal[me] = what.partition("(")[0]
+            self._last_signal[me] = name
             try:
-                action()
+                return action()
             finally:
                 del self._last_signal[me]
 
-        self._signal(last, what, rule)
+        return last
 
     # ---------------------------------------------------------------- what a subscriber does
     def was_asked(self, n: Any) -> None:
         """Take a request: count it, and answer it here if the test says so."""
-        with self._call(f"request({shown(n)})", overlaps=True):
+        with self._call(f"request({shown(n)})"):
             if not isinstance(n, int) or isinstance(n, bool) or n < 1:
                 self._trial.flaw("3.9", f"request({shown(n)}) was called", "a whole number of at least 1")
                 return
@@ -170,38 +216,45 @@ class Upstream:
                 self.calls.append(f"request({n})")
                 self._asked += n
                 self._trial.condition.notify_all()
-            if self.hold:
-                time.sleep(self.hold)
+            self._hold_on()
         self._answer()
+
+    def _hold_on(self) -> None:
+        # On the thread of its caller a subject cannot make two calls at a time.
+        if self.hold and self._trial.profile != "sync":
+            self._trial.wait_briefly(lambda: False, self.hold)
+            self.hold = min(self.hold, _SHORT_HOLD)
 
     def was_cancelled(self) -> None:
         """Take a cancellation."""
-        # §3.5 makes cancel safe from any thread, so it may overlap with a request.
-        with self._call("cancel()", overlaps=False), self._trial.condition:
-            self.calls.append("cancel()")
-            self.cancelled = True
-            self._trial.condition.notify_all()
+        # §3.5 makes cancel safe from any thread, but it is the Subscriber's duty to wait its turn (§2.7).
+        with self._call("cancel()"):
+            with self._trial.condition:
+                self.calls.append("cancel()")
+                self.cancelled = True
+                self._trial.condition.notify_all()
+            self._hold_on()
 
     @contextlib.contextmanager
-    def _call(self, what: str, *, overlaps: bool) -> Iterator[None]:
+    def _call(self, what: str) -> Iterator[None]:
         trial, me = self._trial, threading.get_ident()
         with trial.condition:
+            own = me not in self._pulled
             if not trial.closed:
                 trial.log.add(f"← {self.name}: {what}")
                 if me in self._last_signal:
                     trial.flaw("2.3", f"{what} was called inside {self._last_signal[me]}", "no call in there")
-                if overlaps and any(thread != me for thread in self._inside):
-                    trial.flaw(
-                        "2.7", f"{what} was called while a request was under way", "one after the other"
-                    )
+                if own and any(thread != me for thread in self._inside):
+                    happened = f"{what} was called while a call on another thread was under way"
+                    trial.flaw("2.7", happened, "one after the other")
                 if trial.profile == "sync" and not trial.calls_here:
                     trial.flaw("", f"{what} was called on another thread", 'profile = "threads" or "asyncio"')
-            if overlaps:
+            if own:
                 self._inside.append(me)
         try:
             yield
         finally:
-            if overlaps:
+            if own:
                 with trial.condition:
                     self._inside.remove(me)
 

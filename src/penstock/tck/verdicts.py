@@ -26,6 +26,9 @@ class Violation(AssertionError):
         self.happened = happened
         self.expected = expected
         self.others: list[Violation] = []
+        self.trace = ""
+        """The traceback of the subject's exception, if there was one."""
+        self.hints: list[str] = []
         self.log = ""
 
     @property
@@ -41,9 +44,21 @@ class Violation(AssertionError):
 
     def __str__(self) -> str:
         lines = [self.headline, *(f"also {other.headline}" for other in self.others)]
+        lines += [f"hint: {hint}" for hint in self.hints]
+        for violation in (self, *self.others):
+            if violation.trace:
+                lines += ["the subject's traceback:", violation.trace]
         if self.log:
             lines += ["signals, in their order:", self.log]
         return "\n".join(lines)
+
+
+class SetupFailed(Violation):
+    """A hook of the test class did not do its part, so there is nothing to verify; no rule is broken."""
+
+    def __init__(self, happened: str, expected: str) -> None:
+        """Say what the hook did, and what was ``expected`` of it."""
+        super().__init__("", happened, expected)
 
 
 class NotApplicable(unittest.SkipTest):
@@ -65,6 +80,10 @@ class OptionalNotMet(unittest.SkipTest):
         """Tell what was not met."""
         super().__init__(f"optional: {violation}")
         self.violation = violation
+
+
+class Rejected(Exception):
+    """Raised by a Subscriber of the kit that breaks §2.13 on purpose; it comes back through the subject."""
 
 
 class Runaway(Exception):

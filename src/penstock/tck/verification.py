@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Collection
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from penstock.tck.environment import Environment
 from penstock.tck.naming import kind_of, rule_of
-from penstock.tck.spelling import SNAKE_CASE, Spelling
+from penstock.tck.signal_log import shown
+from penstock.tck.spelling import METHODS_OF, SNAKE_CASE, Spelling
+from penstock.tck.traces import kind_of_function, place_of, trace_of
 from penstock.tck.trial import Profile, Trial
-from penstock.tck.verdicts import NotCheckable, OptionalNotMet, Violation
+from penstock.tck.verdicts import NotApplicable, NotCheckable, OptionalNotMet, SetupFailed, Violation
 
 V = TypeVar("V", bound="Verification")
 
@@ -44,6 +47,11 @@ class Verification:
     """The name of the subject in reports; by default that of the class, without ``Test``."""
 
     _trial: Trial | None = None
+    _test: str = ""
+    _rule_of_failure: ClassVar[str] = "1.4"
+    _made_one: ClassVar[bool] = False
+    _failed_setup: ClassVar[tuple[str, str] | None] = None
+    """The test in which no subject could be made although there had been none before, and why."""
 
     def settle(self) -> None:
         """Return when every signal that is on its way has arrived.
@@ -52,6 +60,17 @@ class Verification:
         executor of one thread can submit a task that does nothing and wait for it, and never sleeps.
         """
         self.trial.listen()
+
+    def collect_garbage(self) -> None:
+        """Have objects collected that nobody refers to any more (§3.13); called until the Subscriber is gone.
+
+        A subject that lives in another runtime as well says here how to collect there. For one on a JVM::
+
+            def collect_garbage(self):
+                super().collect_garbage()
+                java.lang.System.gc()
+        """
+        gc.collect()
 
     def add_cleanup(self, action: Callable[[], object]) -> None:
         """Have ``action`` called at the end of the test: to be used in the hooks that create subjects."""
@@ -63,6 +82,45 @@ class Verification:
         if self._trial is None:
             raise RuntimeError("there is a trial only while a test of the kit is running")
         return self._trial
+
+    def make(self, create: Callable[[], Any], what: str, kind: str) -> Any:
+        """Have a hook make a subject; if it cannot make any, one test says so for all."""
+        verification = type(self)
+        try:
+            made = self.trial.make(create, what, kind)
+            self.trial.use(lambda: self._require_methods(made, what, kind), what)
+        except SetupFailed as failed:
+            if not vars(verification).get("_made_one"):
+                verification._failed_setup = (self._test, failed.headline)
+            raise
+        verification._made_one = True
+        return made
+
+    def expect_raised(
+        self, action: Callable[[], object], what: str, rule: str, wanted: type[BaseException]
+    ) -> None:
+        """Expect that a call raises ``wanted`` at the caller: there is nobody else to tell."""
+        value, error = self.trial.outcome(action, what, rule)
+        if isinstance(error, wanted):
+            return
+        if error is None:
+            kind = kind_of_function(value)
+            how = f"only made an object that nobody runs: this is {kind}" if kind else "returned normally"
+            raise Violation(rule, f"{what} {how}", wanted.__name__)
+        found = Violation(rule, f"{what} raised {shown(error)}{place_of(error)}", wanted.__name__)
+        found.trace = trace_of(error)
+        raise found
+
+    def _require_methods(self, made: Any, what: str, kind: str) -> None:
+        """Say that a subject has the methods of its kind, as its spelling has them."""
+        if isinstance(made, type):
+            raise SetupFailed(f"{what} returned the class {made.__name__}, not one of its objects", kind)
+        lacking = [
+            name for name in METHODS_OF[kind](self.spelling) if not callable(getattr(made, name, None))
+        ]
+        if lacking:
+            self.trial.hint_at_spelling(made, lacking)
+            raise SetupFailed(f"{what} returned {shown(made)}, which has no {', '.join(lacking)}", kind)
 
     @classmethod
     def subject_name(cls) -> str:
@@ -86,8 +144,12 @@ def check(test: Callable[[V], None]) -> Callable[[V], None]:
     @functools.wraps(test)
     def checked(self: V) -> None:
         __tracebackhide__ = True
+        self._test = test.__name__
+        _skip_without_subject(type(self), self._test)
         environment = self.environment.with_variables()
-        self._trial = trial = Trial(environment, self.profile, self.settle)
+        self._trial = trial = Trial(
+            environment, self.profile, self.settle, rule_of_failure=self._rule_of_failure
+        )
         try:
             violation = _run(self, test, trial)
         finally:
@@ -97,9 +159,22 @@ def check(test: Callable[[V], None]) -> Callable[[V], None]:
             return
         if violation.rules == [optional] and not self.counts_as_required(test.__name__):
             raise OptionalNotMet(violation) from None
-        raise violation from None
+        raise violation from violation.__cause__
 
     return checked
+
+
+def _skip_without_subject(verification: type[Verification], test: str) -> None:
+    """Skip a test if another one has found that the test class makes no subjects."""
+    failed = vars(verification).get("_failed_setup")
+    if failed is not None and failed[0] != test:
+        raise NotApplicable(f"not run, there is no subject: {failed[1]}")
+
+
+def forget_failed_setup(verification: type[Verification]) -> None:
+    """Try anew to make subjects: for a run of its own."""
+    verification._made_one = False
+    verification._failed_setup = None
 
 
 def _run(self: V, test: Callable[[V], None], trial: Trial) -> Violation | None:

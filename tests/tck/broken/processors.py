@@ -207,3 +207,24 @@ class OnNextAfterCancelRaises(IdentityProcessor):
         if element is not None and not self.outlets:
             raise RuntimeError("nobody is here to take this")
         super().on_next(element)
+
+
+class ForgetsEarlyDemand(IdentityProcessor):
+    """Breaks §4.1: what a Subscriber asks for before there is an upstream is never asked for."""
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        for outlet in self.outlets if subscription is not None and self.upstream is None else ():
+            outlet.demand = 0
+        self.flowing = False
+        super().on_subscribe(subscription)
+
+
+class LeavesWithTheFirst(IdentityProcessor):
+    """Breaks §4.1: cancels upstream as soon as one of its Subscribers leaves."""
+
+    def left(self, outlet: Any) -> None:
+        upstream = self.upstream
+        super().left(outlet)
+        if upstream is not None and self.upstream is not None:
+            self.close(RuntimeError("one has left"))
+            upstream.cancel()

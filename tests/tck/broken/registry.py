@@ -18,6 +18,7 @@ from tests.tck.broken import (
     publishers_cancel,
     publishers_demand,
     publishers_failed,
+    publishers_interfering,
     publishers_lifecycle,
     subscribers,
 )
@@ -101,6 +102,7 @@ _demand = publishers_demand
 _life = publishers_lifecycle
 _cancel = publishers_cancel
 _fail = publishers_failed
+_interfering = publishers_interfering
 
 BROKEN_PUBLISHERS: dict[str, PublisherCase] = {
     case.name: case
@@ -185,6 +187,21 @@ BROKEN_PUBLISHERS: dict[str, PublisherCase] = {
         _publisher(_cancel.CancelFromAnotherThreadRaises, "3.5", "3.15", jvm=False),
         _publisher(_cancel.KeepsReference, "3.13", jvm=True),
         _publisher(_cancel.KeepsReferenceInSubscription, "3.13", jvm=True),
+        # Inside a signal, beside one, and when a Subscriber raises.
+        _publisher(_interfering.CancelUnheardWhenUnbounded, "3.12", "1.8", jvm=False),
+        _publisher(_interfering.TickerIgnoresCancel, "3.12", "1.8", jvm=False, profile="threads"),
+        _publisher(_interfering.CancelInOnSubscribeLost, "1.8", "3.6", jvm=False),
+        _publisher(_interfering.BadRequestInOnSubscribeLost, "3.9", jvm=False),
+        _publisher(_interfering.BadRequestInOnNextIgnored, "3.9", jvm=False),
+        _publisher(_interfering.BadRequestAfterUnboundedIgnored, "3.9", jvm=False),
+        _publisher(_interfering.ServesEveryThreadByItself, "1.3", jvm=False),
+        _publisher(_interfering.ForgetsRequestsOfOtherThreads, "3.8", jvm=False),
+        _publisher(_interfering.LocksWhileItSignals, "3.5", jvm=False),
+        _publisher(_interfering.GoesOnWhenOnNextRaises, "2.13", jvm=False),
+        _publisher(_interfering.FailsTheSubscriberThatRaised, "2.13", jvm=False),
+        _publisher(_interfering.KeepsReferenceAfterError, "1.6", "3.13", jvm=False),
+        _publisher(_interfering.SilentAfterTheEnd, "1.9", jvm=False),
+        _publisher(_interfering.StarvesOthersWhenOneLeaves, "1.11", jvm=False),
     )
 }
 
@@ -204,6 +221,7 @@ BROKEN_SUBSCRIBERS: dict[str, SubscriberCase] = {
         _subscriber(subscribers.SecondSubscriptionUsed, "2.5", jvm=True),
         _subscriber(subscribers.FirstSubscriptionCancelled, "2.5", jvm=True),
         _subscriber(subscribers.RequestsConcurrently, "2.7", jvm=False, profile="threads"),
+        _subscriber(subscribers.CancelsBesideARequest, "2.7", jvm=False, white=False, profile="threads"),
         _subscriber(subscribers.OnNextAfterCancelRaises, "2.8", "2.13", jvm=True),
         _subscriber(subscribers.CompleteRaises, "2.9", "2.13", jvm=True),
         _subscriber(subscribers.CompleteWithoutElementRaises, "2.9", "2.13", jvm=True),
@@ -214,6 +232,9 @@ BROKEN_SUBSCRIBERS: dict[str, SubscriberCase] = {
         _subscriber(subscribers.OnSubscribeRaises, "2.13", jvm=True),
         # Only the white box of the JVM finds it: its black box never sends an element.
         _subscriber(subscribers.OnNextRaises, "2.13", jvm=True),
+        _subscriber(subscribers.FalsyElementRaises, "2.13", jvm=False),
+        _subscriber(subscribers.FalsyElementIgnored, "2.13", jvm=False, black=False),
+        _subscriber(subscribers.BoundToItsThread, "2.13", jvm=False),
         _subscriber(subscribers.RequestsBeforeKeeping, "2.13", "3.10", jvm=False, white=False),
         _subscriber(subscribers.NullSubscriptionAccepted, "2.13", jvm=True),
         _subscriber(subscribers.NullElementAccepted, "2.13", jvm=True),
@@ -244,5 +265,7 @@ BROKEN_PROCESSORS: dict[str, ProcessorCase] = {
         _processor(processors.NeverAsksUpstream, "2.1", "1.1", "4.1", jvm=True),
         _processor(processors.IgnoresDownstreamDemand, "1.1", "4.1", jvm=True),
         _processor(processors.OnNextAfterCancelRaises, "2.8", "2.13", "4.1", jvm=True),
+        _processor(processors.ForgetsEarlyDemand, "4.1", "2.1", jvm=False),
+        _processor(processors.LeavesWithTheFirst, "4.1", "1.11", jvm=False),
     )
 }

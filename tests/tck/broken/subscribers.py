@@ -149,6 +149,28 @@ class RequestsConcurrently(ReferenceSubscriber):
             threading.Thread(target=ask, daemon=True).start()
 
 
+class CancelsBesideARequest(ReferenceSubscriber):
+    """Breaks §2.7: asks on one thread and leaves on another, at the same moment."""
+
+    def begin(self) -> None:
+        subscription, start = self.subscription, threading.Barrier(2, timeout=5)
+
+        def ask() -> None:
+            start.wait()
+            subscription.request(4)
+
+        def leave() -> None:
+            start.wait()
+            self.cancelled = True
+            subscription.cancel()
+
+        for call in (ask, leave):
+            threading.Thread(target=call, daemon=True).start()
+
+    def go_on(self) -> None:
+        pass
+
+
 class OnNextAfterCancelRaises(ReferenceSubscriber):
     """Breaks §2.8: cannot bear an element that arrives after it has cancelled.
 
@@ -232,6 +254,38 @@ class OnNextRaises(ReferenceSubscriber):
         if element is None:
             raise none_element("on_next")
         raise RuntimeError("cannot digest this")
+
+
+class FalsyElementRaises(ReferenceSubscriber):
+    """Breaks §2.13: takes an element that is false for a missing one, and raises."""
+
+    def on_next(self, element: Any, /) -> None:
+        if not element:
+            raise TypeError("an element is needed")
+        super().on_next(element)
+
+
+class FalsyElementIgnored(ReferenceSubscriber):
+    """Breaks §2.13: takes an element that is false for none at all, which only a probe can see."""
+
+    def on_next(self, element: Any, /) -> None:
+        if element or element is None:
+            super().on_next(element)
+
+
+class BoundToItsThread(ReferenceSubscriber):
+    """Breaks §2.13: raises if a signal comes on another thread than on_subscribe, as §1.3 allows."""
+
+    home = 0
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self.home = threading.get_ident()
+        super().on_subscribe(subscription)
+
+    def on_next(self, element: Any, /) -> None:
+        if element is not None and threading.get_ident() != self.home:
+            raise RuntimeError("called on a foreign thread")
+        super().on_next(element)
 
 
 class RequestsBeforeKeeping(ReferenceSubscriber):

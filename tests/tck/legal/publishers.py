@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.spec import Subscriber, none_subscriber
 from tests.tck.legal.serving import RangePublisher, SequencePublisher, SequenceSubscription, Signal
@@ -194,6 +194,97 @@ class EmptyNeedsDemand(RangePublisher):
     class Subscription(SequenceSubscription):
         def exhausted(self) -> bool:
             return super().exhausted() and (len(self.elements) > 0 or self.demand > 0)
+
+
+class RequestWaitsForTheSignal(RangePublisher):
+    """A request from another thread waits for a running signal, which is slow but legal; cancel does not."""
+
+    class Subscription(SequenceSubscription):
+        def __init__(self, subscriber: Subscriber[Any], elements: Any) -> None:
+            super().__init__(subscriber, elements)
+            self.signalling = threading.RLock()
+
+        def request(self, n: int, /) -> None:
+            with self.signalling:
+                super().request(n)
+
+        def deliver(self, signal: Signal) -> None:
+            with self.signalling:
+                signal()
+
+
+class SendsItsBatchToTheEnd(RangePublisher):
+    """Takes up to four elements that were asked for and sends them, though the Subscriber leaves: §2.8."""
+
+    class Subscription(SequenceSubscription):
+        def next_signal(self) -> Signal | None:
+            on_next = super().next_signal()
+            if on_next is None or self.done:
+                return on_next
+            batch = [on_next]
+            while len(batch) < 4 and self.demand > 0 and self.has_next():
+                batch.append(super().next_signal() or on_next)
+
+            def send() -> None:
+                for signal in batch:
+                    signal()
+                batch.clear()
+
+            return send
+
+
+class StopsWhenOnNextRaises(RangePublisher):
+    """Treats a Subscriber that raises as one that has left, and tells the operator of the program: §2.13."""
+
+    told: ClassVar[list[str]] = []
+
+    class Subscription(SequenceSubscription):
+        def deliver(self, signal: Signal) -> None:
+            try:
+                signal()
+            except Exception as error:
+                StopsWhenOnNextRaises.told.append(repr(error))
+                self.cancel()
+
+
+class WrapsWhatOnNextRaises(RangePublisher):
+    """Stops, and lets its caller know by an exception of its own: §2.13 leaves open how."""
+
+    class Subscription(SequenceSubscription):
+        def deliver(self, signal: Signal) -> None:
+            try:
+                signal()
+            except Exception as error:
+                raise RuntimeError("the subscriber failed") from error
+
+
+class RefusesAfterTheEnd(RangePublisher):
+    """Can be read once: who comes when the stream is over is refused, as §1.9 has it."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.read = False
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        if subscriber is None:
+            raise none_subscriber()
+        subscription = self.Subscription(subscriber, self.elements)
+        if self.read:
+            subscription.failure = RuntimeError("this has been read")
+        self.read = True
+        subscriber.on_subscribe(subscription)
+        subscription.start()
+
+
+class WorksOnEachElement(RangePublisher):
+    """Takes 30 milliseconds for an element; one that is being worked on when the Subscriber leaves comes."""
+
+    work = 0.03
+
+    class Subscription(ThreadedPublisher.Subscription):
+        def deliver(self, signal: Signal) -> None:
+            time.sleep(WorksOnEachElement.work)
+            signal()
 
 
 class FalsyElements(SequencePublisher):

@@ -64,6 +64,11 @@ LEGAL_PUBLISHERS: dict[str, LegalPublisher] = {
         LegalPublisher("CompletesWithTheLastElement", publishers.CompletesWithTheLastElement),
         LegalPublisher("CompletesOnlyWithDemand", publishers.CompletesOnlyWithDemand),
         LegalPublisher("EmptyNeedsDemand", publishers.EmptyNeedsDemand),
+        LegalPublisher("RequestWaitsForTheSignal", publishers.RequestWaitsForTheSignal),
+        LegalPublisher("SendsItsBatchToTheEnd", publishers.SendsItsBatchToTheEnd),
+        LegalPublisher("StopsWhenOnNextRaises", publishers.StopsWhenOnNextRaises),
+        LegalPublisher("WrapsWhatOnNextRaises", publishers.WrapsWhatOnNextRaises),
+        LegalPublisher("RefusesAfterTheEnd", publishers.RefusesAfterTheEnd, fanout=None, max_subscribers=1),
         LegalPublisher("FalsyElements", publishers.FalsyElements),
         LegalPublisher("EqualElements", publishers.EqualElements),
         LegalPublisher("ElementsWithoutTruth", publishers.ElementsWithoutTruth),
@@ -82,6 +87,7 @@ LEGAL_SUBSCRIBERS: dict[str, LegalSubscriber] = {
         (subscribers.AsksInBatches, "sync"),
         (subscribers.TakesThreeAndLeaves, "sync"),
         (subscribers.WorksOnAnotherThread, "threads"),
+        (subscribers.AsksOnItsOwnThread, "threads"),
         (subscribers.CancelsSomethingElse, "sync"),
     )
 }

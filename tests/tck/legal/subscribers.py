@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from penstock.spec import (
@@ -206,6 +207,43 @@ class WorksOnAnotherThread(ReferenceSubscriber):
                     return
                 method, *arguments = self._signals.get()
             method(*arguments)
+
+
+class AsksOnItsOwnThread(ReferenceSubscriber):
+    """Takes signals where they come, and asks on a thread of its own, one request after the other (§2.7).
+
+    With a probe, it asks for one element less than it was told to; for that one the puppet calls the
+    Subscription itself, on the thread of the kit.
+    """
+
+    def __init__(self, probe: Any = None) -> None:
+        super().__init__(probe)
+        self._asking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="asks-on-its-own-thread")
+
+    def begin(self) -> None:
+        if self.probe is not None:
+            self.probe.register_on_subscribe(_PastTheSubscriber(self))
+        else:
+            self.ask(1)
+
+    def go_on(self) -> None:
+        self.ask(1)
+
+    def ask(self, n: int) -> None:
+        self._asking.submit(self.trigger_request, n)
+
+
+class _PastTheSubscriber:
+    """The puppet of a Subscriber that cannot be told to ask on its own thread."""
+
+    def __init__(self, subscriber: AsksOnItsOwnThread) -> None:
+        self._subscriber = subscriber
+        self.signal_cancel = subscriber.signal_cancel
+
+    def trigger_request(self, n: int, /) -> None:
+        for _ in range(n - 1):
+            self._subscriber.ask(1)
+        self._subscriber.trigger_request(1)
 
 
 class CancelsSomethingElse(ReferenceSubscriber):

@@ -9,10 +9,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import zmq
 
@@ -27,8 +26,7 @@ from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, header
 from penstock.aquifer.protocol.messages import OnError, ShelfTerms, encode
-from penstock.aquifer.protocol.sessions import FAREWELLS, Event, Reply, Session, State, refusal
-from penstock.aquifer.rights import Caller
+from penstock.aquifer.protocol.sessions import Event, Reply, Session, State, refusal
 
 __all__ = ["Server"]
 
@@ -43,13 +41,8 @@ _LARGE: Final = 64 * 1024
 """Batches of as many bytes are put on the shelf of a session that has one."""
 _ACK: Final = int(Flag.ACK)
 _SHELF: Final = int(Flag.SHELF)
-_CALL: Final = 0.5
-"""Seconds between looks whether the server is still there to do what it was asked to."""
 _SMALL: Final = 8 * 1024
 """Batches of fewer bytes are joined into one frame, for whoever is behind."""
-
-
-T = TypeVar("T")
 
 
 class Server:
@@ -72,7 +65,6 @@ class Server:
             self._poller.register(listener.control, zmq.POLLIN)
             self._poller.register(listener.data, zmq.POLLIN)
         self.desk = make_desk(self)
-        self._calls: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="penstock-gateway", daemon=True)
 
@@ -83,18 +75,6 @@ class Server:
     def wake(self) -> None:
         """The log has grown, or ended."""
         self._bell.ring()
-
-    def call(self, function: Callable[[Desk], T]) -> T:
-        """Do something with the desk on the thread of the server, which alone may touch it."""
-        wanted: Future[T] = Future()
-        self._calls.append(lambda: _settle(wanted, lambda: function(self.desk)))
-        self._bell.ring()
-        while True:
-            try:
-                return wanted.result(_CALL)
-            except TimeoutError:
-                if not self._thread.is_alive():
-                    raise RuntimeError("this gateway does not run") from None
 
     def stop(self) -> None:
         """Tell the extended subscribers, close the sockets and wait for the thread."""
@@ -122,7 +102,7 @@ class Server:
         self._shelves.take_back(session, time.monotonic())
         if isinstance(session, ExtendedSession):
             self._joined.pop(session.topic, None)
-            farewell = FAREWELLS.get(event)
+            farewell = _FAREWELLS.get(event)
             if farewell is not None:
                 self._send_error(session, farewell)
         elif session in self._ports:
@@ -140,15 +120,13 @@ class Server:
             while not self._stopping:
                 if self._bell.fileno() in ready:
                     self._bell.hush()
-                    while self._calls:
-                        self._calls.popleft()()
                 sent = self._serve()
                 ready = dict(self._poller.poll(0 if sent else _TICK))
                 for index, listener in enumerate(self._listeners):
                     if listener.control in ready:
-                        self._hear(index, listener)
+                        self._hear(index, listener.control)
                     if listener.data in ready:
-                        self._watch_topics(listener)
+                        self._watch_topics(listener.data)
                 for session, (socket, _) in list(self._ports.items()):
                     if socket in ready:
                         self._watch_port(session, socket)
@@ -176,27 +154,26 @@ class Server:
         self._bell.close()
 
     # ---------------------------------------------------------------- control
-    def _hear(self, index: int, listener: Listener) -> None:
+    def _hear(self, index: int, socket: zmq.Socket[bytes]) -> None:
         now = time.monotonic()
         for _ in range(_MESSAGES_A_TURN):
             try:
-                frames = listener.control.recv_multipart(zmq.NOBLOCK, copy=False)
+                parts = socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            caller = listener.caller(frames[0])
             # Two endpoints may give the same routing id to different peers.
-            parts = [bytes([index]) + frames[0].bytes, *(frame.bytes for frame in frames[1:])]
+            parts[0] = bytes([index]) + parts[0]
             try:
-                self._reply(self._receive(parts, now, caller))
+                self._reply(self._receive(parts, now))
             except Exception:
                 # The others must not suffer for it.
                 self.desk.counters["defects"] += 1
                 _log.exception("a control message could not be dealt with: this is a defect")
 
-    def _receive(self, parts: list[bytes], now: float, caller: Caller) -> list[Reply]:
+    def _receive(self, parts: list[bytes], now: float) -> list[Reply]:
         with self._log.moved:
             before = self.desk.sessions.get(parts[0])
-            replies = self.desk.receive(parts, now, caller)
+            replies = self.desk.receive(parts, now)
             if self.desk.sessions.get(parts[0]) is not before:
                 # At once: what a newcomer was promised must not be forgotten meanwhile.
                 self._log.raise_floor(self.desk.floor(), self.desk.needed())
@@ -206,14 +183,11 @@ class Server:
         for (peer, *rest), message in replies:
             self._listeners[peer[0]].control.send_multipart([peer[1:], *rest, encode(message)])
 
-    def _watch_topics(self, listener: Listener) -> None:
-        socket = listener.data
-        for change, topic, frame in _changes(socket):
+    def _watch_topics(self, socket: zmq.Socket[bytes]) -> None:
+        for change, topic in _changes(socket):
             session = self.desk.by_topic.get(topic)
             if session is None:
                 continue
-            if change is Event.JOINED and listener.caller(frame).owner != session.owner:
-                continue  # It knows the topic of another; that is not enough.
             if change is Event.JOINED:
                 socket.setsockopt(zmq.SUBSCRIBE, topic)
                 self._joined[topic] += 1
@@ -224,7 +198,7 @@ class Server:
                 session.handle(change, time.monotonic())
 
     def _watch_port(self, session: Session, socket: zmq.Socket[bytes]) -> None:
-        for change, _, _ in _changes(socket):
+        for change, _ in _changes(socket):
             self._reply(session.handle(change, time.monotonic()))
 
     # ---------------------------------------------------------------- data
@@ -357,20 +331,18 @@ class Server:
                 self._send(session, Flag.HB, session.cursor, self._log.head.to_bytes(8, "big"))
 
 
-def _settle(wanted: Future[T], function: Callable[[], T]) -> None:
-    try:
-        wanted.set_result(function())
-    except Exception as error:
-        wanted.set_exception(error)
+_FAREWELLS: Final = {
+    Event.EXPIRED: refusal("nothing was heard for longer than the lease: subscribe again", "LEASE"),
+    Event.TAKEN_OVER: refusal("another subscriber came with the same id", "TAKEN"),
+}
 
 
-def _changes(socket: zmq.Socket[bytes]) -> Iterator[tuple[Event, bytes, zmq.Frame]]:
+def _changes(socket: zmq.Socket[bytes]) -> Iterator[tuple[Event, bytes]]:
     """Who has come and gone on a data socket, by topic; one by one, as each has to be let in at once."""
     for _ in range(_MESSAGES_A_TURN):
         try:
-            frame = socket.recv(zmq.NOBLOCK, copy=False)
+            message = socket.recv(zmq.NOBLOCK)
         except zmq.Again:
             return
-        message = frame.bytes
         if message[:1] in (b"\0", b"\1"):
-            yield Event.JOINED if message[0] else Event.LEFT, message[1:], frame
+            yield Event.JOINED if message[0] else Event.LEFT, message[1:]

@@ -10,7 +10,6 @@ from msgspec import UNSET
 from penstock.aquifer.errors import (
     AquiferError,
     EpochChanged,
-    Evicted,
     LeaseEnded,
     OffsetGone,
     Overtaken,
@@ -31,7 +30,6 @@ _ERRORS: Final[Mapping[str, type[AquiferError]]] = {
         OffsetGone,
         Overtaken,
         EpochChanged,
-        Evicted,
         LeaseEnded,
         TakenOver,
         Refused,

@@ -103,6 +103,8 @@ class QueueDrain(Drain):
         if upstream is not None and not self.done and self.error is None:
             upstream.cancel()
         self.discard(left)
+        # Its traceback refers to whoever subscribed, and our subscriber may keep us for long (§3.13).
+        self.error = None
 
     def discard(self, left: list[Any]) -> None:
         """Elements that were asked for and are no longer wanted: cancelling is the normal way to get here."""

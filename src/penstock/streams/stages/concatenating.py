@@ -156,6 +156,7 @@ class _ConcatMapping(Switching):
         self.waiting_elements.clear()
         if outer is not None and not self.outer_done:
             outer.cancel()
+        self.outer_error = None
 
     def upstreams(self) -> list[Any]:
         return [s for s in (self.outer, self.upstream) if s is not None]

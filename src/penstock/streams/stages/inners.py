@@ -85,6 +85,8 @@ class ManySources(Drain):
         for source in tuple(self.sources):  # one may leave by itself meanwhile
             source.cancel()
         self.sources.clear()
+        # Its traceback refers to whoever subscribed, and our subscriber may keep us for long (§3.13).
+        self.error = None
 
     def waiting(self) -> list[Any]:
         """The elements that have come in and not gone out."""

@@ -101,6 +101,11 @@ class Switching(Relay):
             self.go_on_with(following)
         return True
 
+    def release(self) -> None:
+        """Forget the error of a source as well (§3.13)."""
+        super().release()
+        self._ended = None
+
     def go_on_with(self, stream: Stream[Any]) -> None:
         """Subscribe to the next stream; if that raises, its error is ours, and final."""
         try:

@@ -55,7 +55,7 @@ class ConnectingTests(ProcessorSubject):
         self._pass_on(upstream, 1, probe)
         self.trial.settle()
         if upstream.demand:
-            upstream.send(self.create_element(2))
+            upstream.send(self.element(2))
         upstream.fail(error)
         self._expect_same_error(probe, error, "4.2")
 
@@ -86,7 +86,7 @@ class ConnectingTests(ProcessorSubject):
     @check
     def test_required_spec401_must_pass_on_the_same_elements_in_the_same_order(self) -> None:
         """More elements than the buffer holds, asked for one by one: what went in comes out."""
-        elements = [self.create_element(number) for number in range(2 * self.processor_buffer_size + 3)]
+        elements = [self.element(number) for number in range(2 * self.processor_buffer_size + 3)]
         # Upstream sends as early as it may, so that elements have to wait in the Processor.
         _, processor = self._connected(elements)
         probe = self.subscribed(processor)
@@ -98,11 +98,55 @@ class ConnectingTests(ProcessorSubject):
         probe.request(1)
         probe.expect_complete("4.1", elements=len(elements))
 
+    @check
+    def test_required_spec401_must_keep_demand_that_came_before_its_upstream(self) -> None:
+        """What a Subscriber asks for before the Processor has an upstream is asked for upstream later."""
+        processor = self._processor()
+        probe = Probe(self.trial)
+        probe.subscribe_to(processor)
+        self.trial.settle()
+        # A Processor may as well let its Subscriber wait for the Subscription.
+        early = probe.subscription is not None
+        if early:
+            probe.request(2)
+        upstream = Upstream(self.trial, processor)
+        upstream.subscribe()
+        if not early:
+            probe.expect_subscription()
+            probe.request(2)
+        for number in (1, 2):
+            (element,) = self.send(upstream, 1, "4.1", first=number)
+            received = probe.expect_elements(number, "4.1")[-1]
+            if not same(received, element):
+                raise Violation("4.1", f"element {number} was {shown(received)}", shown(element))
+
+    @check
+    def test_required_spec401_must_stay_with_its_upstream_while_a_subscriber_is_left(self) -> None:
+        """One of two Subscribers leaves: upstream is not cancelled, and the other one is served."""
+        self._require_two_subscribers()
+        upstream, processor = self._connected()
+        leaving, staying = (self.subscribed(processor, f"subscriber {n}") for n in (1, 2))
+        leaving.request(1)
+        staying.request(3)
+        self._pass_on(upstream, 1, staying)
+        leaving.cancel()
+        self.trial.settle()
+        if upstream.cancelled:
+            raise Violation("4.1", "upstream was cancelled when one of two Subscribers left", "no cancel")
+        self._pass_on(upstream, 2, staying)
+        upstream.complete()
+        staying.expect_complete("4.1", elements=2)
+
     # ---------------------------------------------------------------- for these tests
-    def _connected(self, supply: list[Any] | None = None) -> tuple[Upstream, Any]:
+    def _processor(self) -> Any:
         size = self.processor_buffer_size
-        made = self.trial.call(lambda: self.create_identity_processor(size), "create_identity_processor", "")
-        processor = self.spelling.processor_from(made)
+        what = f"create_identity_processor({size})"
+        return self.spelling.processor_from(
+            self.make(lambda: self.create_identity_processor(size), what, "a Processor")
+        )
+
+    def _connected(self, supply: list[Any] | None = None) -> tuple[Upstream, Any]:
+        processor = self._processor()
         upstream = Upstream(self.trial, processor)
         if supply is not None:
             upstream.answer_at_once(supply, "complete")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.tck.publisher.cancelling import CancellingTests
 from penstock.tck.publisher.ending import EndingTests
 from penstock.tck.publisher.flowing import FlowingTests
+from penstock.tck.publisher.interfering import InterferingTests
 from penstock.tck.publisher.requesting import RequestingTests
 from penstock.tck.publisher.sharing import SharingTests
 from penstock.tck.publisher.subscribing import SubscribingTests
@@ -13,7 +14,13 @@ __all__ = ["PublisherVerification"]
 
 
 class PublisherVerification(
-    FlowingTests, EndingTests, SubscribingTests, SharingTests, RequestingTests, CancellingTests
+    FlowingTests,
+    EndingTests,
+    SubscribingTests,
+    SharingTests,
+    RequestingTests,
+    CancellingTests,
+    InterferingTests,
 ):
     """Verifies a Publisher, and the Subscriptions that it gives away.
 

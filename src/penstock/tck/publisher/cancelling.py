@@ -5,12 +5,17 @@ from __future__ import annotations
 import threading
 import time
 
+from penstock.spec import UNBOUNDED
 from penstock.tck.probe import Probe
-from penstock.tck.publisher.subject import PublisherSubject
-from penstock.tck.verdicts import NotPromised, Violation
+from penstock.tck.publisher.subject import MANY, TOO_MANY, PublisherSubject
+from penstock.tck.verdicts import NotApplicable, NotPromised, Violation
 from penstock.tck.verification import check
 
 _THREADS = 4
+
+_TICKS = 50
+_FEWEST_TICKS = 10
+_A_MOMENT = 0.2
 
 
 class CancellingTests(PublisherSubject):
@@ -46,9 +51,12 @@ class CancellingTests(PublisherSubject):
             probe = self.subscribed(self.publisher_of(20))
             probe.request(5)
             self._cancel_together(probe)
+            # The five may be on their way (§2.8), but what is asked for now is not served (§3.6).
+            probe.request(10)
             self.expect_end_of_signals(probe)
-            with probe.silence("3.5", f"cancel() on {_THREADS} threads and request(1)"):
-                probe.request(1)
+            if probe.ended:
+                last = probe.signals[-1]
+                raise Violation("3.5", f"{last} came after cancel() on {_THREADS} threads", "silence")
 
     def _cancel_together(self, probe: Probe) -> None:
         together = threading.Barrier(_THREADS)
@@ -101,6 +109,44 @@ class CancellingTests(PublisherSubject):
         if probe.ended:
             raise Violation(
                 "3.12", f"{probe.signals[-1]} came after cancel() and 15 of 20 elements", "silence"
+            )
+
+    @check
+    def test_required_spec312_cancel_must_be_heard_when_demand_is_unbounded(self) -> None:
+        """Who has asked for everything, without a limit, can still leave at the first element."""
+
+        def leave(probe: Probe) -> None:
+            if len(probe.elements) == 1:
+                probe.cancel()
+
+        probe = self.subscribed(self.publisher_of(MANY), on_next=leave)
+        probe.request(UNBOUNDED)
+        probe.expect_elements(1, "3.17")
+        self.expect_end_of_signals(probe)
+        if len(probe.elements) >= MANY:
+            raise Violation(
+                "3.12",
+                f"all {MANY} elements came: cancel() was not heard after request(2^63-1)",
+                "an early stop",
+            )
+
+    @check
+    def test_required_spec312_cancel_must_stop_a_publisher_with_a_pace_of_its_own(self) -> None:
+        """A ticker stops as well: the test learns how long an element takes, and listens for longer."""
+        count = min(_TICKS, self.max_elements_from_publisher)
+        if count < _FEWEST_TICKS:
+            raise NotApplicable(f"needs {_FEWEST_TICKS} elements; max_elements_from_publisher is {count}")
+        probe = self.subscribed(self.publisher_of(count))
+        probe.request(count)
+        probe.expect_elements(2, "1.1")
+        probe.cancel()
+        before, left_at = len(probe.elements), time.monotonic()
+        self.expect_end_of_signals(probe, before + TOO_MANY)
+        late, took = len(probe.elements) - before, time.monotonic() - left_at
+        # What a quick Publisher sends in a moment may have been on its way.
+        if took > _A_MOMENT and late >= min(TOO_MANY, count - before) > 0:
+            raise Violation(
+                "3.12", f"{late} elements came after cancel(), in {took:.1f} s", "that signals cease"
             )
 
     @check

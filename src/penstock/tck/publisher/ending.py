@@ -73,6 +73,26 @@ class EndingTests(PublisherSubject):
         del publisher
 
     @check
+    def test_required_spec106_must_drop_the_subscriber_after_on_error_has_been_called(self) -> None:
+        """A failed Subscription counts as cancelled too, so the Subscriber is let go of (§3.13)."""
+        publisher = self.publisher_of(10 if self.max_elements_from_publisher >= 10 else 1)
+        probe = self.subscribed(publisher, "subscriber with an illegal request")
+        probe.request(0)
+        probe.expect_error("3.9")
+        probe.forget_error()
+        self.expect_release(probe, "1.6", "on_error")
+        del publisher
+        try:
+            publisher = self.failed_publisher()
+        except NotApplicable:
+            return
+        refused = Probe(self.trial, "subscriber of the failed publisher")
+        refused.subscribe_to(publisher)
+        refused.expect_error("1.4")
+        refused.forget_error()
+        self.expect_release(refused, "1.6", "on_error of a failed Publisher")
+
+    @check
     def test_required_spec107_must_not_emit_further_signals_once_on_complete_has_been_signalled(self) -> None:
         """Whoever goes on asking after ``on_complete`` gets no answer."""
         probe = self._completed(1)
@@ -108,6 +128,26 @@ class EndingTests(PublisherSubject):
         probe.expect_elements(1, "1.1")
         with probe.silence("1.8", "cancel() after one of three elements"):
             probe.cancel()
+
+    @check
+    def test_required_spec108_signals_must_cease_after_cancel_in_on_subscribe(self) -> None:
+        """Who leaves inside ``on_subscribe`` gets no end, and no more than was asked for before that."""
+
+        def ask_and_leave(probe: Probe) -> None:
+            probe.request(2)
+            probe.cancel()
+
+        at_once = self.subscribed(self.publisher_of(3), on_subscribe=Probe.cancel)
+        at_once.request(1)
+        self.trial.settle()
+        if at_once.signals[1:]:
+            raise Violation("1.8", f"{at_once.signals[1]} came after cancel() in on_subscribe", "no signal")
+        asking = self.subscribed(self.publisher_of(10), "subscriber that asks", on_subscribe=ask_and_leave)
+        asking.request(5)
+        self.expect_end_of_signals(asking)
+        if asking.ended:
+            last = asking.signals[-1]
+            raise Violation("1.8", f"{last} came after request(2) and cancel() in on_subscribe", "no end")
 
     @check
     def test_required_spec108_signals_must_cease_after_cancel_in_on_next(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from functools import partial
+from typing import Any
 
 from penstock.spec import UNBOUNDED
 from penstock.tck.probe import Probe
@@ -99,6 +100,44 @@ class RequestingTests(PublisherSubject):
             self._expect_refusal(n)
 
     @check
+    def test_required_spec309_request_zero_inside_on_subscribe_must_signal_illegal_argument_exception(
+        self,
+    ) -> None:
+        """An illegal request inside ``on_subscribe`` is answered as well, and by nothing but the error."""
+        probe = self.subscribed(self._some(), on_subscribe=lambda probe: probe.request(0))
+        self._expect_illegal_argument(probe, "request(0) inside on_subscribe")
+        probe.expect_exactly(0, "3.9")
+
+    @check
+    def test_required_spec309_request_negative_number_inside_on_next_must_signal_illegal_argument_exception(
+        self,
+    ) -> None:
+        """So is one inside ``on_next``, although elements are left."""
+        probe = self.subscribed(self.publisher_of(10), on_next=lambda probe: probe.request(-1))
+        probe.request(5)
+        self._expect_illegal_argument(probe, "request(-1) inside on_next")
+
+    @check
+    def test_required_spec309_request_zero_after_unbounded_demand_must_signal_illegal_argument_exception(
+        self,
+    ) -> None:
+        """So is one after a request for everything, when nobody counts any more."""
+
+        def ask(probe: Probe) -> None:
+            if len(probe.elements) == 1:
+                probe.request(UNBOUNDED)
+                probe.request(0)
+
+        probe = self.subscribed(
+            self.publisher_of(max(2, min(MANY, self.max_elements_from_publisher))), on_next=ask
+        )
+        probe.request(1)
+        self._expect_illegal_argument(probe, "request(0) after request(2^63-1)")
+
+    def _some(self) -> Any:
+        return self.publisher_of(10 if self.max_elements_from_publisher >= 10 else 1)
+
+    @check
     def test_optional_spec309_request_negative_number_may_signal_illegal_argument_exception_with_specific_message(  # noqa: E501
         self,
     ) -> None:
@@ -110,9 +149,12 @@ class RequestingTests(PublisherSubject):
     def _expect_refusal(self, n: int) -> BaseException:
         probe = self.subscribed(self.publisher_of(10))
         probe.request(n)
+        return self._expect_illegal_argument(probe, f"request({n})")
+
+    def _expect_illegal_argument(self, probe: Probe, what: str) -> BaseException:
         error, wanted = probe.expect_error("3.9"), self.illegal_request_error_type
         if not isinstance(error, wanted):
-            raise Violation("3.9", f"request({n}) was answered by {shown(error)}", wanted.__name__)
+            raise Violation("3.9", f"{what} was answered by {shown(error)}", wanted.__name__)
         return error
 
     @check

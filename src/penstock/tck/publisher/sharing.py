@@ -46,6 +46,16 @@ class SharingTests(PublisherSubject):
             raise Violation("1.11", f"{probe.name} was not served; the last signal was {last}", "a signal")
 
     @check
+    def test_optional_spec111_must_go_on_serving_others_when_a_subscriber_leaves(self) -> None:
+        """One of two Subscribers leaves, and the other one gets what it has asked for, to the end."""
+        leaving, staying = self._several(self.publisher_of(5, completes=True), 2)
+        staying.request(10)
+        leaving.request(1)
+        self.trial.wait_until(lambda: bool(leaving.elements) or leaving.ended)
+        leaving.cancel()
+        staying.expect_complete("1.11")
+
+    @check
     def test_optional_spec111_multicast_must_produce_the_same_elements_in_the_same_sequence_to_all_of_its_subscribers_when_requesting_one_by_one(  # noqa: E501
         self,
     ) -> None:

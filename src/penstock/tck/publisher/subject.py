@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,6 +14,12 @@ from penstock.tck.verification import Verification
 
 MANY: Final[int] = 10_000
 """The most elements that a test of the kit asks for: where the JVM kit takes 2^31, this is enough."""
+
+
+TOO_MANY: Final[int] = 20
+"""So many elements that come at their own pace, when nobody wants them any more, were not on their way."""
+_PACES = 3
+"""A subject is silent if it sends nothing in so many times the time that it needs for an element."""
 
 
 class PublisherSubject(Verification):
@@ -56,12 +61,19 @@ class PublisherSubject(Verification):
             raise NotApplicable(
                 "needs the end of the stream; max_elements_from_publisher says that it has none"
             )
-        made = self.trial.call(lambda: self.create_publisher(elements), "create_publisher", "")
-        return self.spelling.publisher_from(made)
+        what = f"create_publisher({elements})"
+        return self.spelling.publisher_from(
+            self.make(lambda: self.create_publisher(elements), what, "a Publisher")
+        )
 
     def failed_publisher(self) -> Any:
         """Make a failed Publisher, or skip the test."""
-        made = self.trial.call(self.create_failed_publisher, "create_failed_publisher", "")
+
+        def create() -> tuple[Any]:
+            # A None is no failure here, so it is wrapped.
+            return (self.create_failed_publisher(),)
+
+        (made,) = self.trial.make(create, "create_failed_publisher()", "a Publisher that fails at once")
         if made is None:
             raise NotApplicable("create_failed_publisher() gives None")
         return self.spelling.publisher_from(made)
@@ -80,12 +92,25 @@ class PublisherSubject(Verification):
         probe.expect_subscription()
         return probe
 
-    def expect_end_of_signals(self, probe: Probe) -> None:
-        """Listen until nothing has come for a while; what has been asked for is finite."""
+    def expect_end_of_signals(self, probe: Probe, enough: int = MANY) -> None:
+        """Listen until nothing has come for a while, or ``enough`` elements have; what was asked is finite.
+
+        A while is longer than the subject has taken for an element so far, unless it says by itself when it
+        has settled.
+        """
+        learns = self.profile != "sync" and type(self).settle is Verification.settle
+        began, before, limit = time.monotonic(), len(probe.elements), self.trial.environment.timeout
         heard = -1
-        while heard != len(probe.signals):
+        while heard != len(probe.signals) and len(probe.elements) < enough:
             heard = len(probe.signals)
             self.trial.settle()
+            if learns:
+                self.trial.wait_briefly(lambda: len(probe.signals) != heard, _PACES * probe.pace)  # noqa: B023
+            late = len(probe.elements) - before
+            if late >= TOO_MANY and time.monotonic() - began > limit:
+                raise Violation(
+                    "3.12", f"{late} elements came in {limit:g} s, and still they come", "that signals cease"
+                )
 
     def expect_release(self, probe: Probe, rule: str, after: str) -> None:
         """Wait until the Publisher has let go of the Subscriber; its Subscription is still in use."""
@@ -97,7 +122,7 @@ class PublisherSubject(Verification):
                     f"after {after} the Publisher or its Subscription still refers to the Subscriber",
                     "that the Subscriber can be garbage-collected, §3.13",
                 )
-            gc.collect()
+            self.trial.use(self.collect_garbage, "collect_garbage()")
             time.sleep(0.005)
 
     def expect_quick(self, calls: Sequence[Callable[[], object]], rule: str, what: str) -> None:
@@ -110,7 +135,7 @@ class PublisherSubject(Verification):
             took.append(time.perf_counter() - start)
 
         for call in calls:
-            self.trial.call(partial(timed, call), what, rule)
+            self.trial.perform(partial(timed, call), what, rule)
         self.expect_in_budget(took, rule, what)
 
     def expect_in_budget(self, took: Sequence[float], rule: str, what: str) -> None:

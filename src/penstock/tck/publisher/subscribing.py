@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.tck.probe import Probe
 from penstock.tck.publisher.subject import PublisherSubject
-from penstock.tck.signal_log import shown
 from penstock.tck.verdicts import NotApplicable, Violation
 from penstock.tck.verification import check
 
@@ -16,15 +17,7 @@ class SubscribingTests(PublisherSubject):
     def test_required_spec109_subscribe_throw_npe_on_null_subscriber(self) -> None:
         """``subscribe(None)`` raises ``none_error_type`` at the caller: there is nobody else to tell."""
         publisher, wanted = self.publisher_of(0), self.none_error_type
-        try:
-            self.trial.call(lambda: publisher.subscribe(None), "subscribe(None)", "1.9")
-        except wanted:
-            return
-        except Violation:
-            raise
-        except Exception as error:
-            raise Violation("1.9", f"subscribe(None) raised {shown(error)}", wanted.__name__) from None
-        raise Violation("1.9", "subscribe(None) returned normally", wanted.__name__)
+        self.expect_raised(lambda: publisher.subscribe(None), "subscribe(None)", "1.9", wanted)
 
     @check
     def test_required_spec109_must_issue_on_subscribe_for_non_null_subscriber(self) -> None:
@@ -57,6 +50,33 @@ class SubscribingTests(PublisherSubject):
         except NotApplicable:
             return
         Probe(self.trial, "subscriber of the failed publisher").subscribe_to(failed)
+
+    @check
+    def test_required_spec109_must_answer_a_subscriber_that_comes_after_the_end(self) -> None:
+        """Who comes when a stream is over is served, or refused: with ``on_subscribe`` and an end."""
+        publisher = self.publisher_of(1, completes=True)
+        first = self.subscribed(publisher, "first subscriber")
+        first.request(2)
+        first.expect_complete("1.5")
+        self._expect_an_end(publisher, "on_complete")
+        try:
+            failed = self.failed_publisher()
+        except NotApplicable:
+            return
+        refused = Probe(self.trial, "first subscriber of the failed publisher")
+        refused.subscribe_to(failed)
+        refused.expect_error("1.4")
+        self._expect_an_end(failed, "on_error")
+
+    def _expect_an_end(self, publisher: Any, after: str) -> None:
+        late = self.subscribed(publisher, f"subscriber after {after}")
+        if not late.ended:
+            late.request(2)
+        if not self.trial.wait_until(lambda: late.ended):
+            last = late.signals[-1]
+            raise Violation(
+                "1.9", f"who subscribed after {after} heard no end; the last signal was {last}", "an end"
+            )
 
     @check
     def test_untested_spec110_reject_a_subscription_request_if_the_same_subscriber_subscribes_twice(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.tck.report.about import About
 from penstock.tck.report.matrix import Cell, Report
 from penstock.tck.report.writing import FORMATS, jvm_results, write_report
 
-__all__ = ["FORMATS", "Cell", "Report", "jvm_results", "write_report"]
+__all__ = ["FORMATS", "About", "Cell", "Report", "jvm_results", "write_report"]

@@ -30,6 +30,7 @@ def _head(report: Report) -> Iterator[str]:
     yield f"<style>{_STYLE}</style></head><body>"
     yield f"<h1>{title}</h1>"
     yield f"<p>{escape(report.summary)}.</p>"
+    yield f'<p class="about">{escape(report.about_run.line)}</p>'
 
 
 def _matrix(report: Report) -> Iterator[str]:

@@ -9,7 +9,7 @@ from penstock.tck.not_checked import NOT_CHECKED
 from penstock.tck.report.matrix import Report
 from penstock.tck.running import Result
 
-SCHEMA = 1
+SCHEMA = 2
 """Counted up when a field changes its meaning or goes away."""
 
 
@@ -17,6 +17,9 @@ def to_json(report: Report) -> str:
     """The matrix, and below it every result with its whole message."""
     document = {
         "schema": SCHEMA,
+        "date": report.about_run.date,
+        "versions": dict(report.about_run.versions),
+        "settings": {subject: dict(said) for subject, said in report.about_run.settings.items()},
         "subjects": report.subjects,
         "counts": dict(report.counts),
         "rules": [_rule(report, rule) for rule in report.rules],

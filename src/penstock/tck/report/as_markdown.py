@@ -17,6 +17,8 @@ def _head(report: Report) -> Iterator[str]:
     yield ""
     yield report.summary + "."
     yield ""
+    yield report.about_run.line
+    yield ""
 
 
 def _matrix(report: Report) -> Iterator[str]:

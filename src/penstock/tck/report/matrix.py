@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from penstock.spec import RULES
 from penstock.tck.naming import SETUP, python_name
 from penstock.tck.not_checked import NOT_CHECKED
+from penstock.tck.report.about import About
 from penstock.tck.running import Result
 
 JvmResults = Mapping[str, Mapping[str, str]]
@@ -44,9 +45,15 @@ class Cell:
 class Report:
     """All results, and what the JVM kit says about the same subjects where that is known."""
 
-    def __init__(self, results: Iterable[Result], jvm: JvmResults | None = None) -> None:
-        """Sort ``results``; ``jvm`` has verdicts by subject and by the name of the test in the JVM kit."""
+    def __init__(
+        self, results: Iterable[Result], jvm: JvmResults | None = None, about: About | None = None
+    ) -> None:
+        """Sort ``results``; ``jvm`` has verdicts by subject and by the name of the test in the JVM kit.
+
+        ``about`` says when, with what and with which settings the tests were run.
+        """
         self.results = list(results)
+        self.about_run = about or About()
         self._jvm = {
             subject: {python_name(name): verdict for name, verdict in verdicts.items()}
             for subject, verdicts in (jvm or {}).items()

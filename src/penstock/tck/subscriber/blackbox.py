@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.tck.subscriber.subject import SubscriberSubject
-from penstock.tck.upstream import ScriptedError, Upstream
+from penstock.tck.upstream import HOLD, ScriptedError, Upstream
 from penstock.tck.verdicts import NotCheckable
 from penstock.tck.verification import check
 
@@ -18,14 +18,17 @@ class _Stage:
 
     def __init__(self, verification: SubscriberBlackboxVerification) -> None:
         self._verification, self._trial = verification, verification.trial
-        self._theirs = self._trial.call(verification.create_subscriber, "create_subscriber", "")
+        self._theirs = verification.make(
+            verification.create_subscriber, "create_subscriber()", "a Subscriber"
+        )
         self.subscriber = verification.spelling.subscriber_from(self._theirs)
         self.upstream = Upstream(self._trial, self.subscriber)
 
     def trigger_request(self, rule: str = "2.1") -> None:
         self._trial.log.add("→ trigger_request(subscriber)")
         hook = self._verification.trigger_request
-        self._trial.perform(lambda: hook(self._theirs), "trigger_request(subscriber)", rule)
+        pull = self.upstream.pulled
+        self._trial.perform(lambda: pull(lambda: hook(self._theirs)), "trigger_request(subscriber)", rule)
 
 
 class SubscriberBlackboxVerification(SubscriberSubject):
@@ -63,7 +66,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
         sent = 0
         while upstream.demand and sent < most:
             sent += 1
-            upstream.send(self.create_element(sent))
+            upstream.send(self.element(sent))
         return sent
 
     @check
@@ -128,9 +131,9 @@ class SubscriberBlackboxVerification(SubscriberSubject):
     def test_required_spec207_blackbox_must_ensure_all_calls_on_its_subscription_take_place_from_the_same_thread_or_take_care_of_synchronization(  # noqa: E501
         self,
     ) -> None:
-        """Requests that take a while do not overlap."""
+        """While a request takes a while, neither another one nor ``cancel`` is called."""
         stage = _Stage(self)
-        stage.upstream.hold = 0.002
+        stage.upstream.hold = HOLD
         stage.upstream.subscribe()
         stage.trigger_request()
         stage.upstream.expect_request("2.1")
@@ -147,7 +150,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
             raise NotCheckable(
                 "not checked: the Subscriber does not leave by itself with elements on their way"
             )
-        stage.upstream.send_on_its_way(self.create_element(sent + 1))
+        stage.upstream.send_on_its_way(self.element(sent + 1))
 
     @check
     def test_required_spec209_blackbox_must_be_prepared_to_receive_an_on_complete_signal_with_preceding_request_call(  # noqa: E501
@@ -229,6 +232,23 @@ class SubscriberBlackboxVerification(SubscriberSubject):
         self.expect_none_error(lambda: subscriber.on_error(None), "on_error(None)")
 
     @check
+    def test_required_spec213_blackbox_must_take_an_element_that_is_false(self) -> None:
+        """``create_element(0)`` is an element like others: only ``None`` is not one."""
+        self._asking().upstream.send(self.element(0))
+
+    @check
+    def test_required_spec213_blackbox_must_take_signals_from_any_thread(self) -> None:
+        """Elements and the end come from other threads than ``on_subscribe``, one after the other."""
+        self.require_any_thread()
+        upstream = self._asking().upstream
+        for number in (1, 2, 3):
+            if upstream.demand:
+                upstream.send_elsewhere(self.element(number), "2.13")
+                self.trial.settle()
+        if not upstream.cancelled:
+            upstream.complete_elsewhere("2.13")
+
+    @check
     def test_untested_spec301_blackbox_must_not_be_called_outside_subscriber_context(self) -> None:
         """On whose behalf a request is made cannot be seen."""
         self.not_checkable("§3.1: nobody can see on whose behalf a request is made")
@@ -244,7 +264,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
         for number in range(1, wanted + 1):
             if stage.upstream.cancelled:
                 break
-            stage.upstream.send(self.create_element(number))
+            stage.upstream.send(self.element(number))
 
     @check
     def test_required_spec310_blackbox_request_may_synchronously_call_on_next_on_subscriber(self) -> None:
@@ -259,7 +279,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
 
     def _answered_at_once(self, end: Any) -> None:
         stage = _Stage(self)
-        elements = [self.create_element(number) for number in (1, 2, 3)]
+        elements = [self.element(number) for number in (1, 2, 3)]
         stage.upstream.answer_at_once(elements if end is None else [], end)
         rule = "3.10" if end is None else "3.11"
         stage.upstream.subscribe(rule)

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.tck.subscriber.subject import SubscriberSubject
 from penstock.tck.subscriber.whitebox_probe import WhiteboxSubscriberProbe
-from penstock.tck.upstream import End, ScriptedError, Upstream
+from penstock.tck.upstream import HOLD, End, ScriptedError, Upstream
 from penstock.tck.verification import check
 
 
@@ -21,7 +21,8 @@ class _Stage:
     ) -> None:
         trial = self._trial = verification.trial
         self.probe = WhiteboxSubscriberProbe(trial)
-        made = trial.call(lambda: verification.create_subscriber(self.probe), "create_subscriber", "")
+        create = verification.create_subscriber
+        made = verification.make(lambda: create(self.probe), "create_subscriber(probe)", "a Subscriber")
         self.subscriber = verification.spelling.subscriber_from(made)
         self.upstream = Upstream(trial, self.subscriber)
         if supply is not None:
@@ -31,11 +32,15 @@ class _Stage:
 
     def trigger_request(self, n: int, rule: str = "2.1") -> None:
         self._trial.log.add(f"→ puppet: trigger_request({n})")
-        self._trial.perform(lambda: self._puppet.trigger_request(n), f"trigger_request({n})", rule)
+        pull = self.upstream.pulled
+        self._trial.perform(
+            lambda: pull(lambda: self._puppet.trigger_request(n)), f"trigger_request({n})", rule
+        )
 
     def signal_cancel(self) -> None:
         self._trial.log.add("→ puppet: signal_cancel()")
-        self._trial.perform(lambda: self._puppet.signal_cancel(), "signal_cancel()", "2.6")
+        pull = self.upstream.pulled
+        self._trial.perform(lambda: pull(self._puppet.signal_cancel), "signal_cancel()", "2.6")
 
 
 class SubscriberWhiteboxVerification(SubscriberSubject):
@@ -141,9 +146,9 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
     def test_required_spec207_must_ensure_all_calls_on_its_subscription_take_place_from_the_same_thread_or_take_care_of_synchronization(  # noqa: E501
         self,
     ) -> None:
-        """Requests that take a while do not overlap."""
+        """While a request takes a while, neither another one nor ``cancel`` is called."""
         stage = self._stage()
-        stage.upstream.hold = 0.002
+        stage.upstream.hold = HOLD
         for first in (1, 5, 9):
             stage.trigger_request(4)
             for element in self.send(stage.upstream, 4, "2.1", first):
@@ -159,7 +164,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
         stage.upstream.expect_request("2.1")
         stage.signal_cancel()
         stage.upstream.expect_cancel("2.6")
-        stage.upstream.send_on_its_way(self.create_element(1))
+        stage.upstream.send_on_its_way(self.element(1))
 
     @check
     def test_required_spec209_must_be_prepared_to_receive_an_on_complete_signal_with_preceding_request_call(
@@ -253,6 +258,30 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
         self.expect_none_error(lambda: subscriber.on_error(None), "on_error(None)")
 
     @check
+    def test_required_spec213_must_take_an_element_that_is_false(self) -> None:
+        """``create_element(0)`` is an element like others: only ``None`` is not one."""
+        stage, element = self._stage(), self.element(0)
+        stage.trigger_request(1)
+        stage.upstream.expect_demand(1, "2.1")
+        stage.upstream.send(element)
+        stage.probe.expect_next(element, "2.13")
+
+    @check
+    def test_required_spec213_must_take_signals_from_any_thread(self) -> None:
+        """Elements and the end come from other threads than ``on_subscribe``, one after the other."""
+        self.require_any_thread()
+        stage = self._stage()
+        # One more than there is: a Processor may find the end only when it looks for another element.
+        stage.trigger_request(4)
+        for number in (1, 2, 3):
+            element = self.element(number)
+            stage.upstream.expect_demand(1, "2.1")
+            stage.upstream.send_elsewhere(element, "2.13")
+            stage.probe.expect_next(element, "2.13")
+        stage.upstream.complete_elsewhere("2.13")
+        stage.probe.expect_complete("2.13")
+
+    @check
     def test_untested_spec301_must_not_be_called_outside_subscriber_context(self) -> None:
         """On whose behalf a request is made cannot be seen."""
         self.not_checkable("§3.1: nobody can see on whose behalf a request is made")
@@ -268,7 +297,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
     @check
     def test_required_spec310_request_may_synchronously_call_on_next_on_subscriber(self) -> None:
         """An element that arrives inside ``request`` does no harm."""
-        elements = [self.create_element(number) for number in (1, 2, 3)]
+        elements = [self.element(number) for number in (1, 2, 3)]
         stage = _Stage(self, elements)
         stage.trigger_request(3, rule="3.10")
         for element in elements:
@@ -277,7 +306,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
     @check
     def test_required_spec311_request_may_synchronously_call_on_complete_or_on_error(self) -> None:
         """Nor does an end that arrives inside ``request``."""
-        completing = _Stage(self, [self.create_element(1)], "complete")
+        completing = _Stage(self, [self.element(1)], "complete")
         # One more than there is: a Processor may find the end only when it looks for another element.
         completing.trigger_request(2, rule="3.11")
         completing.probe.expect_complete("3.11")
