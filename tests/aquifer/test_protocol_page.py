@@ -34,6 +34,7 @@ DOCUMENT = [
 ]
 SECTIONS = {
     "Subscribe.x": messages.SubscribeTerms,
+    "Subscribe.x.admin": messages.Admin,
     "OnSubscribe.x": messages.SessionTerms,
     "OnSubscribe.x.shelf": messages.ShelfTerms,
     "Next.x": messages.Grant,

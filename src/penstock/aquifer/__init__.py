@@ -27,6 +27,7 @@ from penstock.aquifer.codecs import Codec
 from penstock.aquifer.errors import (
     AquiferError,
     EpochChanged,
+    Evicted,
     GatewayUnreachable,
     JournalDamaged,
     JournalError,
@@ -47,6 +48,7 @@ from penstock.aquifer.gateway import Gateway
 from penstock.aquifer.journal import Journal, MemoryJournal, SqliteJournal
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.records import Record
+from penstock.aquifer.rights import Right
 from penstock.aquifer.security import CurveClient, CurveKeys, CurveServer, generate_keys, load_keys, save_keys
 from penstock.aquifer.subscriber import AquiferPublisher, AquiferSubscription, Deficit, Metrics
 
@@ -60,6 +62,7 @@ __all__ = [
     "CurveServer",
     "Deficit",
     "EpochChanged",
+    "Evicted",
     "Gateway",
     "GatewayUnreachable",
     "Journal",
@@ -78,6 +81,7 @@ __all__ = [
     "ProtocolViolation",
     "Record",
     "Refused",
+    "Right",
     "SourceFailed",
     "SqliteJournal",
     "TakenOver",

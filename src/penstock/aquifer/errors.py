@@ -7,6 +7,7 @@ from typing import ClassVar
 __all__ = [
     "AquiferError",
     "EpochChanged",
+    "Evicted",
     "GatewayUnreachable",
     "JournalDamaged",
     "JournalError",
@@ -80,9 +81,15 @@ class TakenOver(AquiferError):
 
 
 class Refused(AquiferError):
-    """The gateway does not let this subscriber in: its key is not among those that are allowed."""
+    """The gateway does not let this key in, or it may not do this, or the id or name belongs to another."""
 
     code = "AUTH"
+
+
+class Evicted(AquiferError):
+    """Somebody who administers the gateway has ended this session."""
+
+    code = "EVICTED"
 
 
 class Unreadable(AquiferError):

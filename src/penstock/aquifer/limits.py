@@ -15,8 +15,14 @@ class Limits:
     """The longest control message, in bytes; a longer one is answered with ``OnError``."""
     max_subscribers: int = 256
     """How many subscribers there can be at a time."""
+    max_per_peer: int = 128
+    """How many of them one key may have, or one other machine without a key."""
     max_durable: int = 1024
     """How many durable subscribers that are away are remembered at a time."""
+    max_ids_per_peer: int = 256
+    """How many ids one key may have, or one other machine without a key."""
+    max_id: int = 256
+    """The most characters in an id."""
     requests_per_second: int = 10_000
     """How many control messages a peer may send, with a burst of as many."""
     max_frame: int = 256 * 1024
@@ -36,13 +42,19 @@ class Limits:
     lease: float = 60.0
     """How many seconds of silence a subscriber is kept for, unless it asked for another lease."""
     max_lease: float = 31 * 24 * 3600.0
-    """The longest lease that can be asked for, in seconds."""
+    """The longest lease that can be asked for, in seconds, by a subscriber with an id."""
+    max_nameless_lease: float = 600.0
+    """The same for one without an id, which nobody can come back to."""
+    join_time: float = 10.0
+    """How many seconds a subscriber without an id may be silent and have no data connection."""
     heartbeat: float = 1.0
     """How many seconds an extended subscriber is left without a sign of life."""
     staged_bytes: int = 256 * 1024 * 1024
     """How much may be staged by those who write to the gateway, before they publish it."""
     requests_in_waiting: int = 16
     """How many requests of a plain subscriber may wait for their answer at a time."""
+    max_listed: int = 256
+    """How many subscribers, and how many ids that are away, an answer names; the rest is counted."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):

@@ -33,19 +33,29 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import os
-import re
 import socket as sockets
-import struct
 import threading
-from collections.abc import Collection, Iterable
+import time
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self
 
 import zmq
 from zmq.utils import z85
 
+from penstock.aquifer.access_list import AccessList
 from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.keys import (
+    CurveKeys,
+    PathLike,
+    check_key,
+    check_pair,
+    generate_keys,
+    load_keys,
+    load_public,
+    save_keys,
+)
+from penstock.aquifer.rights import USUAL_RIGHTS, Right
 
 __all__ = [
     "Authenticator",
@@ -61,155 +71,47 @@ __all__ = [
 
 _log = logging.getLogger("penstock.aquifer")
 
-_PathLike: TypeAlias = str | os.PathLike[str]
-_HOW = "make a pair of keys with: penstock gateway --keygen PATH"
-_LINE = re.compile(r'(public|secret)\s*=\s*"([^"]*)"')
-_PUBLIC_NOTE = "# The public half of a CURVE key pair for Penstock; for everybody to see.\n"
-_SECRET_NOTE = "# A CURVE key pair for Penstock. Whoever can read this file can pass for its owner.\n"
 _ZAP = "inproc://zeromq.zap.01"
 # Anybody who knows a gateway's public key can make up keys of his own; the log is not his to fill.
 _MOST_TOLD = 1000
+_LOOK = 1.0
+"""Seconds between looks at the lists of clients."""
 _numbers = itertools.count(1)
-
-
-class CurveKeys(NamedTuple):
-    """A pair of CURVE keys, each in the 40 characters of Z85."""
-
-    public: str
-    secret: str
-
-    def __repr__(self) -> str:
-        # A pair gets into logs and tracebacks; its secret must not.
-        return f"CurveKeys(public={self.public!r}, secret=...)"
-
-
-def generate_keys() -> CurveKeys:
-    """A new pair of keys."""
-    public, secret = zmq.curve_keypair()
-    return CurveKeys(public.decode(), secret.decode())
-
-
-def save_keys(keys: CurveKeys, path: _PathLike, *, overwrite: bool = False) -> None:
-    """Write ``PATH.pub``, for everybody, and ``PATH.key``, which nobody but its owner can read.
-
-    Raises FileExistsError when one of them is there already, unless ``overwrite`` is set.
-    """
-    _check_pair(keys, "the pair to save")
-    stem = re.sub(r"\.(pub|key)\Z", "", os.fspath(path))
-    if not overwrite:
-        for file in (f"{stem}.key", f"{stem}.pub"):
-            if os.path.lexists(file):
-                raise FileExistsError(f"{file} is there already, and a lost secret key cannot be made again")
-    public = f'public = "{keys.public}"\n'
-    _write(f"{stem}.key", f'{_SECRET_NOTE}{public}secret = "{keys.secret}"\n', 0o600, overwrite)
-    _write(f"{stem}.pub", _PUBLIC_NOTE + public, 0o644, overwrite)
-    os.chmod(f"{stem}.pub", 0o644)  # whatever the umask took away
-
-
-def _write(file: str, text: str, mode: int, overwrite: bool) -> None:
-    # The mode counts only when a file is made. An old file, which may be open to others, is replaced as a
-    # whole by a new one, and O_EXCL sees to it that this one is new, too.
-    made = f"{file}.new" if overwrite else file
-    if overwrite:
-        Path(made).unlink(missing_ok=True)
-    with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="ascii") as stream:
-        stream.write(text)
-    if overwrite:
-        os.replace(made, file)
-
-
-def load_keys(path: _PathLike) -> CurveKeys:
-    """Read the pair in ``PATH.key``; the path may be given with or without its end."""
-    file = next(filter(os.path.isfile, (f"{os.fspath(path)}.key", os.fspath(path))), None)
-    if file is None:
-        raise FileNotFoundError(f"there is no key file {os.fspath(path)}; {_HOW}")
-    found = _read(file)
-    for name in ("public", "secret"):
-        if name not in found:
-            raise ValueError(f"{file} has no {name} key; the file that ends with .key has both, or {_HOW}")
-    return _check_pair(CurveKeys(found["public"], found["secret"]), file)
-
-
-def load_public(path_or_key: _PathLike) -> str:
-    """Read the public key from ``PATH.pub`` or ``PATH.key``; the 40 characters of a key stand for itself."""
-    text = os.fspath(path_or_key)
-    # Files first: every character of a path may occur in a key, but a key is hardly ever the name of a file.
-    file = next(filter(os.path.isfile, (text, f"{text}.pub")), None)
-    if file is not None:
-        found = _read(file)
-        if "public" not in found:
-            raise ValueError(f"{file} has no public key; {_HOW}")
-        return _check_key(found["public"], f"the public key in {file}")
-    if isinstance(path_or_key, os.PathLike) or text.endswith((".pub", ".key")):
-        raise FileNotFoundError(f"there is no key file {text}; {_HOW}")
-    return _check_key(text, f"{text!r} is no file, and as a key it is wrong: it")
-
-
-def _read(file: str) -> dict[str, str]:
-    with open(file, encoding="utf-8", errors="replace") as stream:
-        mode = os.fstat(stream.fileno()).st_mode & 0o777
-        lines = [line.strip() for line in stream]
-    found: dict[str, str] = {}
-    for number, line in enumerate(lines, start=1):
-        if line and not line.startswith("#"):
-            match = _LINE.fullmatch(line)
-            if match is None or match[1] in found:
-                # The line itself stays out of the text: it may be a secret key.
-                raise ValueError(
-                    f'{file}, line {number}: this is no key file. The lines of one are public = "..." and, '
-                    f'if it is a pair, secret = "..."; {_HOW}'
-                )
-            found[match[1]] = match[2]
-    if "secret" in found and mode & 0o077 and os.name == "posix":
-        _log.warning("other users can get at the secret key in %s (mode %o): chmod 600 %s", file, mode, file)
-    return found
-
-
-def _check_key(key: str, what: str) -> str:
-    if len(key) != 40:
-        raise ValueError(f"{what} has {len(key)} characters, and a CURVE key has 40; {_HOW}")
-    try:
-        z85.decode(key)
-    except (KeyError, ValueError, struct.error):
-        raise ValueError(f"{what} has characters that do not make a CURVE key (Z85); {_HOW}") from None
-    return key
-
-
-def _check_pair(keys: CurveKeys, where: str) -> CurveKeys:
-    _check_key(keys.public, f"the public key of {where}")
-    _check_key(keys.secret, f"the secret key of {where}")
-    if zmq.curve_public(keys.secret.encode()).decode() != keys.public:
-        raise ValueError(f"the public and the secret key of {where} do not belong together; {_HOW}")
-    return keys
 
 
 class CurveServer:
     """The gateway's side: its keys, and the public keys of the clients that it lets in.
 
-    ``allowed=None`` lets in every client that knows the gateway's public key.
+    ``allowed`` has the keys, or, as a mapping, the keys with what each may do: ``"read"``, ``"read, write"``,
+    ``"read, write, admin"``. A key for which nothing is said may read and write. ``allowed=None`` lets in
+    every client that knows the gateway's public key.
     """
 
-    def __init__(self, keys: CurveKeys, allowed: Collection[str] | None) -> None:
-        self.keys = _check_pair(keys, "the server")
-        self.allowed = None if allowed is None else frozenset(_check_key(key, repr(key)) for key in allowed)
+    def __init__(
+        self, keys: CurveKeys, allowed: Collection[str] | Mapping[str, Right | str] | AccessList | None
+    ) -> None:
+        self.keys = check_pair(keys, "the server")
+        self.access = allowed if isinstance(allowed, AccessList) else AccessList.of(allowed)
+        """Who is let in, and what for."""
         self.domain = f"penstock-{next(_numbers)}"
         """What libzmq calls this server when it asks the authenticator about a client."""
 
     @classmethod
-    def load(cls, key_path: _PathLike, allowed_path: _PathLike | None) -> CurveServer:
+    def load(cls, key_path: PathLike, allowed_path: PathLike | None) -> CurveServer:
         """Read the keys, and the list of clients: a directory of ``*.pub`` files, or a file of keys.
 
-        Such a file has one key to a line; after a space there may be a note, such as whose key it is. Lines
-        that start with ``#`` are comments. None as the list lets in everybody who knows the server's key.
+        Such a file has one key to a line; after a space there may be a note, such as whose key it is, and the
+        rights of the key: ``rights=read,write``. Lines that start with ``#`` are comments. In a ``.pub`` file
+        the rights are a line of their own: ``rights = "read, write"``. None as the list lets in everybody who
+        knows the server's key. See :mod:`penstock.aquifer.access_list`.
         """
         keys = load_keys(key_path)
-        if allowed_path is None:
-            return cls(keys, None)
-        place = Path(allowed_path)
-        allowed = set(map(load_public, place.glob("*.pub")) if place.is_dir() else _listed(place))
-        if not allowed:
-            _log.warning("no client can connect: there is no key in %s", place)
-        return cls(keys, allowed)
+        return cls(keys, None if allowed_path is None else AccessList.load(Path(allowed_path)))
+
+    @property
+    def allowed(self) -> frozenset[str] | None:
+        """The keys that are let in; None if all are."""
+        return self.access.keys
 
     def secure(self, socket: zmq.Socket[Any]) -> None:
         """Make a socket, not yet bound, speak CURVE and ask the authenticator about every client."""
@@ -221,13 +123,6 @@ class CurveServer:
         socket.set(zmq.CURVE_SERVER, 1)
 
 
-def _listed(file: Path) -> Iterable[str]:
-    for number, line in enumerate(file.read_text("utf-8", errors="replace").splitlines(), start=1):
-        word = next(iter(line.split()), "#")
-        if not word.startswith("#"):  # no key does: four bytes never make such a group in Z85
-            yield _check_key(word, f"{file}, line {number}: {word!r}")
-
-
 class CurveClient(NamedTuple):
     """The client's side: its own keys, and the public key of the gateway."""
 
@@ -236,8 +131,8 @@ class CurveClient(NamedTuple):
 
     def secure(self, socket: zmq.Socket[Any]) -> None:
         """Make a socket, not yet connected, speak CURVE to this gateway and to no other."""
-        _check_pair(self.keys, "the client")
-        _check_key(self.server, f"the server's key {self.server!r}")
+        check_pair(self.keys, "the client")
+        check_key(self.server, f"the server's key {self.server!r}")
         _check_unused(socket)
         socket.set(zmq.CURVE_PUBLICKEY, self.keys.public.encode())
         socket.set(zmq.CURVE_SECRETKEY, self.keys.secret.encode())
@@ -262,10 +157,8 @@ class Authenticator:
         self.refused = 0
         """How many were refused for their key. Who does not get as far as to show one is not counted."""
         self._context = context
-        self._domains = {server.domain for server in servers}
-        self._open = {server.domain for server in servers if server.allowed is None}
-        self._admitted = {(server.domain, key) for server in servers for key in server.allowed or ()}
-        self._revoked: set[tuple[str, str]] = set()
+        self._servers = {server.domain: server for server in servers}
+        self._looked = 0.0
         self._told: set[str] = set()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -311,35 +204,39 @@ class Authenticator:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def allow(self, key: str, server: CurveServer | None = None) -> None:
+    def allow(self, key: str, server: CurveServer | None = None, rights: Right = USUAL_RIGHTS) -> None:
         """Let a client in from now on; which server is meant has to be said only if there are several."""
-        if server is None and len(self._domains) > 1:
+        if server is None and len(self._servers) > 1:
             raise ValueError("there are several servers: name the one that the key is for")
-        pairs = self._pairs(key, server)
+        for one in self._those(server):
+            one.access.allow(key, rights)
         with self._lock:
-            self._admitted |= pairs
-            self._revoked -= pairs
             self._told.discard(key)
 
     def revoke(self, key: str, server: CurveServer | None = None) -> None:
-        """Refuse a client from now on, at this server or at all; a connection that it has stays as it is."""
-        pairs = self._pairs(key, server)
-        with self._lock:
-            self._revoked |= pairs
+        """Refuse a client from now on, at this server or at all.
 
-    def _pairs(self, key: str, server: CurveServer | None) -> set[tuple[str, str]]:
-        if server is not None and server.domain not in self._domains:
+        A connection that it has stays as it is. A gateway deals with nothing that comes over it any more.
+        """
+        for one in self._those(server):
+            one.access.revoke(key)
+
+    def _those(self, server: CurveServer | None) -> Collection[CurveServer]:
+        if server is None:
+            return self._servers.values()
+        if server.domain not in self._servers:
             raise ValueError("this server was not given to this authenticator")
-        _check_key(key, repr(key))
-        return {(domain, key) for domain in (self._domains if server is None else (server.domain,))}
+        return (server,)
 
     def _run(self, zap: zmq.Socket[bytes], waker: sockets.socket, woken: sockets.socket) -> None:
         poller = zmq.Poller()
         poller.register(zap, zmq.POLLIN)
         poller.register(woken, zmq.POLLIN)
         try:
-            while woken.fileno() not in dict(poller.poll()):
-                zap.send_multipart(self._answer(zap.recv_multipart()))
+            while woken.fileno() not in (ready := dict(poller.poll(int(_LOOK * 1000)))):
+                if zap in ready:
+                    zap.send_multipart(self._answer(zap.recv_multipart()))
+                self._look_after_lists(time.monotonic())
         except zmq.ContextTerminated:
             pass  # as good as stop()
         finally:
@@ -350,6 +247,17 @@ class Authenticator:
                 self._waker = None
                 waker.close()
                 woken.close()
+
+    def _look_after_lists(self, now: float) -> None:
+        if now - self._looked < _LOOK:
+            return
+        self._looked = now
+        for server in self._servers.values():
+            try:
+                server.access.refresh()
+            except Exception:
+                # Whatever it was, the next client must find somebody who answers.
+                _log.exception("the list of clients could not be looked at: this is a defect")
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
         try:
@@ -367,12 +275,12 @@ class Authenticator:
         return [b"1.0", number, b"400", b"Not allowed", b"", b""]
 
     def _judge(self, domain: str, key: str, mechanism: str, address: str) -> bool:
-        pair = domain, key
+        server = self._servers.get(domain)
+        if mechanism == "NULL" and server is None:
+            return True
         with self._lock:
-            known = domain in self._domains
-            if mechanism == "NULL" and not known:
-                return True
-            if key and pair not in self._revoked and (pair in self._admitted or domain in self._open):
+            if key and server is not None and server.access.rights_of(key) is not None:
+                self._told.discard(key)
                 self.allowed += 1
                 return True
             self.refused += 1
@@ -383,7 +291,7 @@ class Authenticator:
         if enough:
             _log.warning("refused %d different keys; more of them are counted and not told", _MOST_TOLD)
         else:
-            why = "it is not allowed" if known else f"no server here has the domain {domain!r}"
+            why = "it is not allowed" if server is not None else f"no server here has the domain {domain!r}"
             _log.warning("refused a client at %s with the key %s: %s", address, key or f"({mechanism})", why)
         return False
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NoReturn, cast
 
 from penstock import __version__
 from penstock.cli import (
@@ -32,7 +32,7 @@ from penstock.cli import (
     tck_command,
 )
 from penstock.cli.commands import Commands
-from penstock.cli.outputs import complete_descriptors, ending_quietly
+from penstock.cli.outputs import complete_descriptors, ending_quietly, say
 
 REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     demo_command.add_parser,
@@ -64,9 +64,17 @@ examples:
 """
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, and where to look, in place of a usage that fills a screen."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with code 2."""
+        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what can be given\n")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line, with every registered subcommand."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="penstock",
         description="Reactive Streams for Python: demand goes left, data goes right.",
         epilog=_EXAMPLES,
@@ -75,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for add_parser in REGISTRATIONS:
-        add_parser(commands)
+        add_parser(cast(Commands, commands))
     return parser
 
 
@@ -91,7 +99,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     parser = build_parser()
     try:
-        arguments = parser.parse_args(argv)
+        arguments, unknown = parser.parse_known_args(argv)
+        if unknown:
+            command = f"penstock {arguments.command}" if arguments.command is not None else "penstock"
+            say(f"{command}: {' '.join(unknown)}: not known; `{command} --help` shows what can be given")
+            return 2
     except SystemExit as exit:  # argparse has printed what there is to say
         return exit.code if isinstance(exit.code, int) else 2
     if arguments.command is None:

@@ -14,12 +14,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from types import TracebackType
+from typing import Final
 
 from penstock.cli.outputs import say
 
 __all__ = ["Complaint", "LogOnScreen", "complaining"]
 
-_EXTRA = "{} is missing, which gateways and their subscribers need: pip install 'penstock-streams[aquifer]'"
+_EXTRAS: Final = {
+    "zmq": "aquifer",
+    "msgspec": "aquifer",
+    "pyspark": "spark",
+    "py4j": "spark",
+    "pyarrow": "spark",
+    "httpx2": "http",
+    "cryptography": "net",
+}
+"""What of others' packages belongs to which extra."""
 
 
 class Complaint(Exception):
@@ -37,9 +47,12 @@ def complaining(command: str, run: Callable[[], int]) -> int:
     except Complaint as complaint:
         text, code = str(complaint), complaint.code
     except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("zmq", "msgspec"):
+        # Our own says all there is to say, and has no name.
+        package = (error.name or "").partition(".")[0]
+        if package and package not in _EXTRAS:
             raise
-        text, code = _EXTRA.format(error.name), 1
+        extra = f"{package} is missing: pip install 'penstock-streams[{_EXTRAS.get(package)}]'"
+        text, code = extra if package else str(error), 1
     say(f"penstock {command}: {text}")
     return code
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from importlib.util import find_spec
 
 from penstock.cli.commands import Commands
-from penstock.cli.outputs import say
+from penstock.cli.complaints import Complaint, complaining
+from penstock.cli.quantities import a_count, a_duration
 
 __all__ = ["add_parser", "run"]
 
@@ -33,8 +33,10 @@ def add_parser(commands: Commands) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--duration", type=_seconds, metavar="S", help="seconds to run (default 40)")
-    parser.add_argument("--records", type=_records, metavar="N", help="how many records to send at most")
+    parser.add_argument(
+        "--duration", type=_seconds, metavar="TIME", help="how long to run: 90, 2m (default 40s)"
+    )
+    parser.add_argument("--records", type=a_count, metavar="N", help="how many records to send at most")
     parser.add_argument("--headless", action="store_true", help="print lines instead of drawing")
     parser.add_argument(
         "--only-streams", action="store_true", help="a source, a queue and a subscriber in one process"
@@ -43,16 +45,9 @@ def add_parser(commands: Commands) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not value >= 1:
-        raise argparse.ArgumentTypeError(f"{text}: a run needs at least 1 second")
-    return value
-
-
-def _records(text: str) -> int:
-    value = int(text)
+    value = a_duration(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{text}: at least 1 record has to be sent")
+        raise argparse.ArgumentTypeError(f"{text!r}: a run needs at least 1 second")
     return value
 
 
@@ -63,13 +58,17 @@ def run(arguments: argparse.Namespace) -> int:
 
         arguments.duration = arguments.duration or 9.0
         return streams_demo.run(arguments)
-    missing = [name for name in ("zmq", "msgspec", "pyarrow", "pyspark") if find_spec(name) is None]
-    if missing:
-        say(
-            f"penstock demo: {', '.join(missing)} is missing: pip install 'penstock-streams[spark]'; or see "
-            "the part that needs nothing else: penstock demo --only-streams"
-        )
-        return 1
+    return complaining("demo", lambda: _run(arguments))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    try:
+        import penstock.spark  # noqa: F401
+    except ImportError as error:
+        if error.name is not None:
+            raise
+        text = f"{error}; or see the part that needs nothing else: penstock demo --only-streams"
+        raise Complaint(text, 1) from None
     from penstock.cli.showcase.directing import direct
 
     return direct(arguments.duration or 40.0, arguments.records, arguments.headless)

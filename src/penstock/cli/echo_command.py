@@ -6,7 +6,7 @@ import argparse
 
 from penstock.cli.commands import Commands
 from penstock.cli.complaints import complaining
-from penstock.cli.quantities import a_duration
+from penstock.cli.quantities import a_count, a_duration, a_port
 
 __all__ = ["add_parser", "run"]
 
@@ -41,7 +41,7 @@ def add_parser(commands: Commands) -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
     parser.add_argument(
-        "--port", type=int, metavar="N", help="the port (default 8080, with TLS 8443; 0: any free one)"
+        "--port", type=a_port, metavar="N", help="the port (default 8080, with TLS 8443; 0: any free one)"
     )
     parser.add_argument("--unix", metavar="PATH", help="a Unix socket in place of host and port")
     parser.add_argument(
@@ -56,7 +56,7 @@ def add_parser(commands: Commands) -> None:
         choices=("hex", "text", "sizes"),
         help="log what goes over the wire",
     )
-    parser.add_argument("--max-connections", type=int, metavar="N", help="cut off whoever comes beyond N")
+    parser.add_argument("--max-connections", type=a_count, metavar="N", help="cut off whoever comes beyond N")
     parser.add_argument("--idle", type=a_duration, metavar="TIME", help="close what nothing moves on")
     parser.add_argument(
         "--grace",

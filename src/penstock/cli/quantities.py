@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Final
 
-__all__ = ["a_count", "a_duration", "a_rate", "a_size", "duration", "size"]
+__all__ = ["a_count", "a_duration", "a_port", "a_rate", "a_size", "duration", "size"]
 
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -37,6 +37,13 @@ def a_duration(text: str) -> float:
     if not value > 0:
         raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90s, 15m, 1h or 7d")
     return value
+
+
+def a_port(text: str) -> int:
+    """A number from 0 to 65535."""
+    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a whole number from 0 to 65535")
+    return int(text)
 
 
 def a_rate(text: str) -> float:

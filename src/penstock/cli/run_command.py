@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from penstock.cli.commands import Commands
-from penstock.cli.complaints import Complaint, complaining
+from penstock.cli.complaints import complaining
 
 __all__ = ["add_parser", "run"]
 
@@ -83,16 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run a pipeline to its end."""
 
     def run_to_its_end() -> int:
-        try:
-            from penstock.cli.run_running import run_pipeline
+        # First: what is missing is told for all that pipelines need at once.
+        import penstock.spark  # noqa: F401
+        from penstock.cli.run_running import run_pipeline
 
-            return run_pipeline(arguments)
-        except ImportError as error:
-            if error.name is None or error.name.partition(".")[0] not in ("pyspark", "pyarrow", "py4j"):
-                raise
-            raise Complaint(
-                f"{error.name} is missing, which pipelines need: pip install 'penstock-streams[spark]'", 1
-            ) from None
+        return run_pipeline(arguments)
 
     return complaining("run", run_to_its_end)
 

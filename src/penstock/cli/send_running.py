@@ -11,8 +11,8 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from penstock.aquifer.endpoints import Endpoint
 from penstock.cli.complaints import Complaint
 from penstock.cli.delivering import Delivery, DeliveryFailed
 from penstock.cli.outputs import Screen
@@ -49,16 +49,29 @@ def _client(arguments: argparse.Namespace) -> TcpClient:
     if arguments.address.startswith("unix:"):
         client = client.unix(arguments.address.removeprefix("unix:"))
     else:
-        try:
-            place = Endpoint.parse(arguments.address)
-        except ValueError as error:
-            raise Complaint(str(error)) from None
-        if not place.is_one_place:
-            raise Complaint(f"{arguments.address}: name the host and the port of one server")
-        client = client.host(place.host).port(place.port)
+        host, port = _host_and_port(arguments.address)
+        client = client.host(host).port(port)
     if arguments.tls or arguments.trust is not None:
         client = client.secure(trust=arguments.trust)
     return client
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    # Not with the parser of the gateways' endpoints: that needs an extra, and this does not.
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise Complaint(
+            f"{address!r} is not an address: {error}; write tcp://HOST:PORT or unix:PATH"
+        ) from None
+    if parts.scheme != "tcp" or not host or parts.path or parts.query or parts.fragment or parts.username:
+        raise Complaint(
+            f"{address!r} is not an address: it has to start with tcp:// or unix:, as in tcp://127.0.0.1:9000"
+        )
+    if not port or host in ("*", "0.0.0.0", "::"):
+        raise Complaint(f"{address}: name the host and the port of one server")
+    return host, port
 
 
 async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from penstock.cli.columns import pad, wrap
 from penstock.cli.commands import Commands
 from penstock.cli.outputs import say
+from penstock.cli.quantities import a_duration
 
 _EXAMPLES = """\
 examples:
@@ -57,10 +58,12 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--fanout", choices=("unicast", "multicast"), help="what several subscribers are promised"
     )
-    parser.add_argument("--timeout", type=float, metavar="S", help="seconds to wait for a signal (default 2)")
+    parser.add_argument(
+        "--timeout", type=a_duration, metavar="S", help="seconds to wait for a signal (default 2)"
+    )
     parser.add_argument(
         "--time-limit",
-        type=_seconds,
+        type=a_duration,
         metavar="S",
         default=600.0,
         help="seconds for all tests together (default 600)",
@@ -71,17 +74,9 @@ def add_parser(commands: Commands) -> None:
 
 
 def _elements(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text}: a stream has no fewer than 0 elements")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text}: a time limit is more than 0 seconds")
-    return value
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of elements; write 0, 1, 100, …")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,6 +16,13 @@ Spark's pace is felt by the gateway, and by whatever is before it; every record 
 Needs the extra ``spark``: ``pip install 'penstock-streams[spark]'``.
 """
 
+from importlib.util import find_spec
+
+if any(find_spec(needed) is None for needed in ("pyspark", "pyarrow", "zmq", "msgspec")):
+    raise ImportError(
+        "penstock.spark needs pyspark, pyarrow, pyzmq and msgspec: pip install 'penstock-streams[spark]'"
+    )
+
 from penstock.spark.options import BadOption
 from penstock.spark.pipeline import Pipeline, Progress, RunningPipeline
 from penstock.spark.processor import SparkProcessor

@@ -7,7 +7,6 @@ import time
 import pytest
 
 from penstock.aquifer import (
-    AquiferPublisher,
     CurveClient,
     CurveServer,
     Gateway,
@@ -28,7 +27,6 @@ from tests.aquifer.faults.rigs import (
     read,
     session_of,
 )
-from tests.streams.recording import Recorder
 
 SERVER, ALICE, MALLORY = generate_keys(), generate_keys(), generate_keys()
 AS_ALICE, AS_MALLORY = CurveClient(ALICE, SERVER.public), CurveClient(MALLORY, SERVER.public)
@@ -91,11 +89,14 @@ def test_who_has_another_gateways_key_finds_nobody_there() -> None:
         assert isinstance(error, GatewayUnreachable)
 
 
-def test_an_id_is_one_reader_across_both_endpoints() -> None:
+def test_an_id_is_one_readers_across_both_endpoints() -> None:
     with guarded(journal=MemoryJournal(max_records=1000)) as gateway:
         first = read(gateway.endpoint, 100, id="ledger")
         eventually(lambda: session_of(gateway)["acknowledged"] == 100)
-        second = Recorder.of(AquiferPublisher(gateway.curve_endpoint, id="ledger", curve=AS_ALICE), UNBOUNDED)
+        error = read(gateway.curve_endpoint, id="ledger", curve=AS_ALICE).wait().error
+        assert isinstance(error, Refused)
+        assert "the id 'ledger' belongs to another key" in str(error)
+        second = read(gateway.endpoint, id="ledger")
         eventually(has(second, 1))
         assert isinstance(first.request(UNBOUNDED).wait().error, TakenOver)
         assert second.wait().items == Numbers().values(100, 5000)

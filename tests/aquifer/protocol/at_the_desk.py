@@ -21,6 +21,7 @@ from penstock.aquifer.protocol.messages import (
     encode,
 )
 from penstock.aquifer.protocol.sessions import Event, Reply, Session
+from penstock.aquifer.rights import Access
 
 
 @dataclass
@@ -56,6 +57,9 @@ class FrontDesk:
     cursors: Mapping[str, SavedCursor] = field(default_factory=dict)
     keep_plain: bool = True
     has_shelves: bool = True
+    access: Access | None = None
+    show_everything: bool = False
+    """Whether a probe is told of the sessions and ids, too."""
 
     def __post_init__(self) -> None:
         self.now = 100.0
@@ -69,8 +73,16 @@ class FrontDesk:
             self,
             cursors=self.cursors,
             keep_plain=self.keep_plain,
-            status=lambda: {"records": self.log.head},
+            status=self._status,
+            access=self.access,
         )
+
+    def _status(self) -> dict[str, Any]:
+        status: dict[str, Any] = {"records": self.log.head}
+        if self.show_everything:
+            status["subscribers"] = [session.describe() for session in self.desk.all()]
+            status["absent"] = self.desk.cursors.describe()
+        return status
 
     # ---------------------------------------------------------------- the doors
     def open(self, session: Session) -> int:

@@ -20,6 +20,7 @@ from penstock.aquifer.protocol.messages import (
     encode,
     terms,
 )
+from penstock.aquifer.rights import LOCAL, Caller
 from tests.aquifer.protocol.at_the_desk import FrontDesk
 
 NOTES = pack_notes(Notes(1))
@@ -40,25 +41,34 @@ class DeskWithAWriter(FrontDesk):
             self,
             marks=lambda: self.marks,
             submit=self.submitted.append,
+            access=self.access,
         )
 
     def put(self, *values: bytes, peer: bytes = b"task", notes: bytes = NOTES, **where: Any) -> Control:
         """Stage values; what the gateway answers."""
         return self.put_raw(len(values), pack_values(values), notes, peer=peer, **where)
 
-    def put_raw(self, count: int, *attached: bytes, peer: bytes = b"task", **where: Any) -> Control:
+    def put_raw(
+        self, count: int, *attached: bytes, peer: bytes = b"task", caller: Caller = LOCAL, **where: Any
+    ) -> Control:
         """Stage what may be no records at all."""
         place = {"query": "q", "batch": 0, "part": 0, "attempt": 0, "seq": 0, **where}
         body = encode(Next(count, x=Grant(put=Put(**place))))
-        (answer,) = self._read(self.desk.receive([peer, b"", body, *attached], self.now))
+        (answer,) = self._read(self.desk.receive([peer, b"", body, *attached], self.now, caller))
         return answer
 
     def commit(
-        self, batch: int, *parts: tuple[int, int, int], query: str = "q", peer: bytes = b"driver"
+        self,
+        batch: int,
+        *parts: tuple[int, int, int],
+        query: str = "q",
+        peer: bytes = b"driver",
+        caller: Caller = LOCAL,
     ) -> list[Control]:
         """Ask for a batch to be published; what is answered at once."""
         commit = Commit(query=query, batch=batch, parts=list(parts))
-        return self.say(Complete(x=CompleteTerms(commit=commit)), peer)
+        body = encode(Complete(x=CompleteTerms(commit=commit)))
+        return self._read(self.desk.receive([peer, b"", body], self.now, caller))
 
     def write(self) -> list[Control]:
         """Write what was submitted, as the writer does, and answer for it."""

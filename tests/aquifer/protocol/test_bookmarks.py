@@ -138,7 +138,7 @@ def test_records_are_kept_from_the_place_on_that_a_probe_names() -> None:
 
     assert state(answer).next == 4
     assert desk.desk.floor() == 4
-    assert desk.desk.cursors.changed["query"] == SavedCursor(4, 60_000, 60.0)
+    assert desk.desk.cursors.changed["query"] == SavedCursor(4, 60_000, 60.0, "")
 
 
 def test_a_place_moves_forward_only() -> None:

@@ -88,14 +88,29 @@ def test_pieces_beyond_those_that_the_commit_names_do_not_count(desk: DeskWithAW
     assert desk.written == [b"0", b"1"]
 
 
-def test_an_empty_batch_leaves_a_mark(desk: DeskWithAWriter) -> None:
+def test_an_empty_batch_of_a_known_writer_leaves_a_mark(desk: DeskWithAWriter) -> None:
+    desk.put(b"before", batch=6)
+    desk.commit(6, (0, 0, 1))
+    desk.write()
     desk.commit(7)
     (answer,) = desk.write()
 
-    assert end(answer) == 0
-    assert desk.marks == {"delivered:q": "7"}
+    assert end(answer) == 1
+    assert desk.marks == {"delivered:q": "7 -"}
     (again,) = desk.commit(7)
-    assert end(again) == 0
+    assert end(again) == 1
+
+
+def test_an_empty_batch_of_somebody_unknown_leaves_nothing(desk: DeskWithAWriter) -> None:
+    """Or anybody could fill the journal with names, and a number that is too high would swallow the rest."""
+    (answer,) = desk.commit(2**62)
+
+    assert end(answer) == 0
+    assert desk.submitted == []
+    desk.put(b"the first", batch=0)
+    desk.commit(0, (0, 0, 1))
+    desk.write()
+    assert desk.written == [b"the first"]
 
 
 def test_writers_do_not_see_each_others_batches(desk: DeskWithAWriter) -> None:
@@ -169,7 +184,7 @@ def test_a_later_batch_does_not_make_the_gateway_forget_to_answer_for_the_earlie
 
     assert len(desk.write()) == 2
     assert desk.written == [b"0", b"1"]
-    assert desk.marks == {"delivered:q": "1"}
+    assert desk.marks == {"delivered:q": "1 -"}
 
 
 def test_an_earlier_batch_is_not_published_behind_a_later_one(desk: DeskWithAWriter) -> None:
@@ -180,11 +195,12 @@ def test_an_earlier_batch_is_not_published_behind_a_later_one(desk: DeskWithAWri
 
     assert len(desk.write()) == 2
     assert desk.written == [b"1"]
-    assert desk.marks == {"delivered:q": "1"}
+    assert desk.marks == {"delivered:q": "1 -"}
 
 
 def test_what_comes_for_a_published_batch_is_answered_and_not_kept(desk: DeskWithAWriter) -> None:
-    desk.commit(3)
+    desk.put(b"another task", batch=3, part=1)
+    desk.commit(3, (1, 0, 1))
     desk.write()
 
     assert desk.put(b"a task that was given up", batch=3) == OnNext(1)

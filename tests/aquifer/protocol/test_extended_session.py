@@ -357,7 +357,10 @@ def test_the_state_of_a_session_can_be_shown(front: FrontDesk) -> None:
     send_all(session, width=3)
     assert isinstance(session, ExtendedSession)
     assert session.describe() == {
+        "session": 1,
         "id": "me",
+        "owner": "",
+        "address": "127.0.0.1",
         "dialect": "extended",
         "state": "streaming",
         "next": 10,

@@ -37,6 +37,7 @@ class HardWorld(World):
         (line,) = self.lines
         if line.topic is not None:
             self._drop(line)
+        self.up.clear()  # What it said last is lost with it, or it would take the place of its successor.
         self.lines = [Line(subscriber)]
         self._do(self.lines[0], subscriber.side.start(self.now))
 

@@ -56,7 +56,7 @@ def read_and_acknowledge(front: FrontDesk, upto: int, peer: bytes = b"peer", **w
 def test_a_durable_subscriber_goes_on_where_it_was(front: FrontDesk) -> None:
     read_and_acknowledge(front, 40, id="a")
     front.ask(Subscribe(cancel=True))
-    assert front.desk.absent == {"a": SavedCursor(40, 60_000, 60.0)}
+    assert front.desk.absent == {"a": SavedCursor(40, 60_000, 60.0, "")}
     assert front.desk.cursors.changed == front.desk.absent
     assert front.desk.floor() == 40, "what it has not read is kept for it"
     assert welcome(front.ask(asking(id="a"), b"new")).next == 40

@@ -297,6 +297,41 @@ class Gateway:
             "counters": dict(desk.counters),
         }
 
+    # ---------------------------------------------------------------- administering
+    def reload_keys(self) -> bool:
+        """Read the list of clients again now; it is also read when it has changed, within a few seconds.
+
+        Who is not on it any more is cut off. False if the list cannot be read: then the last good one stays
+        in force, and the log says why.
+        """
+        if self._curve is None:
+            return True
+        done = self._curve.access.reload()
+        if self._context is not None and not self._closed:
+            self._server.wake()
+        return done
+
+    def ids(self) -> dict[str, Any]:
+        """All durable ids, here or away, and the sessions without one: what ``gateway ids`` shows."""
+
+        def page(after: str) -> dict[str, Any]:
+            return self._server.call(lambda desk: desk.administration.list(after))
+
+        listed = page("")
+        while (after := listed["next"]) is not None:
+            more = page(after)
+            listed["ids"] += more["ids"]
+            listed["next"] = more["next"]
+        return listed
+
+    def evict(self, who: str | int) -> dict[str, Any]:
+        """End a session, by its id or its number. Its reader gets an error; an id keeps its place."""
+        return self._server.call(lambda desk: desk.administration.evict(who))
+
+    def forget(self, id: str) -> dict[str, Any]:
+        """Delete a durable id: nothing is kept for it any more. A session that has it ends."""
+        return self._server.call(lambda desk: desk.administration.forget(id))
+
     # ---------------------------------------------------------------- between the threads
     def _make_desk(self, server: Server) -> Desk:
         return Desk(
@@ -309,6 +344,7 @@ class Gateway:
             marks=lambda: self._journal.marks,
             has_room_for_mark=self._journal.has_room_for_mark,
             submit=self._submit if self._writable else None,
+            access=self._curve.access if self._curve is not None else None,
         )
 
     def _batch_limits(self) -> Limits:

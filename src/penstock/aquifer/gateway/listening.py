@@ -8,6 +8,7 @@ import zmq
 
 from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.rights import ALL_RIGHTS, USUAL_RIGHTS, Caller, Right
 from penstock.aquifer.security import CurveServer
 
 __all__ = ["Listener"]
@@ -70,6 +71,16 @@ class Listener:
             socket.close(0)
             raise
 
+    def caller(self, frame: zmq.Frame) -> Caller:
+        """Who has sent a message, by one of its parts, and what it may do at this moment."""
+        address = _property(frame, "Peer-Address")
+        if self._curve is None:
+            # Not asked for its key: without CURVE a peer can claim any.
+            unknown = Caller("", address, USUAL_RIGHTS)
+            return unknown._replace(rights=ALL_RIGHTS) if unknown.is_local else unknown
+        key = _property(frame, "User-Id")
+        return Caller(key, address, self._curve.access.rights_of(key) or Right(0))
+
     def close(self) -> None:
         """Stop listening; what was sent already may still leave."""
         self.control.close(_LINGER)
@@ -101,3 +112,11 @@ class Listener:
         bound = socket.getsockopt(zmq.LAST_ENDPOINT)
         assert isinstance(bound, bytes)
         return Endpoint(endpoint.host, int(bound.rstrip(b"\0").rsplit(b":", 1)[1]))
+
+
+def _property(frame: zmq.Frame, name: str) -> str:
+    """What libzmq knows of the peer that has sent this."""
+    try:
+        return str(frame.get(name))
+    except zmq.ZMQError:
+        return ""

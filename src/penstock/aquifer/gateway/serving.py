@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
 
 import zmq
 
@@ -26,7 +27,8 @@ from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, header
 from penstock.aquifer.protocol.messages import OnError, ShelfTerms, encode
-from penstock.aquifer.protocol.sessions import Event, Reply, Session, State, refusal
+from penstock.aquifer.protocol.sessions import FAREWELLS, Event, Reply, Session, State, refusal
+from penstock.aquifer.rights import Caller
 
 __all__ = ["Server"]
 
@@ -41,8 +43,13 @@ _LARGE: Final = 64 * 1024
 """Batches of as many bytes are put on the shelf of a session that has one."""
 _ACK: Final = int(Flag.ACK)
 _SHELF: Final = int(Flag.SHELF)
+_CALL: Final = 0.5
+"""Seconds between looks whether the server is still there to do what it was asked to."""
 _SMALL: Final = 8 * 1024
 """Batches of fewer bytes are joined into one frame, for whoever is behind."""
+
+
+T = TypeVar("T")
 
 
 class Server:
@@ -65,6 +72,7 @@ class Server:
             self._poller.register(listener.control, zmq.POLLIN)
             self._poller.register(listener.data, zmq.POLLIN)
         self.desk = make_desk(self)
+        self._calls: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="penstock-gateway", daemon=True)
 
@@ -75,6 +83,18 @@ class Server:
     def wake(self) -> None:
         """The log has grown, or ended."""
         self._bell.ring()
+
+    def call(self, function: Callable[[Desk], T]) -> T:
+        """Do something with the desk on the thread of the server, which alone may touch it."""
+        wanted: Future[T] = Future()
+        self._calls.append(lambda: _settle(wanted, lambda: function(self.desk)))
+        self._bell.ring()
+        while True:
+            try:
+                return wanted.result(_CALL)
+            except TimeoutError:
+                if not self._thread.is_alive():
+                    raise RuntimeError("this gateway does not run") from None
 
     def stop(self) -> None:
         """Tell the extended subscribers, close the sockets and wait for the thread."""
@@ -102,7 +122,7 @@ class Server:
         self._shelves.take_back(session, time.monotonic())
         if isinstance(session, ExtendedSession):
             self._joined.pop(session.topic, None)
-            farewell = _FAREWELLS.get(event)
+            farewell = FAREWELLS.get(event)
             if farewell is not None:
                 self._send_error(session, farewell)
         elif session in self._ports:
@@ -120,13 +140,15 @@ class Server:
             while not self._stopping:
                 if self._bell.fileno() in ready:
                     self._bell.hush()
+                    while self._calls:
+                        self._calls.popleft()()
                 sent = self._serve()
                 ready = dict(self._poller.poll(0 if sent else _TICK))
                 for index, listener in enumerate(self._listeners):
                     if listener.control in ready:
-                        self._hear(index, listener.control)
+                        self._hear(index, listener)
                     if listener.data in ready:
-                        self._watch_topics(listener.data)
+                        self._watch_topics(listener)
                 for session, (socket, _) in list(self._ports.items()):
                     if socket in ready:
                         self._watch_port(session, socket)
@@ -154,26 +176,27 @@ class Server:
         self._bell.close()
 
     # ---------------------------------------------------------------- control
-    def _hear(self, index: int, socket: zmq.Socket[bytes]) -> None:
+    def _hear(self, index: int, listener: Listener) -> None:
         now = time.monotonic()
         for _ in range(_MESSAGES_A_TURN):
             try:
-                parts = socket.recv_multipart(zmq.NOBLOCK)
+                frames = listener.control.recv_multipart(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
+            caller = listener.caller(frames[0])
             # Two endpoints may give the same routing id to different peers.
-            parts[0] = bytes([index]) + parts[0]
+            parts = [bytes([index]) + frames[0].bytes, *(frame.bytes for frame in frames[1:])]
             try:
-                self._reply(self._receive(parts, now))
+                self._reply(self._receive(parts, now, caller))
             except Exception:
                 # The others must not suffer for it.
                 self.desk.counters["defects"] += 1
                 _log.exception("a control message could not be dealt with: this is a defect")
 
-    def _receive(self, parts: list[bytes], now: float) -> list[Reply]:
+    def _receive(self, parts: list[bytes], now: float, caller: Caller) -> list[Reply]:
         with self._log.moved:
             before = self.desk.sessions.get(parts[0])
-            replies = self.desk.receive(parts, now)
+            replies = self.desk.receive(parts, now, caller)
             if self.desk.sessions.get(parts[0]) is not before:
                 # At once: what a newcomer was promised must not be forgotten meanwhile.
                 self._log.raise_floor(self.desk.floor(), self.desk.needed())
@@ -183,11 +206,14 @@ class Server:
         for (peer, *rest), message in replies:
             self._listeners[peer[0]].control.send_multipart([peer[1:], *rest, encode(message)])
 
-    def _watch_topics(self, socket: zmq.Socket[bytes]) -> None:
-        for change, topic in _changes(socket):
+    def _watch_topics(self, listener: Listener) -> None:
+        socket = listener.data
+        for change, topic, frame in _changes(socket):
             session = self.desk.by_topic.get(topic)
             if session is None:
                 continue
+            if change is Event.JOINED and listener.caller(frame).owner != session.owner:
+                continue  # It knows the topic of another; that is not enough.
             if change is Event.JOINED:
                 socket.setsockopt(zmq.SUBSCRIBE, topic)
                 self._joined[topic] += 1
@@ -198,7 +224,7 @@ class Server:
                 session.handle(change, time.monotonic())
 
     def _watch_port(self, session: Session, socket: zmq.Socket[bytes]) -> None:
-        for change, _ in _changes(socket):
+        for change, _, _ in _changes(socket):
             self._reply(session.handle(change, time.monotonic()))
 
     # ---------------------------------------------------------------- data
@@ -331,18 +357,20 @@ class Server:
                 self._send(session, Flag.HB, session.cursor, self._log.head.to_bytes(8, "big"))
 
 
-_FAREWELLS: Final = {
-    Event.EXPIRED: refusal("nothing was heard for longer than the lease: subscribe again", "LEASE"),
-    Event.TAKEN_OVER: refusal("another subscriber came with the same id", "TAKEN"),
-}
+def _settle(wanted: Future[T], function: Callable[[], T]) -> None:
+    try:
+        wanted.set_result(function())
+    except Exception as error:
+        wanted.set_exception(error)
 
 
-def _changes(socket: zmq.Socket[bytes]) -> Iterator[tuple[Event, bytes]]:
+def _changes(socket: zmq.Socket[bytes]) -> Iterator[tuple[Event, bytes, zmq.Frame]]:
     """Who has come and gone on a data socket, by topic; one by one, as each has to be let in at once."""
     for _ in range(_MESSAGES_A_TURN):
         try:
-            message = socket.recv(zmq.NOBLOCK)
+            frame = socket.recv(zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return
+        message = frame.bytes
         if message[:1] in (b"\0", b"\1"):
-            yield Event.JOINED if message[0] else Event.LEFT, message[1:]
+            yield Event.JOINED if message[0] else Event.LEFT, message[1:], frame

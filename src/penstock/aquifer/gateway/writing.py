@@ -33,6 +33,7 @@ _GROUP: Final = 50_000
 """The most elements in one transaction."""
 _IDLE: Final = 0.25
 """Seconds between looks at what is due without elements: cursors to store, records to retire."""
+_WITHDRAWN: Final = "the key of this writer may not write here any more"
 _ENDED: Final = "the stream of this gateway has ended, and nothing can be added to it"
 
 
@@ -175,12 +176,18 @@ class Writer:
         if self._log.end is not None:
             delivery.failure = _ENDED
             return True
+        if delivery.withdrawn:
+            delivery.failure = _WITHDRAWN
+            return True
         batches, first = [], self._log.head
         for batch in delivery.batches:
             batches.append(replace(batch, first=first))
             first = batches[-1].end
-        if batches and not self._wait_for_room(batches):
+        if batches and not self._wait_for_room(batches, delivery):
             return False
+        if delivery.withdrawn:
+            delivery.failure = _WITHDRAWN
+            return True
         if not self._store(batches, delivery.marks):
             return False
         delivery.end = self._log.head
@@ -209,11 +216,13 @@ class Writer:
         with self._log.moved:  # Or somebody might come just now who needs what is about to be forgotten.
             return self._log.journal.make_room(records, nbytes, self._log.floor)
 
-    def _wait_for_room(self, batches: list[Batch]) -> bool:
+    def _wait_for_room(self, batches: list[Batch], delivery: Delivery | None = None) -> bool:
         self._published()
         while True:
             with self._log.moved:
                 if self._make_room(batches) or self._empty_for(batches):
+                    return True
+                if delivery is not None and delivery.withdrawn:
                     return True
                 if self._stopping:
                     return False

@@ -9,16 +9,19 @@ from msgspec import UNSET
 
 from penstock.aquifer.batches import ARROW, MSGPACK
 from penstock.aquifer.journal.interface import SavedCursor
+from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import VERSION, SubscribeTerms
 from penstock.aquifer.protocol.sessions import LogView
 
 __all__ = ["acknowledged_for", "format_for", "problem_with", "start_for"]
 
 
-def problem_with(wishes: SubscribeTerms, log: LogView) -> tuple[str, str] | None:
+def problem_with(wishes: SubscribeTerms, log: LogView, limits: Limits) -> tuple[str, str] | None:
     """Why this cannot be had, and the code for it; None if it can."""
     if wishes.v != VERSION:
         return f"version {wishes.v} of the dialect; this gateway speaks {VERSION}", "BAD"
+    if wishes.id is not UNSET and not 0 < len(wishes.id) <= limits.max_id:
+        return f"an id has 1 to {limits.max_id} characters; this one has {len(wishes.id)}", "BAD"
     if wishes.epoch is not UNSET and wishes.epoch != log.epoch:
         return f"epoch {wishes.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
     if isinstance(wishes.from_, str) and wishes.from_ not in ("earliest", "latest"):

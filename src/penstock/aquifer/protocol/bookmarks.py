@@ -8,7 +8,7 @@ has its records kept by a probe now and then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
@@ -16,14 +16,25 @@ from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.cursors import Cursors
 from penstock.aquifer.protocol.messages import VERSION, OnSubscribe, SessionTerms, SubscribeTerms
+from penstock.aquifer.protocol.quotas import too_many_ids
 from penstock.aquifer.protocol.sessions import LogView, Reply, refusal
+from penstock.aquifer.rights import Caller, Right
 from penstock.spec import UNBOUNDED
 
-__all__ = ["Bookmarks"]
+__all__ = ["Bookmarks", "status_for"]
 
 _LONGEST_WAIT: Final = 30.0
 """Seconds that a probe may wait."""
 _MOST_WAITING: Final = 1024
+
+
+class _Waiting(NamedTuple):
+    """A probe that has no answer yet."""
+
+    envelope: tuple[bytes, ...]
+    wishes: SubscribeTerms
+    deadline: float
+    caller: Caller
 
 
 class Bookmarks:
@@ -40,37 +51,51 @@ class Bookmarks:
         self._limits = limits
         self._cursors = cursors
         self._status = status
-        self._waiting: list[tuple[tuple[bytes, ...], SubscribeTerms, float]] = []
+        self._waiting: list[_Waiting] = []
 
-    def ask(self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
+    def ask(
+        self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], now: float, caller: Caller
+    ) -> list[Reply]:
         """A probe came."""
-        problem = self._problem(wishes)
+        problem = self._problem(wishes, caller)
         if problem is not None:
             text, code = problem
             where = {"first": self._log.first, "head": self._log.head, "epoch": self._log.epoch}
             return [Reply(envelope, refusal(text, code, **where))]
-        self._move(wishes)
+        self._move(wishes, caller)
         if self._has_news(wishes) or wishes.wait is UNSET or len(self._waiting) >= _MOST_WAITING:
-            return [self._answer(wishes, envelope)]
+            return [self._answer(wishes, envelope, caller)]
         # One question at a time from each: who asks again has given up the one before.
-        self._waiting = [waiting for waiting in self._waiting if waiting[0] != envelope]
+        self._waiting = [waiting for waiting in self._waiting if waiting.envelope != envelope]
         # Bounded before it is divided: a peer may write more digits than a float can hold.
         seconds = max(0, min(wishes.wait, _LONGEST_WAIT * 1000)) / 1000
-        self._waiting.append((envelope, wishes, now + seconds))
+        self._waiting.append(_Waiting(envelope, wishes, now + seconds, caller))
         return []
 
     def tick(self, now: float) -> list[Reply]:
         """Answer those for whom there is news, or who have waited long enough."""
         if not self._waiting:
             return []
-        due = [(e, w) for e, w, deadline in self._waiting if self._has_news(w) or now >= deadline]
-        self._waiting = [w for w in self._waiting if not (self._has_news(w[1]) or now >= w[2])]
-        return [self._answer(wishes, envelope) for envelope, wishes in due]
+        due = [one for one in self._waiting if self._has_news(one.wishes) or now >= one.deadline]
+        self._waiting = [one for one in self._waiting if one not in due]
+        return [self._answer(one.wishes, one.envelope, one.caller) for one in due]
 
-    def _problem(self, wishes: SubscribeTerms) -> tuple[str, str] | None:
+    def owners(self) -> set[str]:
+        """The keys of those who wait for an answer."""
+        return {one.caller.owner for one in self._waiting} - {""}
+
+    def turn_away(self, owner: str) -> list[Reply]:
+        """A key may not read any more: what it has asked is not answered."""
+        theirs = [one for one in self._waiting if one.caller.owner == owner]
+        self._waiting = [one for one in self._waiting if one.caller.owner != owner]
+        return [Reply(one.envelope, refusal("this key may not read here any more", "AUTH")) for one in theirs]
+
+    def _problem(self, wishes: SubscribeTerms, caller: Caller) -> tuple[str, str] | None:
         log = self._log
         if wishes.v != VERSION:
             return f"version {wishes.v} of the dialect; this gateway speaks {VERSION}", "BAD"
+        if wishes.id is not UNSET and not 0 < len(wishes.id) <= self._limits.max_id:
+            return f"an id has 1 to {self._limits.max_id} characters; this one has {len(wishes.id)}", "BAD"
         if wishes.epoch is not UNSET and wishes.epoch != log.epoch:
             return f"epoch {wishes.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
         if wishes.ack is not UNSET and wishes.id is UNSET:
@@ -82,11 +107,15 @@ class Bookmarks:
         full = len(self._cursors.absent) >= self._limits.max_durable
         if wishes.ack is not UNSET and wishes.id not in self._cursors.absent and full:
             return f"{len(self._cursors.absent)} places are kept already, and no more can be", "BUSY"
+        if wishes.ack is not UNSET and wishes.id not in self._cursors.absent:
+            text = too_many_ids(caller, (), self._cursors, self._limits)
+            if text is not None:
+                return text, "BUSY"
         if wishes.lease is not UNSET and wishes.lease <= 0:
             return f"a lease of {wishes.lease} ms: give at least 1", "BAD"
         return None
 
-    def _move(self, wishes: SubscribeTerms) -> None:
+    def _move(self, wishes: SubscribeTerms, caller: Caller) -> None:
         if wishes.id is UNSET:
             return
         place = self._cursors.absent.get(wishes.id)
@@ -98,12 +127,13 @@ class Bookmarks:
             reached = max(reached, wishes.ack)
         if wishes.lease is not UNSET:
             lease = min(wishes.lease, round(self._limits.max_lease * 1000))
-        self._cursors.leave(wishes.id, SavedCursor(reached, lease, lease / 1000))
+        self._cursors.leave(wishes.id, SavedCursor(reached, lease, lease / 1000, caller.owner))
+        self._cursors.came_from(wishes.id, caller)
 
     def _has_news(self, wishes: SubscribeTerms) -> bool:
         return wishes.beyond is UNSET or self._log.head > wishes.beyond or self._log.end is not None
 
-    def _answer(self, wishes: SubscribeTerms, envelope: tuple[bytes, ...]) -> Reply:
+    def _answer(self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], caller: Caller) -> Reply:
         place = self._cursors.absent.get(wishes.id) if wishes.id is not UNSET else None
         answer = SessionTerms(
             v=VERSION,
@@ -112,7 +142,7 @@ class Bookmarks:
             next=place.acknowledged if place is not None else UNSET,
             head=self._log.head,
             lease=place.lease_ms if place is not None else UNSET,
-            status=self._status(),
+            status=status_for(caller, self._status(), self._limits.max_listed),
             fits=self._measured(wishes),
         )
         return Reply(envelope, OnSubscribe(UNBOUNDED, 0, x=answer))
@@ -121,3 +151,17 @@ class Bookmarks:
         if wishes.within is UNSET or not isinstance(wishes.from_, int):
             return UNSET
         return self._log.measure(max(wishes.from_, self._log.first), wishes.within)
+
+
+def status_for(caller: Caller, status: dict[str, Any], most: int) -> dict[str, Any]:
+    """What a caller may see of the status, and no more of it than fits into an answer.
+
+    Whoever may not administer the gateway sees its own sessions and ids, and of the others nothing.
+    """
+    subscribers, absent = status.get("subscribers", []), status.get("absent", {})
+    if not caller.may(Right.ADMIN):
+        subscribers = [one for one in subscribers if one["owner"] == caller.owner]
+        absent = {name: one for name, one in absent.items() if one["owner"] == caller.owner}
+    left_out = {"subscribers": max(len(subscribers) - most, 0), "absent": max(len(absent) - most, 0)}
+    shown = {"subscribers": subscribers[:most], "absent": dict(list(absent.items())[:most])}
+    return {**status, **shown, "left_out": left_out} if "subscribers" in status else status

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from penstock.aquifer.journal.interface import SavedCursor
+from penstock.aquifer.rights import Caller
 
 __all__ = ["Cursors", "LeaseClock"]
 
@@ -48,12 +49,30 @@ class Cursors:
         """When the lease of each that is away ends, on the clock of leases."""
         self._stored: dict[str, float] = {}
         """When what is left of a lease was last put into ``changed``."""
+        self._origins: dict[str, str] = {}
+        """The addresses that ids without an owner came from, as far as is known: that is not stored."""
 
     def take_changed(self) -> Mapping[str, SavedCursor | None]:
         """What is to be written; from any thread."""
         # Swapped, not copied and cleared: the server may be adding to it.
         taken, self.changed = self.changed, {}
         return taken
+
+    def owner_of(self, name: str) -> str | None:
+        """The key that an id which is away belongs to; None if there is no such id, or nobody knows."""
+        cursor = self.absent.get(name)
+        return None if cursor is None else cursor.owner
+
+    def count(self, caller: Caller) -> int:
+        """How many ids that are away belong to a peer: to its key, or without one to its address."""
+        if caller.owner:
+            return sum(cursor.owner == caller.owner for cursor in self.absent.values())
+        return sum(self._origins.get(name) == caller.address for name in self.absent)
+
+    def came_from(self, name: str, caller: Caller) -> None:
+        """This peer has begun to use an id."""
+        if not caller.owner:
+            self._origins[name] = caller.address
 
     # ---------------------------------------------------------------- one that is here
     def note(self, name: str, cursor: SavedCursor) -> None:
@@ -81,6 +100,7 @@ class Cursors:
         """It is not kept any longer."""
         self.come_back(name)
         self._stored.pop(name, None)
+        self._origins.pop(name, None)
         self.changed[name] = None
 
     def remaining(self, name: str) -> float:

@@ -5,6 +5,9 @@ in numbered batches. Each of its tasks stages what it has, under the number of t
 that of its attempt. When all are done, one message names the attempts that count. They go into the log
 together with a mark that says so; the same message again finds the mark, and changes nothing.
 
+A writer's name belongs to the key that first published under it. The mark says which that is: ``17 KEY``, or
+``17 -`` if there was none.
+
 There is no socket and no journal in here: a :class:`Delivery` is handed to the gateway's writer, and answered
 when that is done.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
@@ -36,15 +39,18 @@ from penstock.aquifer.protocol.messages import (
     Grant,
     Next,
     OnComplete,
+    OnError,
     OnNext,
     Put,
     terms,
 )
 from penstock.aquifer.protocol.sessions import Reply, refusal
+from penstock.aquifer.rights import Caller
 
 __all__ = ["Deliveries", "Delivery", "commit_in", "put_in"]
 
 _MARK: Final = "delivered:"
+_NO_KEY: Final = "-"
 _FORGOTTEN_AFTER: Final = 3600.0
 """Seconds after which staged records that nobody came back for are dropped."""
 _WEIGHT: Final = 512
@@ -65,6 +71,10 @@ class Delivery:
     batch: int
     batches: Sequence[Batch]
     """Their offsets are given by the writer."""
+    owner: str = ""
+    """The key of the one who brought it."""
+    withdrawn: bool = False
+    """Its owner may not write any more: if it is not in the log yet, it must not get there."""
     askers: list[tuple[bytes, ...]] = field(default_factory=list)
     """Whom to tell."""
     end: int | None = None
@@ -74,7 +84,7 @@ class Delivery:
     @property
     def marks(self) -> dict[str, str]:
         """What is stored with it."""
-        return {_MARK + self.query: str(self.batch)}
+        return {_MARK + self.query: f"{self.batch} {self.owner or _NO_KEY}"}
 
 
 @dataclass
@@ -84,6 +94,10 @@ class _Attempt:
     began: float
     touched: float
     pieces: dict[int, Batch] = field(default_factory=dict)
+
+
+_Key: TypeAlias = tuple[str, str, int, int, int]
+"""Owner, query, batch, part, attempt. What others stage under the same name is not seen."""
 
 
 class Deliveries:
@@ -103,23 +117,31 @@ class Deliveries:
         """None: this gateway takes nothing from outside."""
         self._head = head
         self._has_room_for_mark = has_room_for_mark
-        self._staged: dict[tuple[str, int, int, int], _Attempt] = {}
+        self._staged: dict[_Key, _Attempt] = {}
         self._pending: dict[tuple[str, int], Delivery] = {}
         self.nbytes = 0
         """How much is staged."""
 
     # ---------------------------------------------------------------- staging
     def put(
-        self, message: Next, put: Put, attached: Sequence[bytes], envelope: tuple[bytes, ...], now: float
+        self,
+        message: Next,
+        put: Put,
+        attached: Sequence[bytes],
+        envelope: tuple[bytes, ...],
+        now: float,
+        caller: Caller,
     ) -> list[Reply]:
         """A piece came."""
         piece = self._piece(message, put, attached)
         if isinstance(piece, str):
             return [Reply(envelope, refusal(piece, "BAD"))]
+        if not self._is_his(put.query, caller):
+            return [Reply(envelope, _not_his(put.query))]
         done = [Reply(envelope, OnNext(message.count))]
         if self._published(put.query) >= put.batch:
             return done  # A task that does not know yet that another did its work.
-        key = put.query, put.batch, put.part, put.attempt
+        key = caller.owner, put.query, put.batch, put.part, put.attempt
         attempt = self._staged.get(key) or _Attempt(began=now, touched=now)
         before = attempt.pieces.get(put.seq)  # If the answer was lost, it comes again.
         more = _weight(piece) - (_weight(before) if before is not None else 0)
@@ -165,14 +187,16 @@ class Deliveries:
         return more > 0 and self.nbytes + more > self._limits.staged_bytes
 
     # ---------------------------------------------------------------- publishing
-    def commit(self, message: Complete, commit: Commit, envelope: tuple[bytes, ...]) -> list[Reply]:
+    def commit(self, commit: Commit, envelope: tuple[bytes, ...], caller: Caller) -> list[Reply]:
         """A batch is complete: publish it, if that was not done before."""
         problem = self._problem_with(commit)
         if problem is not None:
             return [Reply(envelope, refusal(problem, "BAD"))]
         query, batch = commit.query, commit.batch
+        if not self._is_his(query, caller):
+            return [Reply(envelope, _not_his(query))]
         if self._published(query) >= batch:
-            self._drop(query, batch)
+            self._drop(caller.owner, query, batch)
             return [Reply(envelope, OnComplete(x=CompleteTerms(end=self._head())))]
         pending = [number for name, number in self._pending if name == query and number >= batch]
         if pending:
@@ -186,7 +210,7 @@ class Deliveries:
             return [Reply(envelope, refusal(text, "BUSY", retry=1000))]
         pieces: list[Batch] = []
         for part, attempt, count in commit.parts:
-            staged = self._staged.get((query, batch, part, attempt))
+            staged = self._staged.get((caller.owner, query, batch, part, attempt))
             there = staged.pieces if staged is not None else {}
             if count > len(there) or any(seq not in there for seq in range(count)):
                 text = (
@@ -195,7 +219,11 @@ class Deliveries:
                 )
                 return [Reply(envelope, refusal(text, "STAGED"))]
             pieces += [there[seq] for seq in range(count)]
-        delivery = Delivery(query, batch, pieces, [envelope])
+        if not pieces and _MARK + query not in self._marks():
+            # Nothing, from somebody who has never published anything: it makes no difference whether that
+            # comes once or twice. Otherwise anybody could fill the journal with names.
+            return [Reply(envelope, OnComplete(x=CompleteTerms(end=self._head())))]
+        delivery = Delivery(query, batch, pieces, caller.owner, askers=[envelope])
         self._pending[query, batch] = delivery
         assert self._submit is not None
         self._submit(delivery)
@@ -212,7 +240,17 @@ class Deliveries:
 
     def _published(self, query: str) -> int:
         """The last batch of this writer that is in the log; -1 if there is none."""
-        return int(self._marks().get(_MARK + query, -1))
+        number, _, _ = self._marks().get(_MARK + query, "-1").partition(" ")
+        return int(number)
+
+    def _is_his(self, query: str, caller: Caller) -> bool:
+        """Whether nobody else has published under this name, or is about to."""
+        for (name, _), delivery in self._pending.items():
+            if name == query:
+                return delivery.owner == caller.owner
+        _, _, owner = self._marks().get(_MARK + query, "").partition(" ")
+        # No owner in a mark: an earlier version wrote it, and whoever comes first is taken for its owner.
+        return not owner or owner == (caller.owner or _NO_KEY)
 
     @staticmethod
     def _also_tell(delivery: Delivery, envelope: tuple[bytes, ...]) -> None:
@@ -227,7 +265,7 @@ class Deliveries:
             if delivery.failure is not None:
                 answer: Control = refusal(delivery.failure, "JOURNAL")
             elif delivery.end is not None:
-                self._drop(delivery.query, delivery.batch)
+                self._drop(delivery.owner, delivery.query, delivery.batch)
                 answer = OnComplete(x=CompleteTerms(end=delivery.end))
             else:
                 continue
@@ -236,11 +274,30 @@ class Deliveries:
         return replies
 
     # ---------------------------------------------------------------- making room
-    def _drop(self, query: str, batch: int) -> None:
-        """What was published, and what came to nothing before it."""
-        self._forget(key for key in self._staged if key[0] == query and key[1] <= batch)
+    def give(self, query: str, owner: str) -> bool:
+        """Let a name belong to another key; False if nobody has published anything under it."""
+        if self._submit is None or _MARK + query not in self._marks():
+            return False
+        self._forget(key for key in self._staged if key[1] == query)
+        self._submit(Delivery(query, self._published(query), [], owner))
+        return True
 
-    def _drop_dead(self, key: tuple[str, int, int, int], attempt: _Attempt, now: float) -> None:
+    def owners(self) -> set[str]:
+        """The keys of those who have staged something, or wait for it to be written."""
+        keys = {key[0] for key in self._staged} | {one.owner for one in self._pending.values()}
+        return keys - {""}
+
+    def withdraw(self, owner: str) -> None:
+        """A key may not write any more: drop what it has staged, and what waits to be written."""
+        self._forget(key for key in self._staged if key[0] == owner)
+        for delivery in self._pending.values():
+            delivery.withdrawn |= delivery.owner == owner
+
+    def _drop(self, owner: str, query: str, batch: int) -> None:
+        """What was published, and what came to nothing before it."""
+        self._forget(key for key in self._staged if key[:2] == (owner, query) and key[2] <= batch)
+
+    def _drop_dead(self, key: _Key, attempt: _Attempt, now: float) -> None:
         """Room is needed: drop what nobody came back for, and attempts in whose place this one has come.
 
         A task that was killed leaves its pieces here, and so does the next, when the batch is run again. An
@@ -250,10 +307,10 @@ class Deliveries:
             other
             for other, staged in self._staged.items()
             if now - staged.touched > _FORGOTTEN_AFTER
-            or (other[:3] == key[:3] and other != key and staged.touched < attempt.began)
+            or (other[:4] == key[:4] and other != key and staged.touched < attempt.began)
         )
 
-    def _forget(self, keys: Iterable[tuple[str, int, int, int]]) -> None:
+    def _forget(self, keys: Iterable[_Key]) -> None:
         for key in list(keys):
             self.nbytes -= sum(map(_weight, self._staged.pop(key).pieces.values()))
 
@@ -261,6 +318,11 @@ class Deliveries:
 _NOT_WRITABLE: Final = (
     "this gateway reads a source of its own, and takes no records: start it with writable=True"
 )
+
+
+def _not_his(query: str) -> OnError:
+    text = f"the name {query!r} belongs to another key: choose another name, or use its owner's key"
+    return refusal(text, "AUTH")
 
 
 def _weight(piece: Batch) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final, Protocol
 
 from msgspec import UNSET
@@ -17,6 +18,7 @@ from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.administration import Administration
 from penstock.aquifer.protocol.admission import acknowledged_for, format_for, problem_with, start_for
 from penstock.aquifer.protocol.bookmarks import Bookmarks
 from penstock.aquifer.protocol.cursors import Cursors, LeaseClock
@@ -41,8 +43,11 @@ from penstock.aquifer.protocol.messages import (
     decode,
     terms,
 )
+from penstock.aquifer.protocol.permissions import Revocation, why_not
 from penstock.aquifer.protocol.plain_session import PlainSession
-from penstock.aquifer.protocol.sessions import Event, LogView, Reply, Session, State, refusal
+from penstock.aquifer.protocol.quotas import Budgets, too_many_ids, too_many_sessions
+from penstock.aquifer.protocol.sessions import FAREWELLS, Event, LogView, Reply, Session, State, refusal
+from penstock.aquifer.rights import LOCAL, Access, Caller
 from penstock.spec import UNBOUNDED
 
 __all__ = ["Desk", "Doors"]
@@ -83,6 +88,7 @@ class Desk:
         marks: Callable[[], Mapping[str, str]] = dict,
         has_room_for_mark: Callable[[str], bool] = lambda name: True,
         submit: Callable[[Delivery], None] | None = None,
+        access: Access | None = None,
     ) -> None:
         self.sessions: dict[bytes, Session] = {}
         self.by_topic: dict[bytes, ExtendedSession] = {}
@@ -100,7 +106,15 @@ class Desk:
         self.deliveries = Deliveries(limits, marks, submit, lambda: log.head, has_room_for_mark)
         """What others write to this gateway, if it lets them."""
         self._bookmarks = Bookmarks(log, limits, self.cursors, status)
-        self._budgets: dict[bytes, tuple[float, float]] = {}
+        self._budgets = Budgets(limits.requests_per_second)
+        self._revocation = Revocation(access, self.all, self.end, self._bookmarks, self.deliveries)
+        self._farewells: list[Reply] = []
+        """Answers to requests that waited in a session when it ended."""
+        self._numbers = count(1)
+        self.administration = Administration(
+            self, self.cursors, self.deliveries, log, limits, access.name_of if access is not None else str
+        )
+        """Lists, ends, deletes and hands over sessions and ids."""
         self._over: OrderedDict[bytes, SubscribeTerms | None] = OrderedDict()
 
     @property
@@ -109,7 +123,7 @@ class Desk:
         return self.cursors.absent
 
     # ---------------------------------------------------------------- messages
-    def receive(self, parts: Sequence[bytes], now: float) -> list[Reply]:
+    def receive(self, parts: Sequence[bytes], now: float, caller: Caller = LOCAL) -> list[Reply]:
         """Deal with a message from the control socket: routing id, perhaps more, a delimiter, the body."""
         self._lease_clock.advance(now)
         if len(parts) == 2 and not parts[1]:
@@ -119,37 +133,48 @@ class Desk:
             return []
         envelope, body, attached = unwrap(parts)
         extended = isinstance(self.sessions.get(envelope[0]), ExtendedSession)
-        replies = self._deal(envelope, body, attached, now)
+        replies = self._deal(envelope, body, attached, now, caller)
         if extended or b'"x"' in body:
             return replies
         # It knows nothing but the document, as far as we know: it gets nothing but the document.
         return [Reply(back, for_plain_peers(message)) for back, message in replies]
 
     def _deal(
-        self, envelope: tuple[bytes, ...], body: bytes, attached: Sequence[bytes], now: float
+        self,
+        envelope: tuple[bytes, ...],
+        body: bytes,
+        attached: Sequence[bytes],
+        now: float,
+        caller: Caller,
     ) -> list[Reply]:
         peer = envelope[0]
         if len(body) > self._limits.max_message:
             text = f"a control message of {len(body)} bytes; the limit is {self._limits.max_message}"
             return self._refuse(envelope, "oversized", text, "BAD")
-        if not self._within_budget(peer, now):
+        if not self._budgets.allow(peer if peer in self.sessions else caller.owner or caller.address, now):
             text = f"more than {self._limits.requests_per_second} requests per second: slow down"
             return self._refuse(envelope, "too many requests", text, "BUSY", retry=1000)
         try:
             message = decode(body)
         except ProtocolViolation as violation:
             return self._refuse(envelope, "malformed", str(violation), "BAD")
+        if (why := why_not(message, caller)) is not None:
+            return self._refuse(envelope, "not allowed", why, "AUTH")
         if (put := put_in(message)) is not None and isinstance(message, Next):
-            return self.deliveries.put(message, put, attached, envelope, now)
-        if (commit := commit_in(message)) is not None and isinstance(message, Complete):
-            return self.deliveries.commit(message, commit, envelope)
+            return self.deliveries.put(message, put, attached, envelope, now, caller)
+        if (commit := commit_in(message)) is not None:
+            return self.deliveries.commit(commit, envelope, caller)
         session = self.sessions.get(peer)
         if session is not None:
+            if session.owner != caller.owner:
+                # Routing ids are what peers make of them. A session belongs to the key that opened it.
+                text = "this session belongs to another key: open a connection of your own"
+                return self._refuse(envelope, "not allowed", text, "AUTH")
             session.heard = self._lease_clock.now
         if isinstance(message, Subscribe):
             if message.cancel:
                 return self._cancel(message, session, envelope, now)
-            return self._subscribe(message, session, envelope, now)
+            return self._subscribe(message, session, envelope, now, caller)
         event = _EVENTS.get(type(message))
         if event is None:
             return self._refuse(
@@ -181,27 +206,30 @@ class Desk:
         self.counters[counter] += 1
         return [Reply(envelope, refusal(text, code, **more))]
 
-    def _within_budget(self, peer: bytes, now: float) -> bool:
-        # A token bucket. Peers without a session share one, or their number alone would fill the memory.
-        peer = peer if peer in self.sessions else b""
-        rate = self._limits.requests_per_second
-        tokens, since = self._budgets.get(peer, (float(rate), now))
-        tokens = min(tokens + (now - since) * rate, rate)
-        self._budgets[peer] = (max(tokens - 1, 0), now)
-        return tokens >= 1
-
     # ---------------------------------------------------------------- coming
     def _subscribe(
-        self, message: Subscribe, session: Session | None, envelope: tuple[bytes, ...], now: float
+        self,
+        message: Subscribe,
+        session: Session | None,
+        envelope: tuple[bytes, ...],
+        now: float,
+        caller: Caller,
     ) -> list[Reply]:
         wishes = terms(message.x)
         if wishes is None or wishes.v is UNSET:
-            return self._subscribe_plain(session, envelope, now)
+            return self._subscribe_plain(session, envelope, now, caller)
+        if wishes.id is not UNSET and self.owner_of(wishes.id) not in (None, caller.owner):
+            text = (
+                f"the id {wishes.id!r} belongs to another key: choose another id, or use the key of its owner"
+            )
+            return self._refuse(envelope, "not allowed", text, "AUTH")
+        if wishes.probe is True and wishes.admin is not UNSET:
+            return [Reply(envelope, self.administration.answer(wishes.admin))]
         if wishes.probe is True:
             if any(other.name == wishes.id for other in self.sessions.values() if other.name):
                 text = f"somebody is reading as {wishes.id!r}, and says for itself how far it has come"
                 return self._refuse(envelope, "refused: TAKEN", text, "TAKEN")
-            return self._bookmarks.ask(wishes, envelope, now)
+            return self._bookmarks.ask(wishes, envelope, now, caller)
         if isinstance(session, ExtendedSession) and session.wishes == wishes:
             # The same again: the answer was lost, or the request came twice. Nothing changes.
             self.counters["repeated Subscribe"] += 1
@@ -212,17 +240,18 @@ class Desk:
             return self._refuse(envelope, "replayed Subscribe", text, "SESSION")
         if session is not None:
             self._close(session, Event.CANCEL)
-        return self._subscribe_extended(wishes, envelope, now)
+        return self._subscribe_extended(wishes, envelope, now, caller)
 
     def _subscribe_plain(
-        self, session: Session | None, envelope: tuple[bytes, ...], now: float
+        self, session: Session | None, envelope: tuple[bytes, ...], now: float, caller: Caller
     ) -> list[Reply]:
         if session is not None:
             self._close(session, Event.CANCEL)
-        if len(self.sessions) >= self._limits.max_subscribers:
-            return self._refuse(envelope, "too many subscribers", self._full(), "BUSY", retry=1000)
+        if (text := self._full(caller)) is not None:
+            return self._refuse(envelope, "too many subscribers", text, "BUSY", retry=1000)
         session = PlainSession(envelope[0], self._log, self._log.first, self._limits, now)
         session.keep = self._keep_plain
+        self._belongs_to(caller, session)
         try:
             port = self._doors.open(session)
         except Exception as error:
@@ -234,15 +263,15 @@ class Desk:
         return [Reply(envelope, OnSubscribe(self._size(session.cursor, None), port))]
 
     def _subscribe_extended(
-        self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], now: float
+        self, wishes: SubscribeTerms, envelope: tuple[bytes, ...], now: float, caller: Caller
     ) -> list[Reply]:
-        problem = problem_with(wishes, self._log)
+        problem = problem_with(wishes, self._log, self._limits)
         if problem is not None:
             text, code = problem
             where = {"first": self._log.first, "head": self._log.head, "epoch": self._log.epoch}
             return self._refuse(envelope, f"refused: {code}", text, code, **where)
         name = wishes.id if wishes.id is not UNSET else None
-        before = self._sessions_before(wishes)
+        before = self._sessions_before(wishes, caller)
         if any(_is_older(wishes, other.wishes) for other in before):
             text = "a later request of this subscriber was here before this one"
             return self._refuse(envelope, "overtaken Subscribe", text, "SESSION")
@@ -250,11 +279,12 @@ class Desk:
             event = Event.CANCEL if _same_subscriber(wishes, other.wishes) else Event.TAKEN_OVER
             other.handle(event, now)
             self._close(other, event)
-        if len(self.sessions) >= self._limits.max_subscribers:
-            return self._refuse(envelope, "too many subscribers", self._full(), "BUSY", retry=1000)
-        if name is not None and name not in self.absent and len(self.absent) >= self._limits.max_durable:
-            text = f"{len(self.absent)} durable subscribers are remembered already, and no more can be"
-            return self._refuse(envelope, "too many durable subscribers", text, "BUSY", retry=1000)
+        if (full := self._full(caller)) is not None:
+            return self._refuse(envelope, "too many subscribers", full, "BUSY", retry=1000)
+        if name is not None and name not in self.absent:
+            if (full := self._no_more_ids(caller)) is not None:
+                return self._refuse(envelope, "too many durable subscribers", full, "BUSY", retry=1000)
+            self.cursors.came_from(name, caller)
         saved = self.cursors.come_back(name) if name is not None else None
         session = ExtendedSession(
             envelope[0],
@@ -266,6 +296,7 @@ class Desk:
             topic=secrets.token_bytes(TOPIC_BYTES),
             format=format_for(wishes) or MSGPACK,
         )
+        self._belongs_to(caller, session)
         # It may have read further than it has acknowledged: what was kept for it is kept on.
         needed = [other.acknowledged for other in before if _same_subscriber(wishes, other.wishes)]
         if saved is not None:
@@ -277,13 +308,26 @@ class Desk:
         self._note(session)
         return [self._welcome(session, envelope, self._doors.open(session))]
 
-    def _sessions_before(self, wishes: SubscribeTerms) -> list[ExtendedSession]:
+    def _belongs_to(self, caller: Caller, session: Session) -> None:
+        session.owner, session.address, session.number = caller.owner, caller.address, next(self._numbers)
+
+    def owner_of(self, name: str) -> str | None:
+        """The key that an id belongs to, empty if that is none; None if nobody has it, or nobody knows."""
+        for session in self.by_topic.values():
+            if session.name == name:
+                return session.owner
+        return self.cursors.owner_of(name)
+
+    def _sessions_before(self, wishes: SubscribeTerms, caller: Caller) -> list[ExtendedSession]:
         """The sessions in whose place a new one comes: of the same id, or of the same subscriber."""
         return [
             other
             for other in self.by_topic.values()
-            if (wishes.id is not UNSET and wishes.id == other.wishes.id)
-            or _same_subscriber(wishes, other.wishes)
+            if other.owner == caller.owner
+            and (
+                (wishes.id is not UNSET and wishes.id == other.wishes.id)
+                or _same_subscriber(wishes, other.wishes)
+            )
         ]
 
     def _welcome(self, session: ExtendedSession, envelope: tuple[bytes, ...], port: int) -> Reply:
@@ -309,8 +353,25 @@ class Desk:
         end = self._log.end if self._log.failure is None else None
         return max(min(UNBOUNDED if stop is None else stop - start for stop in (to, end)), 0)
 
-    def _full(self) -> str:
-        return f"{len(self.sessions)} subscribers are here already, and there is room for no more: try later"
+    def _full(self, caller: Caller) -> str | None:
+        if len(self.sessions) >= self._limits.max_subscribers:
+            there = len(self.sessions)
+            return f"{there} subscribers are here already, and there is room for no more: try later"
+        return too_many_sessions(caller, self.sessions.values(), self._limits)
+
+    def _no_more_ids(self, caller: Caller) -> str | None:
+        if len(self.absent) >= self._limits.max_durable:
+            return f"{len(self.absent)} durable subscribers are remembered already, and no more can be"
+        return too_many_ids(caller, self.sessions.values(), self.cursors, self._limits)
+
+    def all(self) -> list[Session]:
+        """The sessions that are here."""
+        return list(self.sessions.values())
+
+    def end(self, session: Session, event: Event) -> None:
+        """End a session, for a reason that is not its own."""
+        session.state = State.CLOSED
+        self._close(session, event)
 
     # ---------------------------------------------------------------- going
     def _cancel(
@@ -327,8 +388,12 @@ class Desk:
         return replies
 
     def _close(self, session: Session, event: Event) -> None:
+        if (farewell := FAREWELLS.get(event)) is not None:
+            if isinstance(session, PlainSession):
+                farewell = OnError(farewell.message)
+            self._farewells += [Reply(envelope, farewell) for envelope in session.waiting()]
         self.sessions.pop(session.peer, None)
-        self._budgets.pop(session.peer, None)
+        self._budgets.forget(session.peer)
         self._count(session)
         wishes = None
         if isinstance(session, ExtendedSession):
@@ -355,8 +420,7 @@ class Desk:
 
     def give_up(self, session: Session) -> None:
         """The gateway cannot serve this session any more; a durable subscriber may try again."""
-        session.state = State.CLOSED
-        self._close(session, Event.CANCEL)
+        self.end(session, Event.CANCEL)
 
     def _note(self, session: Session) -> None:
         if session.name is not None and session.keep:
@@ -364,13 +428,16 @@ class Desk:
 
     def _saved(self, session: Session) -> SavedCursor:
         silent = self._lease_clock.now - session.heard
-        return SavedCursor(session.acknowledged, round(session.lease * 1000), session.lease - silent)
+        lease = round(session.lease * 1000)
+        return SavedCursor(session.acknowledged, lease, session.lease - silent, session.owner)
 
     # ---------------------------------------------------------------- as time goes by
     def tick(self, now: float) -> list[Reply]:
         """End the leases that have run out, and answer the requests that have waited long enough."""
         self._lease_clock.advance(now)
-        replies = []
+        replies = self._revocation.tick()
+        farewells, self._farewells = self._farewells, []
+        replies += farewells
         for session in list(self.sessions.values()):
             if session.state is State.CLOSED:
                 # It ended by itself while it answered: a plain subscriber that was overtaken.

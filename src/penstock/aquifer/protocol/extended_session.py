@@ -38,6 +38,8 @@ _ANYTIME = {
     Event.COMPLETE: ("_leave", State.CLOSED),
     Event.EXPIRED: (None, State.CLOSED),
     Event.TAKEN_OVER: (None, State.CLOSED),
+    Event.REVOKED: (None, State.CLOSED),
+    Event.EVICTED: (None, State.CLOSED),
 }
 
 
@@ -79,7 +81,10 @@ class ExtendedSession(Session):
         self.name = wishes.id if wishes.id is not UNSET else None
         if wishes.lease is not UNSET:
             # Bounded before it is divided: a peer may write more digits than a float can hold.
-            self.lease = max(min(wishes.lease, limits.max_lease * 1000) / 1000, 0.1)
+            longest = limits.max_lease
+            if self.name is None:
+                longest = min(longest, limits.max_nameless_lease)
+            self.lease = max(min(wishes.lease, longest * 1000) / 1000, 0.1)
         self.limit = start
         """Records before this offset may be sent."""
         self.limit_bytes: int | None = None
@@ -202,6 +207,10 @@ class ExtendedSession(Session):
 
     def _declaration(self, envelope: tuple[bytes, ...], first: int, count: int) -> Reply:
         return Reply(envelope, OnNext(count, x=NextTerms(first=first, head=self.log.head)))
+
+    def waiting(self) -> list[tuple[bytes, ...]]:
+        """The request for a counted batch that waits for records, if there is one."""
+        return [] if self._waiting is None else [self._waiting[0]]
 
     # ---------------------------------------------------------------- the handlers of the table
     def _grant(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:

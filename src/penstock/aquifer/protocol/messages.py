@@ -22,6 +22,7 @@ from penstock.spec import UNBOUNDED
 
 __all__ = [
     "VERSION",
+    "Admin",
     "Commit",
     "Complete",
     "CompleteTerms",
@@ -54,6 +55,25 @@ _EXACT_IN_JAVASCRIPT: Final = 2**53
 
 class _Terms(msgspec.Struct, omit_defaults=True):
     """What stands in ``x``: every field is optional, and absent fields are not written."""
+
+
+class Admin(_Terms):
+    """``Subscribe.x.admin``: what somebody wants who may administer the gateway; one thing at a time."""
+
+    list: bool | UnsetType = UNSET
+    """The ids, and the sessions that have none."""
+    after: str | UnsetType = UNSET
+    """With ``list``: the ids behind this one."""
+    evict: str | int | UnsetType = UNSET
+    """End the session with this id or number."""
+    forget: str | UnsetType = UNSET
+    """Delete this id."""
+    give: str | UnsetType = UNSET
+    """Let this id belong to another key: that in ``to``."""
+    writer: str | UnsetType = UNSET
+    """The same for the name of a writer."""
+    to: str | UnsetType = UNSET
+    """A public key, or nothing for those without one."""
 
 
 class SubscribeTerms(_Terms):
@@ -94,6 +114,8 @@ class SubscribeTerms(_Terms):
     shelf: str | UnsetType = UNSET
     """Both may be on the same machine, and then large payloads can be shown in shared memory: the token of
     the shelf that is there from the session before, or nothing."""
+    admin: Admin | UnsetType = UNSET
+    """With ``probe``: something for an administrator to ask."""
 
 
 class ShelfTerms(_Terms):

@@ -22,6 +22,8 @@ _ANYTIME = {
     Event.COMPLETE: ("_leave", State.CLOSED),
     Event.EXPIRED: (None, State.CLOSED),
     Event.TAKEN_OVER: (None, State.CLOSED),
+    Event.REVOKED: (None, State.CLOSED),
+    Event.EVICTED: (None, State.CLOSED),
 }
 
 
@@ -74,6 +76,10 @@ class PlainSession(Session):
         if not self._waiting:
             return []
         return self._answer_all(None, (), now)
+
+    def waiting(self) -> list[tuple[bytes, ...]]:
+        """The requests that wait for records."""
+        return [envelope for envelope, _, _ in self._waiting]
 
     # ---------------------------------------------------------------- the handlers of the table
     def _ask(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:

@@ -10,6 +10,7 @@ from msgspec import UNSET
 from penstock.aquifer.errors import (
     AquiferError,
     EpochChanged,
+    Evicted,
     LeaseEnded,
     OffsetGone,
     Overtaken,
@@ -30,6 +31,7 @@ _ERRORS: Final[Mapping[str, type[AquiferError]]] = {
         OffsetGone,
         Overtaken,
         EpochChanged,
+        Evicted,
         LeaseEnded,
         TakenOver,
         Refused,

@@ -11,12 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import Control, ErrorTerms, OnError
 
-__all__ = ["Event", "LogView", "Reply", "Session", "State", "Table"]
+__all__ = ["FAREWELLS", "Event", "LogView", "Reply", "Session", "State", "Table"]
 
 
 class LogView(Protocol):
@@ -85,6 +85,10 @@ class Event(Enum):
     """It was silent for longer than its lease."""
     TAKEN_OVER = auto()
     """Another subscriber came with its id."""
+    REVOKED = auto()
+    """Its key may not read here any more."""
+    EVICTED = auto()
+    """Somebody who may do so has ended it."""
 
 
 class Reply(NamedTuple):
@@ -117,6 +121,12 @@ class Session(ABC):
         """Records before this offset need not be kept for this subscriber."""
         self.keep = True
         self.name: str | None = None
+        self.owner = ""
+        """The key of its subscriber, if it has one."""
+        self.address = ""
+        """Where its subscriber is."""
+        self.number = 0
+        """Tells it from the others, also those without an id, for as long as the gateway runs."""
         self.lease = limits.lease
         self.heard = now
         """When its last control message came."""
@@ -143,9 +153,18 @@ class Session(ABC):
         """Time has passed, or the log has grown."""
         return []
 
+    @abstractmethod
+    def waiting(self) -> list[tuple[bytes, ...]]:
+        """The envelopes of requests that have no answer yet; if the session ends, they get that as theirs."""
+
     def expired(self, now: float) -> bool:
-        """Whether nothing was heard for longer than the lease."""
-        return now - self.heard > self.lease
+        """Whether nothing was heard for longer than the lease.
+
+        One without an id that has no data connection either is not kept for that long: nobody can come back
+        to it, and most likely its peer is gone.
+        """
+        alone = self.name is None and self.state is State.JOINING
+        return now - self.heard > (min(self.lease, self.limits.join_time) if alone else self.lease)
 
     # ---------------------------------------------------------------- what it may get
     @abstractmethod
@@ -171,7 +190,10 @@ class Session(ABC):
     def describe(self) -> dict[str, Any]:
         """What ``penstock gateway status`` shows of it."""
         return {
+            "session": self.number,
             "id": self.name,
+            "owner": self.owner,
+            "address": self.address,
             "dialect": self.dialect,
             "state": self.state.name.lower(),
             "next": self.cursor,
@@ -186,3 +208,12 @@ class Session(ABC):
 def refusal(text: str, code: str, **more: Any) -> OnError:
     """An ``OnError`` that an extended peer can tell by its code, and a plain one can read."""
     return OnError(message=text, x=ErrorTerms(code=code, **more))
+
+
+FAREWELLS: Final[Mapping[Event, OnError]] = {
+    Event.EXPIRED: refusal("nothing was heard for longer than the lease: subscribe again", "LEASE"),
+    Event.TAKEN_OVER: refusal("another subscriber came with the same id", "TAKEN"),
+    Event.REVOKED: refusal("this key may not read here any more: it was taken off the list", "AUTH"),
+    Event.EVICTED: refusal("an administrator of the gateway has ended this session", "EVICTED"),
+}
+"""What is said to a subscriber whose session ends for a reason that is not its own."""

@@ -422,8 +422,10 @@ class SubscriberSide:
             )
             return self._finish(GatewayUnreachable(text))
         if now >= self._tell_at:
+            # A gateway that is closed, or started again, is an everyday thing; that it has no room is not.
+            level = logging.INFO if now == self._put_off and details.code != "BUSY" else logging.WARNING
             self._tell_at = now + _TELL_EVERY
-            _log.warning("%s says: %s (%s); trying again", self.endpoint, message.message, details.code)
+            _log.log(level, "%s says: %s (%s); trying again", self.endpoint, message.message, details.code)
         self.phase = Phase.RESTING
         wait = details.retry if details.retry is not UNSET else 200
         # There is a gateway, so our patience begins when we are to come back; but we come back in time.

@@ -85,6 +85,8 @@ class LogClient:
         first few megabytes. With ``patience`` this look waits so many seconds for an answer, and not as long
         as others.
         """
+        if name is not None and not name:
+            raise ValueError("look(name=''): give a name that is not empty, or None for none")
         wait = min(wait, _LONGEST_WAIT)
         question = Subscribe(
             x=SubscribeTerms(

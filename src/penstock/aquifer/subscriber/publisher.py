@@ -76,6 +76,8 @@ class AquiferPublisher(Publisher[Any]):
         self._endpoint = Endpoint.parse(endpoint)
         if not self._endpoint.is_one_place:
             raise ValueError(f"AquiferPublisher({endpoint!r}): name the host and port of one gateway")
+        if id is not None and (not isinstance(id, str) or not id):
+            raise ValueError(f"id={id!r}: give a name that is not empty, or None for none")
         if start is not None and not _is_offset(start) and start not in ("earliest", "latest"):
             raise ValueError(f"start={start!r}: give an offset, 'earliest' or 'latest'")
         if stop is not None and not _is_offset(stop):

@@ -1,0 +1,251 @@
+"""Keys and rights on the wire: whose id it is, who may write, and what becomes of a key that is revoked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Flux
+from penstock.aquifer import (
+    CurveClient,
+    CurveServer,
+    Evicted,
+    Gateway,
+    MemoryJournal,
+    Refused,
+    SqliteJournal,
+    generate_keys,
+)
+from penstock.aquifer.subscriber.courier import Courier
+from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.aquifer.subscriber.probing import probe
+from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, has, read, reading, stays
+from tests.aquifer.test_access_list import add
+from tests.aquifer.writing import deliver, stage
+
+SERVER, ALICE, BOB, ROOT = (generate_keys() for _ in range(4))
+AS_ALICE, AS_BOB, AS_ROOT = (CurveClient(keys, SERVER.public) for keys in (ALICE, BOB, ROOT))
+SOON = 30.0
+
+
+@pytest.fixture
+def clients(tmp_path: Path) -> Path:
+    """A directory with the keys of Alice and Bob, and of one who administers."""
+    folder = tmp_path / "clients"
+    folder.mkdir()
+    for name, keys, rights in (("alice", ALICE, None), ("bob", BOB, None), ("root", ROOT, "read, admin")):
+        add(folder, name, keys, rights)
+    return folder
+
+
+def guarded(source: Any, clients: Path, **settings: Any) -> Gateway:
+    from penstock.aquifer.access_list import AccessList
+
+    curve = CurveServer(SERVER, AccessList.load(clients))
+    return Gateway(source, None, curve=curve, curve_control=ANYWHERE, **settings)
+
+
+@pytest.fixture
+def gateway(clients: Path) -> Iterator[Gateway]:
+    with guarded(unending(), clients) as gateway:
+        yield gateway
+
+
+def unending() -> Flux[bytes]:
+    """A thousand numbers, and then nothing: a reader stays until something happens to it."""
+    return Flux.concat(Flux.from_iterable(Numbers().values(0, 1000)), Flux.never())
+
+
+# ---------------------------------------------------------------- whose id it is
+def test_another_key_neither_takes_nor_moves_nor_sees_a_place(clients: Path, tmp_path: Path) -> None:
+    source = ByHand()
+    journal = SqliteJournal(tmp_path / "journal.db")
+    with guarded(source, clients, journal=journal) as gateway:
+        endpoint = gateway.curve_endpoint
+        source.give(*Numbers().values(0, 100))
+        alice = read(endpoint, id="ledger", curve=AS_ALICE)
+        eventually(has(alice, 100))
+        assert probe(endpoint, SOON, AS_BOB)["subscribers"] == []
+
+        assert isinstance(read(endpoint, id="ledger", curve=AS_BOB).wait().error, Refused)
+        with closing(LogClient(endpoint, curve=AS_BOB)) as bob, pytest.raises(Refused, match="another key"):
+            bob.look(name="ledger", acknowledge=100)
+        source.give(*Numbers().values(100, 200))
+        eventually(has(alice, 200))
+        alice.cancel()
+        eventually(lambda: gateway.status()["absent"])
+        with closing(LogClient(endpoint, curve=AS_BOB)) as bob, pytest.raises(Refused, match="another key"):
+            bob.look(name="ledger", acknowledge=200)
+        assert probe(endpoint, SOON, AS_BOB)["absent"] == {}
+        assert probe(endpoint, SOON, AS_ROOT)["absent"]["ledger"]["owner"] == ALICE.public
+
+    with guarded(Numbers(0), clients, journal=SqliteJournal(tmp_path / "journal.db")) as gateway:
+        assert isinstance(read(gateway.curve_endpoint, id="ledger", curve=AS_BOB).wait().error, Refused)
+        assert read(gateway.curve_endpoint, id="ledger", curve=AS_ALICE).wait().error is None
+
+
+def test_another_key_does_not_publish_in_the_name_of_a_writer(clients: Path) -> None:
+    with guarded(None, clients, writable=True) as gateway:
+        with closing(Courier(gateway.curve_endpoint, curve=AS_ALICE)) as alice:
+            deliver(alice, 0, [b"hers"], query="totals")
+            with closing(Courier(gateway.curve_endpoint, curve=AS_BOB)) as bob:
+                with pytest.raises(Refused, match="the name 'totals' belongs to another key"):
+                    bob.publish("totals", 2**62, [])
+                deliver(bob, 0, [b"his"], query="of-bob")
+            deliver(alice, 1, [b"more"], query="totals")
+        assert gateway.status()["head"] == 3
+
+
+def test_a_key_with_one_right_has_no_other(clients: Path) -> None:
+    add(clients, "alice", ALICE, "read")
+    add(clients, "bob", BOB, "write")
+    with guarded(None, clients, writable=True) as gateway:
+        endpoint = gateway.curve_endpoint
+        with closing(Courier(endpoint, curve=AS_BOB)) as bob:
+            deliver(bob, 0, [b"his"])
+        with (
+            closing(Courier(endpoint, curve=AS_ALICE)) as alice,
+            pytest.raises(Refused, match="may not write"),
+        ):
+            deliver(alice, 0, [b"hers"], query="hers")
+        error = read(endpoint, curve=AS_BOB).wait().error
+        assert isinstance(error, Refused)
+        assert "may not read: its rights are write" in str(error)
+        with reading(endpoint, curve=AS_ALICE) as alice_reads:
+            eventually(has(alice_reads, 1))
+
+
+# ---------------------------------------------------------------- a key is revoked
+def revoke_by_file(gateway: Gateway, clients: Path) -> None:
+    (clients / "alice.pub").unlink()
+    assert gateway.reload_keys()
+
+
+@pytest.mark.parametrize("dialect", ["extended", "plain"])
+def test_a_revoked_key_is_cut_off_while_it_reads(gateway: Gateway, clients: Path, dialect: str) -> None:
+    alice = read(gateway.curve_endpoint, 10, dialect=dialect, curve=AS_ALICE)
+    bob = read(gateway.curve_endpoint, 10, dialect=dialect, curve=AS_BOB)
+    for reader in (alice, bob):
+        eventually(has(reader, 10))
+
+    revoke_by_file(gateway, clients)
+
+    # A plain reader is told when it asks for more: the dialect has no other way.
+    error = (alice.request(1000) if dialect == "plain" else alice).wait().error
+    assert isinstance(error, Refused) or dialect == "plain"
+    assert error is not None
+    assert "key" in str(error)
+    eventually(has(bob.request(2000), 1000))
+    bob.cancel()
+    assert isinstance(read(gateway.curve_endpoint, curve=AS_ALICE).wait().error, Refused)
+
+
+@pytest.mark.slow
+def test_a_list_that_has_changed_is_noticed_without_being_told(gateway: Gateway, clients: Path) -> None:
+    carol = generate_keys()
+    as_carol = CurveClient(carol, SERVER.public)
+    alice = read(gateway.curve_endpoint, 10, curve=AS_ALICE)
+    eventually(has(alice, 10))
+
+    add(clients, "carol", carol)
+    (clients / "alice.pub").unlink()
+
+    assert isinstance(alice.wait().error, Refused)
+    with reading(gateway.curve_endpoint, curve=as_carol) as new:
+        eventually(has(new, 1000))
+
+
+def test_a_list_that_is_damaged_while_the_gateway_runs_cuts_nobody_off(
+    gateway: Gateway, clients: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with reading(gateway.curve_endpoint, 10, curve=AS_ALICE) as alice:
+        eventually(has(alice, 10))
+        add(clients, "bob", BOB).write_text('public = "')
+        (clients / "alice.pub").unlink()
+        assert not gateway.reload_keys()
+        alice.request(10)
+        eventually(has(alice, 20))
+        assert "the last one stays in force" in caplog.text
+        stays(lambda: gateway.status()["subscribers"])
+
+
+def test_a_batch_that_waits_for_room_is_not_written_for_a_key_that_was_revoked(clients: Path) -> None:
+    """The key is taken away in the middle of a transaction: all of it is in the log, or nothing."""
+    journal = MemoryJournal(max_records=10)
+    with guarded(None, clients, writable=True, journal=journal) as gateway:
+        endpoint = gateway.curve_endpoint
+        with (
+            closing(LogClient(endpoint, curve=AS_BOB)) as keeper,
+            closing(Courier(endpoint, curve=AS_ALICE)) as alice,
+        ):
+            deliver(alice, 0, [b"%d" % number for number in range(10)])
+            keeper.look(name="bob", acknowledge=0, lease=600)
+            parts = stage(alice, 1, [b"waits"])
+            failures: list[BaseException] = []
+
+            def publish() -> None:
+                try:
+                    alice.publish("query", 1, [parts], timeout=SOON)
+                except BaseException as error:
+                    failures.append(error)
+
+            publishing = threading.Thread(target=publish)
+            publishing.start()
+            eventually(lambda: gateway._server.desk.deliveries._pending, "the commit waits for room")
+            revoke_by_file(gateway, clients)
+            publishing.join(SOON)
+            assert [str(failure) for failure in failures] == [
+                "the key of this writer may not write here any more"
+            ]
+            keeper.look(name="bob", acknowledge=10)
+            with closing(Courier(endpoint, curve=AS_BOB)) as bob:
+                deliver(bob, 0, [b"his"], query="of-bob")
+        assert gateway.status()["head"] == 11
+
+
+def test_a_thousand_keys_and_one_of_them_is_revoked(clients: Path) -> None:
+    for number in range(1000):
+        add(clients, f"client-{number}", generate_keys())
+    with (
+        guarded(unending(), clients) as gateway,
+        reading(gateway.curve_endpoint, 10, curve=AS_BOB) as bob,
+    ):
+        alice = read(gateway.curve_endpoint, 10, curve=AS_ALICE)
+        for reader in (alice, bob):
+            eventually(has(reader, 10))
+        revoke_by_file(gateway, clients)
+        assert isinstance(alice.wait().error, Refused)
+        bob.request(10)
+        eventually(has(bob, 20))
+
+
+# ---------------------------------------------------------------- administering
+def test_an_evicted_reader_gets_an_error_that_says_so(gateway: Gateway) -> None:
+    alice = read(gateway.curve_endpoint, 10, id="ledger", curve=AS_ALICE)
+    eventually(has(alice, 10))
+    gateway.evict("ledger")
+    assert isinstance(alice.wait().error, Evicted)
+    assert [one["id"] for one in gateway.ids()["ids"]] == ["ledger"]
+
+
+def test_ids_are_listed_and_forgotten_from_within_the_process(gateway: Gateway) -> None:
+    for number in range(5):
+        with closing(LogClient(gateway.curve_endpoint, curve=AS_ALICE)) as client:
+            client.look(name=f"id {number}", acknowledge=0)
+    assert [one["name"] for one in gateway.ids()["ids"]] == ["alice"] * 5
+    gateway.forget("id 3")
+    assert [one["id"] for one in gateway.ids()["ids"]] == ["id 0", "id 1", "id 2", "id 4"]
+    with pytest.raises(LookupError, match="there is no id 'id 3'"):
+        gateway.forget("id 3")
+
+
+def test_a_reader_that_is_refused_its_id_reads_without_one(gateway: Gateway) -> None:
+    with reading(gateway.curve_endpoint, id="ledger", curve=AS_ALICE) as alice:
+        eventually(has(alice, 1000))
+        with reading(gateway.curve_endpoint, curve=AS_BOB) as bob:
+            eventually(has(bob, 1000))
