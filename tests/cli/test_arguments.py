@@ -8,6 +8,7 @@ WRONG = [
     ("demo --duration abc", "--duration", "write 90s"),
     ("demo --duration 0.5", "--duration", "at least 1 second"),
     ("demo --records none", "--records", "write 500"),
+    ("demo --start-limit soon", "--start-limit", "write 90s"),
     ("demo --folow", "--folow", "not known"),
     ("gateway --source", "--source", "expected one argument"),
     ("gateway --source stdin --max-line long", "--max-line", "write 500000"),

@@ -19,6 +19,23 @@ def pad(text: str, width: int) -> str:
     return text + " " * (width - columns(text))
 
 
+def fit(text: str, width: int) -> str:
+    """Return ``text`` in at most ``width`` columns; an ellipsis stands for what is left out."""
+    if columns(text) <= width:
+        return text
+    cut = text[:width]
+    while columns(cut) > width - 1:
+        cut = cut[:-1]
+    return f"{cut}…"
+
+
+def printable(text: str) -> str:
+    """Return ``text`` without what a terminal would obey: the names of others are on it, too."""
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
+
+
 def wrap(text: str, width: int) -> list[str]:
     """Return ``text`` in lines of at most ``width`` columns, if no word is wider than that."""
     lines = [""]

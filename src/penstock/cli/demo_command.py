@@ -15,6 +15,7 @@ examples:
   penstock demo                        source, gateway, Spark, gateway, reader: about a minute
   penstock demo --duration 120         longer
   penstock demo --records 500000       until so many records have been sent
+  penstock demo --start-limit 10m      for a machine that has much else to do
   penstock demo --headless             a line every few seconds instead of a picture
   penstock demo --only-streams         ten seconds, without Spark: one process, a queue and its demand
 """
@@ -37,6 +38,13 @@ def add_parser(commands: Commands) -> None:
         "--duration", type=_seconds, metavar="TIME", help="how long to run: 90, 2m (default 40s)"
     )
     parser.add_argument("--records", type=a_count, metavar="N", help="how many records to send at most")
+    parser.add_argument(
+        "--start-limit",
+        type=a_duration,
+        default=180.0,
+        metavar="TIME",
+        help="how long each part may take to start (default 3m): Spark needs a while on a busy machine",
+    )
     parser.add_argument("--headless", action="store_true", help="print lines instead of drawing")
     parser.add_argument(
         "--only-streams", action="store_true", help="a source, a queue and a subscriber in one process"
@@ -45,10 +53,9 @@ def add_parser(commands: Commands) -> None:
 
 
 def _seconds(text: str) -> float:
-    value = a_duration(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: a run needs at least 1 second")
-    return value
+    if text.strip("0.") and (value := a_duration(text)) >= 1:
+        return value
+    raise argparse.ArgumentTypeError(f"{text!r}: a run needs at least 1 second; write 90s or 2m")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -71,4 +78,4 @@ def _run(arguments: argparse.Namespace) -> int:
         raise Complaint(text, 1) from None
     from penstock.cli.showcase.directing import direct
 
-    return direct(arguments.duration or 40.0, arguments.records, arguments.headless)
+    return direct(arguments.duration or 40.0, arguments.records, arguments.headless, arguments.start_limit)

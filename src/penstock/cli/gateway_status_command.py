@@ -9,11 +9,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from penstock.cli.block import Block, row
+from penstock.cli.columns import printable, wrap
 from penstock.cli.commands import Commands
 from penstock.cli.complaints import Complaint, complaining
 from penstock.cli.connecting import add_connection, curve_client
 from penstock.cli.gateway_figures import Figures, Meter
 from penstock.cli.gateway_view import block
+from penstock.cli.outputs import Screen
 from penstock.cli.quantities import duration
 
 __all__ = ["add_parser", "run"]
@@ -57,17 +60,20 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from penstock.aquifer import AquiferError
 
-    live = arguments.watch and sys.stdout.isatty() and not arguments.json
-    height = 0
+    screen = Screen(sys.stdout, must_be_read=True)
+    # Where nothing is drawn over, and nobody knows how wide it is: as wide as it needs to be.
+    width = screen.width if screen.is_terminal else 120
+    drawn = Block(screen) if arguments.watch and screen.is_terminal and not arguments.json else None
     try:
         for status, figures in _answers(arguments):
             if arguments.json:
                 print(json.dumps({**status, "rates": _rates(figures)}), flush=True)
             else:
-                lines = list(_lines(arguments.endpoint, figures))
-                up = f"\x1b[{height}A\x1b[J" if live and height else ""
-                height = len(lines)
-                print(up + "\n".join(lines), flush=True)
+                lines = _lines(arguments.endpoint, figures, screen.width if drawn is not None else width)
+                if drawn is not None:
+                    drawn.draw(lines)
+                else:
+                    screen.write("".join(f"{line}\n" for line in lines))
             if not arguments.watch:
                 break
     except (AquiferError, ValueError) as error:
@@ -97,11 +103,13 @@ def _rates(figures: Figures) -> dict[str, Any]:
     }
 
 
-def _lines(endpoint: str, figures: Figures) -> Iterator[str]:
+def _lines(endpoint: str, figures: Figures, width: int) -> Iterator[str]:
     kept = "kept in a file" if figures.durable else "in memory"
     up = duration(figures.uptime)
-    yield f"{endpoint}: up for {up}, epoch {figures.epoch}, {kept}, codec {figures.codec}"
-    yield from block(figures)
+    yield from wrap(
+        f"{endpoint}: up for {up}, epoch {figures.epoch}, {kept}, codec {printable(figures.codec)}", width
+    )
+    yield from block(figures, width)
     if figures.counters:
-        odd = ", ".join(f"{name} {count:,}" for name, count in sorted(figures.counters.items()))
-        yield f"  counters    {odd}"
+        odd = [f"{name} {count:,}," for name, count in sorted(figures.counters.items())]
+        yield from row("counters", [*odd[:-1], odd[-1].rstrip(",")], width)

@@ -8,7 +8,8 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final, Protocol, TextIO
 
-from penstock.cli.columns import columns, pad
+from penstock.cli.block import Block, bar, row
+from penstock.cli.columns import pad, printable, wrap
 from penstock.cli.gateway_figures import Figures, Reader
 from penstock.cli.outputs import Screen
 from penstock.cli.quantities import duration, size
@@ -16,6 +17,10 @@ from penstock.cli.quantities import duration, size
 __all__ = ["JsonView", "LineView", "LiveView", "QuietView", "View", "block"]
 
 _BAR: Final = 24
+_SHORTEST_BAR: Final = 6
+_BESIDE_BAR: Final = 44
+"""Columns that the label, and what is said beside a bar, take up."""
+_ONE_LINE: Final = 1000
 _MOST_READERS: Final = 12
 _LINE_EVERY: Final = 5.0
 """Seconds between lines where nothing can be drawn over."""
@@ -87,27 +92,20 @@ class LiveView(QuietView):
 
     def __init__(self, out: Screen) -> None:
         super().__init__(out)
-        self._shown: list[str] = []
+        self._block = Block(out)
 
     def show(self, figures: Figures) -> None:
         """Draw over what was there."""
-        width = self._out.width
-        self._draw("", [_cut(line, width) for line in block(figures)])
+        self._block.draw(block(figures, self._out.width))
 
     def note(self, text: str) -> None:
         """A line above the block, which stays."""
-        self._draw(f"penstock gateway: {text}\n", self._shown)
+        self._block.say(f"penstock gateway: {text}")
 
     def close(self, text: str, **facts: Any) -> None:
         """A line below the block."""
-        self._shown = []
+        self._block.leave()
         super().close(text, **facts)
-
-    def _draw(self, above: str, lines: list[str]) -> None:
-        with self._mutex:
-            up = f"\x1b[{len(self._shown)}A\x1b[J" if self._shown else ""
-            self._shown = lines
-            self._out.write(up + above + "".join(f"{line}\n" for line in lines))
 
 
 class JsonView(QuietView):
@@ -136,40 +134,38 @@ class JsonView(QuietView):
         self._lines.flush()
 
 
-def block(figures: Figures) -> Iterator[str]:
-    """The lines of a live block, and of ``penstock gateway status``."""
-    yield f"  source      {_source(figures)}"
-    filled = round(_BAR * figures.full)
-    yield (
-        f"  log         [{'█' * filled}{'·' * (_BAR - filled)}] {figures.full:.0%} full, "
-        f"{figures.needed:.0%} still needed"
-    )
-    yield (
-        f"              offsets {_offsets(figures)}, {figures.records:,} of {figures.max_records:,} records, "
-        f"{size(figures.bytes)} of {size(figures.max_bytes)}"
-    )
+def block(figures: Figures, width: int) -> Iterator[str]:
+    """The lines of a live block, and of ``penstock gateway status``, for a screen of so many columns."""
+    yield from row("source", _source(figures, width), width)
+    shown = bar(figures.full, max(min(_BAR, width - _BESIDE_BAR), _SHORTEST_BAR))
+    yield from row("log", [shown, f"{figures.full:.0%} full,", f"{figures.needed:.0%} still needed"], width)
+    kept = f"{figures.records:,} of {figures.max_records:,} records,"
+    room = f"{size(figures.bytes)} of {size(figures.max_bytes)}"
+    yield from row("", [f"offsets {_offsets(figures)},", kept, room], width)
     if figures.stalled is not None:
-        yield f"  STALLED     {figures.stalled}"
+        yield from row("STALLED", figures.stalled.split(), width)
     if not figures.readers:
-        yield "  subscribers none"
+        yield from row("subscribers", ["none"], width)
     for number, reader in enumerate(figures.readers[:_MOST_READERS]):
-        yield f"  {'subscribers' if not number else '':11} {_told(reader)}"
+        yield from row("" if number else "subscribers", _told(reader), width)
     if len(figures.readers) > _MOST_READERS:
-        yield f"              and {len(figures.readers) - _MOST_READERS} more"
+        yield from row("", [f"and {len(figures.readers) - _MOST_READERS} more"], width)
     for number, away in enumerate(figures.away[:_MOST_READERS]):
-        yield (
-            f"  {'away' if not number else '':11} {pad(away.id, 20)} {away.behind:,} behind; "
-            f"kept for {duration(max(away.remaining, 0))} of {duration(away.lease)}"
-        )
+        said = [
+            pad(printable(away.id), 20),
+            f"{away.behind:,} behind;",
+            f"kept for {duration(max(away.remaining, 0))} of {duration(away.lease)}",
+        ]
+        yield from row("" if number else "away", said, width)
 
 
-def _source(figures: Figures) -> str:
+def _source(figures: Figures, width: int) -> list[str]:
     taken = f"{figures.taken:,} taken" + (f", {figures.skipped:,} skipped" if figures.skipped else "")
     if figures.failure is not None:
-        return f"FAILED after {taken}: {figures.failure}"
+        return [f"FAILED after {taken}:", *wrap(printable(figures.failure), max(width - 14, 20))]
     if figures.end is not None:
-        return f"has ended, {taken}"
-    return f"{figures.source_rate:>10,.0f}/s   {taken}   {_held_back(figures)}"
+        return [f"has ended, {taken}"]
+    return [f"{figures.source_rate:>10,.0f}/s ", f"{taken} ", _held_back(figures)]
 
 
 def _held_back(figures: Figures) -> str:
@@ -182,12 +178,14 @@ def _offsets(figures: Figures) -> str:
     return f"{figures.first:,}..{figures.head - 1:,}" if figures.head > figures.first else "none yet"
 
 
-def _told(reader: Reader) -> str:
-    best_effort = "" if reader.keep else "   best effort"
-    return (
-        f"{pad(reader.label, 20)} {reader.dialect:8} {reader.state:9} {reader.rate:>10,.0f}/s   "
-        f"lag {reader.lag:,}{best_effort}"
-    )
+def _told(reader: Reader) -> list[str]:
+    return [
+        pad(printable(reader.label), 20),
+        f"{reader.dialect:8} {reader.state:9}",
+        f"{reader.rate:>9,.0f}/s ",
+        f"lag {reader.lag:,} ",
+        *([] if reader.keep else ["best effort"]),
+    ]
 
 
 def _line(figures: Figures) -> str:
@@ -197,14 +195,7 @@ def _line(figures: Figures) -> str:
     lag = f", lag up to {worst:,}, {rate:,.0f}/s in all" if readers else ""
     away = f", {len(figures.away)} away" if figures.away else ""
     return (
-        f"{duration(figures.uptime):>8}  source {_source(figures).strip()}  "
+        f"{duration(figures.uptime):>8}  source {' '.join(_source(figures, _ONE_LINE)).strip()}  "
         f"log {_offsets(figures)}, {figures.full:.0%} full  "
         f"{len(readers)} subscriber{'s' * (len(readers) != 1)}{lag}{away}"
     )
-
-
-def _cut(line: str, width: int) -> str:
-    # A line that is too long takes two on the screen, and the next drawing would start too low.
-    while columns(line) > width:
-        line = line[: width - columns(line)] if columns(line) == len(line) else line[:-1]
-    return line

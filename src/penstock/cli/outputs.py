@@ -45,18 +45,21 @@ def ending_quietly(run: Callable[[], int]) -> int:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        return 130  # Where a command does not wait for it; or Ctrl-C once more, while it ends.
     return code
 
 
 class Screen:
     """Standard error, or what stands for it: writing to it never fails, though it may be for nobody."""
 
-    def __init__(self, out: TextIO | None = None) -> None:
+    def __init__(self, out: TextIO | None = None, *, must_be_read: bool = False) -> None:
         self._out = sys.stderr if out is None else out
+        self._unimportant = () if must_be_read else (OSError,)
 
     def write(self, text: str) -> None:
-        """Write, at once; if the terminal or the reader is gone, nobody is told."""
-        with contextlib.suppress(OSError):
+        """Write, at once; if the terminal or the reader is gone, nobody is told, unless it must be read."""
+        with contextlib.suppress(*self._unimportant):
             self._out.write(text)
             self._out.flush()
 

@@ -11,6 +11,7 @@ import time
 from types import FrameType
 from typing import Any
 
+from penstock.cli.outputs import Screen
 from penstock.cli.streams_demo_view import Figures, View
 from penstock.spec import Subscription
 from penstock.streams import Flux, StageState, scan, schedulers
@@ -105,7 +106,7 @@ def _run(arguments: argparse.Namespace, stopped: threading.Event) -> int:
             .subscribe_on(source)
             .publish_on(there, prefetch=PREFETCH)
         )
-        view = View(sys.stdout, live=sys.stdout.isatty() and not arguments.headless)
+        view = View(Screen(sys.stdout, must_be_read=True), headless=arguments.headless)
         view.open(stream.explain())
         subscriber = SlowSubscriber()
         stream.subscribe(subscriber)

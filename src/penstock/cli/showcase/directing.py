@@ -11,37 +11,34 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from penstock.cli.interruption import Interruption
-from penstock.cli.outputs import say
+from penstock.cli.outputs import Screen, say
 from penstock.cli.showcase.parts import Part, PartFailed
 from penstock.cli.showcase.picture import Moment, Picture
 
-__all__ = ["direct"]
+__all__ = ["direct", "phase_of"]
 
 Facts: TypeAlias = dict[str, Any]
 """What a part has said, by name."""
 
 _RATE: Final = 20_000
 """Readings per second that the source would like to send."""
-_START: Final = 120.0
-"""Seconds that Spark may take to start."""
+_SIGN_AFTER: Final = 2.0
+"""Seconds in which most parts have started, and nobody has to be told."""
+_BACKLOG: Final = 2 * _RATE
+"""Readings of two seconds: whoever is not so far behind keeps up."""
 _FINISH: Final = 120.0
 """Seconds that may pass between the last reading and the last result."""
 
-_WAY: Final = """\
-  sensors ▸ TCP ▸ Flux ▸ gateway, SQLite journal ▸ Spark: counts by window and sensor ▸ gateway ▸ reader
-  ◀───────────────────────────────────── demand ──────────────────────────────────────────────────────
-"""
 
-
-def direct(duration: float, records: int | None, headless: bool) -> int:
+def direct(duration: float, records: int | None, headless: bool, start_limit: float) -> int:
     """Run the demo; 0 if the results speak of exactly the readings that were sent."""
-    picture = Picture(sys.stdout, live=not headless and sys.stdout.isatty())
+    picture = Picture(Screen(sys.stdout, must_be_read=True), headless=headless)
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     with Interruption() as interruption, ExitStack() as ending:
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
-            picture.say(_WAY)
-            return _Run(folder, picture, interruption, ending).run(duration, records)
+            picture.way()
+            return _Run(folder, picture, interruption, ending, start_limit).run(duration, records)
         except PartFailed as failure:
             say(f"penstock demo: {failure}")
             return 1
@@ -50,8 +47,16 @@ def direct(duration: float, records: int | None, headless: bool) -> int:
 class _Run:
     """One run, from the first process to the verdict."""
 
-    def __init__(self, folder: Path, picture: Picture, interruption: Interruption, ending: ExitStack) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        picture: Picture,
+        interruption: Interruption,
+        ending: ExitStack,
+        start_limit: float,
+    ) -> None:
         self._folder = folder
+        self._start_limit = start_limit
         self._picture = picture
         self._interruption = interruption
         self._ending = ending
@@ -59,27 +64,39 @@ class _Run:
 
     def run(self, duration: float, records: int | None) -> int:
         """Start the parts from right to left, so that nobody waits for somebody who is not there."""
-        waiting = self._interruption.wait
         self._results = self._part("results")
-        sink = self._results.wait_for("endpoint", 30, waiting)
+        sink = self._started(self._results, "endpoint")
         limit = ["--records", str(records)] if records is not None else []
         journal = str(self._folder / "journal.db")
         self._feed = self._part("feed", journal)
-        source = self._feed.wait_for("endpoint", 30, waiting)
+        source = self._started(self._feed, "endpoint")
         if sink is None or source is None:
             return self._interrupted()
         port = str(self._feed.facts["port"])
         pace = ["--rate", str(_RATE), "--duration", str(duration)]
         self._sensors = self._part("sensors", port, *pace, *limit)
-        if self._sensors.wait_for("sent", 30, waiting) is None:
+        if self._started(self._sensors, "sent") is None:
             return self._interrupted()
-        self._picture.say("  starting Spark, which takes some seconds; the journal fills meanwhile")
         self._engine = self._part("engine", source, sink, str(self._folder / "checkpoint"))
-        if self._engine.wait_for("taken", _START, waiting) is None:
+        if self._started(self._engine, "taken") is None:
             return self._interrupted()
+        self._picture.started()
         self._began = time.monotonic()
         self._first_result: float | None = None
         return self._watch(duration)
+
+    def _started(self, part: Part, fact: str) -> Any:
+        """What a part says when it runs; None if somebody interrupts. Meanwhile there are signs of life."""
+
+        def waits(seconds: float, elapsed: float) -> bool:
+            if part.name == "engine":
+                held = self._feed.look().get("held", 0)
+                self._picture.starting(f"Spark starts; {held:,} readings wait in the journal", elapsed)
+            elif elapsed > _SIGN_AFTER:
+                self._picture.starting(f"the part {part.name!r} starts", elapsed)
+            return self._interruption.wait(seconds)
+
+        return part.wait_for(fact, self._start_limit, waits)
 
     def _part(self, name: str, *arguments: str) -> Part:
         part = Part(name, *arguments, log=self._folder / f"{name}.log")
@@ -121,15 +138,9 @@ class _Run:
     def _moment(
         self, now: float, slow: bool, ended: bool, sensors: Facts, feed: Facts, engine: Facts, results: Facts
     ) -> Moment:
-        if ended:
-            phase = "the sensors have ended; the rest is on its way"
-        elif slow:
-            phase = "the reader is slow: what it does not ask for is not sent to it, nor before it"
-        else:
-            phase = "everybody keeps up"
         return Moment(
             elapsed=now - self._began,
-            phase=phase,
+            phase=phase_of(slow=slow, ended=ended, blocked=sensors["blocked"], backlog=feed["held"]),
             sent=sensors["sent"],
             sent_rate=self._rates.of("sent", sensors["sent"], now),
             blocked=sensors["blocked"],
@@ -159,13 +170,11 @@ class _Run:
         said = [
             "",
             f"  sent      {sensors['sent']:>12,} readings, fingerprint {sensors['fingerprint']:x}",
-            f"  received  {results['counted']:>12,} readings, fingerprint {results['fingerprint']:x}, "
-            f"in {results['received']:,} results",
+            f"  received  {results['counted']:>12,} readings, fingerprint {results['fingerprint']:x}",
+            f"  results   {results['received']:>12,}",
             f"  pace      {sensors['sent'] / max(seconds, 0.1):>12,.0f} a second, over {seconds:.0f} s",
-            f"  waiting   {sensors['blocked_for']:>12.1f} s, in which the sensors' socket took nothing",
-            "  memory    "
-            + ", ".join(f"{name} {nbytes / 2**20:.0f} MiB" for name, nbytes in memory.items())
-            + ", at most",
+            f"  waiting   {sensors['blocked_for']:>12.1f} s, the sensors for room",
+            *(f"  memory    {nbytes / 2**20:>12.0f} MiB at most, {name}" for name, nbytes in memory.items()),
             "",
             "  Nothing was lost, and nothing came twice." if same else "  NOT THE SAME: this is a defect.",
         ]
@@ -175,6 +184,21 @@ class _Run:
     def _interrupted(self) -> int:
         self._picture.say("\n  interrupted; everything is being stopped")
         return self._interruption.exit_code
+
+
+def phase_of(*, slow: bool, ended: bool, blocked: bool, backlog: int) -> str:
+    """What is going on, in a few words that the figures bear out."""
+    if ended:
+        return "the sensors have ended; the rest is on its way"
+    if slow and blocked:
+        return "the reader is slow, so every earlier stage waits"
+    if slow:
+        return "the reader is slow; the logs before it fill up"
+    if blocked:
+        return "the journal is full, so the sensors wait for Spark"
+    if backlog > _BACKLOG:
+        return "Spark catches up with what waits in the journal"
+    return "everybody keeps up"
 
 
 class _Rates:

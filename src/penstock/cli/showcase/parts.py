@@ -15,6 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from penstock.cli.quantities import duration
+from penstock.spark.running import reason_of
+
 __all__ = ["Part", "PartFailed"]
 
 
@@ -47,18 +50,23 @@ class Part:
         while not self._said.empty():
             self.facts.update(self._said.get())
         if self._process.poll() is not None:
-            raise PartFailed(f"the part {self.name!r} of the demo ended: {self._last_words()}")
+            raise PartFailed(f"the part {self.name!r} of the demo has ended: {self._last_words()}")
         return self.facts
 
-    def wait_for(self, fact: str, timeout: float, interrupted: Callable[[float], bool]) -> Any:
-        """What it says under this name, as soon as it does; None if somebody interrupts."""
-        deadline = time.monotonic() + timeout
+    def wait_for(self, fact: str, limit: float, interrupted: Callable[[float, float], bool]) -> Any:
+        """What it says under this name, as soon as it does; None if somebody interrupts.
+
+        ``interrupted`` waits for so many seconds, and is told how many have passed in all.
+        """
+        began = time.monotonic()
         while fact not in self.look():
-            if time.monotonic() > deadline:
+            elapsed = time.monotonic() - began
+            if elapsed > limit:
                 raise PartFailed(
-                    f"the part {self.name!r} did not start in {timeout:g} s: {self._last_words()}"
+                    f"the part {self.name!r} has not started in {limit:g} s. On a busy machine it may take "
+                    f"longer: --start-limit {duration(2 * limit)}. What it said last: {self._last_words()}"
                 )
-            if interrupted(0.05):
+            if interrupted(0.1, elapsed):
                 return None
         return self.facts[fact]
 
@@ -96,5 +104,8 @@ class Part:
             return  # Closed while we were reading.
 
     def _last_words(self) -> str:
-        lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1] if lines else "it said nothing"
+        text = self._log.read_text(errors="replace")
+        if "Traceback (most recent call last):" in text:
+            return reason_of(text)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return lines[-1] if lines else "nothing"
