@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,8 +15,9 @@ import pytest
 
 from penstock.aquifer import AquiferPublisher
 from penstock.aquifer import Gateway as LibraryGateway
+from penstock.cli import main
 from penstock.streams import Flux
-from tests.cli.running import PATIENCE, Gateway, Program
+from tests.cli.running import PATIENCE, Gateway, Program, penstock
 
 COMMANDS = [
     ["--help"],
@@ -140,3 +142,27 @@ def test_a_hangup_is_ignored_if_it_was_ignored_from_the_start() -> None:
         gateway.send_signal(signal.SIGHUP)
         gateway.send_signal(signal.SIGINT)
         assert gateway.wait(PATIENCE) == 130
+
+
+@pytest.mark.slow
+def test_a_hangup_reads_the_keys_again_where_there_are_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clients = tmp_path / "clients"
+    clients.mkdir()
+    for key in (tmp_path / "gateway", tmp_path / "alice", clients / "bob"):
+        assert main(["gateway", "--keygen", str(key)]) == 0
+    keys = ("--curve", str(tmp_path / "gateway.key"), "--allow", str(clients))
+    where = ("--control", "none", "--curve-control", "tcp://127.0.0.1:0")
+    alice = ("--curve", str(tmp_path / "alice.key"), "--server-key", str(tmp_path / "gateway.pub"))
+
+    with Gateway("--source", "stdin", *where, *keys, stdin=subprocess.PIPE) as gateway:
+        gateway.send_lines("secret")
+        shutil.copy(tmp_path / "alice.pub", clients)
+        gateway.process.send_signal(signal.SIGHUP)
+        gateway.wait_for("SIGHUP: the list of clients was read again")
+        done = penstock("tail", gateway.endpoint, "--count", "1", *alice)
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.end() == 0
+
+    assert (done.returncode, done.stdout) == (0, "secret\n")

@@ -39,7 +39,7 @@ def run_gateway(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     curve = _curve(arguments)
-    with Interruption() as interruption, ExitStack() as opened:
+    with Interruption(reloads=curve is not None) as interruption, ExitStack() as opened:
         # All at first that can be wrong with the command line: nothing is to be left half open.
         origin = open_source(arguments.source, _source_options(arguments))
         opened.callback(origin.close)
@@ -151,6 +151,8 @@ def _watch(gateway: Gateway, origin: Origin, stay: bool, view: View, interruptio
     next_show = time.monotonic() + _SHOW
     ended = False
     while not interruption.wait(_LOOK_AT_END if ended and not stay else _LOOK):
+        if interruption.take_reload() and gateway.reload_keys():
+            view.note("SIGHUP: the list of clients was read again")
         _tell_skipped(gateway, origin)
         status, now = gateway.status(), time.monotonic()
         origin.journalled(status["head"])

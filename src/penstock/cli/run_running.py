@@ -115,7 +115,7 @@ def _session(arguments: argparse.Namespace, view: RunView) -> SparkSession:
         # Spark would try Arrow for every function in Python, and warn each time that it needs pandas for it.
         config.setdefault("spark.sql.execution.pythonUDF.arrow.enabled", "false")
     try:
-        with _stderr_to(_log_file(arguments)), _not_interrupted():
+        with view.starting(), _stderr_to(_log_file(arguments)), _not_interrupted():
             name = f"penstock run {arguments.target}"
             return session(name, arguments.master, config, ship=arguments.ship)
     except (Complaint, _Interrupted):

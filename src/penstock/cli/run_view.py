@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from penstock.cli.outputs import Screen
 
@@ -10,6 +14,9 @@ if TYPE_CHECKING:
     from penstock.spark import Progress
 
 __all__ = ["RunView"]
+
+_SIGN_EVERY: Final = 10
+"""Seconds between signs of life where nothing can be written over."""
 
 
 class RunView:
@@ -26,6 +33,31 @@ class RunView:
         """Something that happened."""
         if not self._quiet:
             self._write(f"{text}\n")
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Give signs of life while Spark starts, which takes seconds, or minutes on a busy machine."""
+        if self._quiet:
+            yield
+            return
+        over = threading.Event()
+        # Of its own: standard error is given to Spark meanwhile.
+        with open(os.dup(2), "w") as copy:
+            signs = threading.Thread(target=self._give_signs, args=(Screen(copy), over))
+            signs.start()
+            try:
+                yield
+            finally:
+                over.set()
+                signs.join()
+
+    def _give_signs(self, out: Screen, over: threading.Event) -> None:
+        seconds, pause = 0, 1 if self._live else _SIGN_EVERY
+        while not over.wait(pause):
+            seconds += pause
+            out.write(f"\r\x1b[2K{seconds} s" if self._live else f"still starting Spark, {seconds} s\n")
+        if self._live:
+            out.write("\r\x1b[2K")
 
     def warn(self, text: str) -> None:
         """Something that the user should know even if nothing else is shown."""

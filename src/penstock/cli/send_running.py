@@ -83,8 +83,10 @@ async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
         came.append(number)
         task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # With nohup, the end of a terminal is not to end this.
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
     try:
         return await task
     except asyncio.CancelledError:
