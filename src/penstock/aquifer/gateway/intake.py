@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
 from typing import Any, Final
@@ -19,10 +19,10 @@ __all__ = ["Intake"]
 _log = logging.getLogger("penstock.aquifer")
 
 _FIRST_PORTION: Final = 16
-_LARGEST_PORTION: Final = 256
+_LARGEST_PORTION: Final = 512
 """How many elements a source that works inside ``request`` is asked for at a time, at most."""
 _SAMPLE: Final = 8
-"""How many elements of a portion are measured."""
+"""How many elements of a list are measured."""
 _UNKNOWN: Final = 100
 """Bytes of an element whose size nobody knows; the bound on their number has to do."""
 _GLANCE: Final = 0.05
@@ -46,6 +46,7 @@ class Intake:
         self._arrived: deque[Any] = deque()
         self._most_bytes = nbytes
         """How much may wait, if the source can be made to wait."""
+        self._portion = _FIRST_PORTION
         self._mean_bytes = 1.0
         """Of one element, as far as the asking thread knows."""
         self._held_back = False
@@ -147,7 +148,6 @@ class Intake:
                 _log.warning("the source of the gateway still blocks inside request(): it is left alone")
 
     def _ask(self) -> None:
-        portion = _FIRST_PORTION
         while True:
             with self._changed:
                 while not self._cancelled and (
@@ -156,44 +156,39 @@ class Intake:
                     self._changed.wait()
                 if self._cancelled or self._subscription is None:
                     return
-                count = min(self._allowed - self.requested, portion)
-                self.requested += count
-                subscription = self._subscription
-            before = self.received
+                subscription, allowed = self._subscription, self._allowed
             try:
-                subscription.request(count)
+                while self.requested < allowed and not (self.done or self._cancelled):
+                    self._ask_for_some(subscription, allowed - self.requested)
             except Exception as error:
                 # §3.16: request must not raise. Nothing more can be expected of this source.
                 self.on_error(error)
-            portion = UNBOUNDED
-            if self.received - before >= count:
-                # It gives what it was asked for at once: so it waits here, while too much of it waits there.
-                portion = self._portion(count)
-                self._hold_back()
 
-    def _portion(self, came: int) -> int:
-        """How many elements to ask such a source for, after so many that have just come."""
-        sizes = [size_of(element) for element in self._some_of_the_last(came)]
-        if sizes:
-            mean = max(sum(sizes) / len(sizes), 1.0)
-            # Growth is believed at once, shrinking slowly.
-            self._mean_bytes = max(mean, (self._mean_bytes * 3 + mean) / 4)
-        return max(1, min(2 * came, _LARGEST_PORTION, int(self._most_bytes / 8 / self._mean_bytes)))
-
-    def _some_of_the_last(self, count: int) -> Iterator[Any]:
-        with suppress(IndexError):  # The writer has taken them meanwhile.
-            for back in range(1, count + 1, max(1, count // _SAMPLE)):
-                yield self._arrived[-back]
-
-    def _hold_back(self) -> None:
-        while len(self._arrived) * self._mean_bytes > self._most_bytes:
+    def _ask_for_some(self, subscription: Subscription, most: int) -> None:
+        count = min(most, self._portion)
+        self.requested += count
+        before = self.received
+        subscription.request(count)
+        if self.received - before < count:
+            # They will come when they come: nothing can be done to slow them down.
+            self._portion = UNBOUNDED
+            return
+        # A source that gives at once what it is asked for can be held back, here, by not asking.
+        self._measure(count)
+        self._portion = max(1, min(2 * count, _LARGEST_PORTION, int(self._most_bytes / 8 / self._mean_bytes)))
+        while len(self._arrived) * self._mean_bytes > self._most_bytes and not self._cancelled:
             with self._changed:
                 self._held_back = True
-                # The writer may have taken something before it could see that it has to say so.
+                # The writer may have taken something just before it could know that somebody waits for that.
                 self._changed.wait(_GLANCE)
                 self._held_back = False
-                if self._cancelled:
-                    return
+
+    def _measure(self, came: int) -> None:
+        """Learn from two of the last elements how large they are."""
+        with suppress(IndexError):  # The writer has taken them meanwhile.
+            mean = (size_of(self._arrived[-1]) + size_of(self._arrived[-came])) / 2
+            # Growth is believed at once, shrinking slowly.
+            self._mean_bytes = max(mean, (self._mean_bytes * 3 + mean) / 4, 1.0)
 
 
 def size_of(element: Any) -> int:

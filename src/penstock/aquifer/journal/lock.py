@@ -35,8 +35,14 @@ if sys.platform == "win32":
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         finally:
             os.lseek(descriptor, 0, os.SEEK_SET)
+
+    def _write_at(descriptor: int, text: bytes, at: int) -> None:
+        os.lseek(descriptor, at, os.SEEK_SET)
+        os.write(descriptor, text)
 else:
     import fcntl
+
+    _write_at = os.pwrite
 
     def _try_lock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,8 +132,7 @@ class OwnerLock:
 
     def _write(self, at: int, text: bytes) -> None:
         assert self._descriptor is not None
-        os.lseek(self._descriptor, at, os.SEEK_SET)
-        os.write(self._descriptor, text)
+        _write_at(self._descriptor, text, at)
 
     def release(self, *, closed: bool = False) -> None:
         """Let others have it; ``closed`` if the journal was closed in good order. May be called again."""

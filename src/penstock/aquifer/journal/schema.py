@@ -118,7 +118,8 @@ class State(NamedTuple):
         return Place(self.head, self.total)
 
 
-_ASSIGNMENTS: Final = ", ".join(f"{column} = ?" for column in (*State._fields, "crc"))
+_UPDATE: Final = f"update state set {', '.join(f'{column} = ?' for column in (*State._fields, 'crc'))}"
+_UPDATE_IF: Final = f"{_UPDATE} where opened = ?"
 
 
 @contextmanager
@@ -137,12 +138,10 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 def write_state(connection: sqlite3.Connection, state: State, opened: str | None = None) -> bool:
     """Write the state, inside a transaction; whether the file was still opened by this one, if it matters."""
-    where = "" if opened is None else " where opened = ?"
     values = (*state, row_checksum("state", *state))
-    changed = connection.execute(
-        f"update state set {_ASSIGNMENTS}{where}", values if opened is None else (*values, opened)
-    )
-    return changed.rowcount == 1
+    if opened is None:
+        return connection.execute(_UPDATE, values).rowcount == 1
+    return connection.execute(_UPDATE_IF, (*values, opened)).rowcount == 1
 
 
 def create(path: str) -> None:

@@ -98,8 +98,6 @@ class SqliteJournal(Journal):
         try:
             with as_journal_errors(self.path):
                 self._load(state)
-                if accept_loss:
-                    self._move_cursors_back()
         except BaseException:
             self._connection.close()
             self._lock.release()
@@ -131,12 +129,6 @@ class SqliteJournal(Journal):
         except BaseException:
             self._reader.close()
             raise
-
-    def _move_cursors_back(self) -> None:
-        """Records may have been lost that some subscribers had read: the next ones are new to them, too."""
-        for name, cursor in self._cursors.items():
-            if cursor.acknowledged > self.head:
-                self.save_cursor(name, cursor._replace(acknowledged=self.head))
 
     @property
     def held(self) -> Held:
@@ -255,8 +247,7 @@ class SqliteJournal(Journal):
         changed = self._unsaved or self._state.start != self._start or self._state.codec != self._codec
         if changed or self._oldest_forgotten() is not None:
             self._store((), {}, self._end)
-        else:
-            self._files.check()
+        self._files.check_all()
 
     def close(self) -> None:
         """Store what is still to be stored and let go of the files. May be called again."""
@@ -277,7 +268,10 @@ class SqliteJournal(Journal):
             self._connection.execute(f"pragma busy_timeout = {_PATIENCE_AT_THE_END}")
         try:
             self._store((), {}, self._end, closing=True)
-        except (JournalFull, JournalLocked):
+        except JournalLocked:
+            if unsaved:
+                raise
+        except JournalFull:
             # For the end without the rest there may be room in the log, once that is carried over.
             self._unsaved.clear()
             with suppress(JournalFull, JournalLocked), as_journal_errors(self.path):
@@ -285,8 +279,7 @@ class SqliteJournal(Journal):
                 self._store((), {}, self._end, closing=True)
             if unsaved:
                 raise
-            return self._state.opened == ""
-        return True
+        return self._state.opened == ""
 
     def _check_open(self) -> None:
         if not self._lock.held:
@@ -337,17 +330,13 @@ class SqliteJournal(Journal):
         closing: bool = False,
     ) -> None:
         """Bring the file up to date, and only then ourselves."""
-        self._files.check()
-        self._shorten_wal()
+        if self._files.check() > _WAL_TOO_LONG:
+            self._shorten_wal()
         cursors, now = dict(self._unsaved), time.time()
         mark_changes = self._marks.changes(marks, now) if marks else {}
         before = self._state
         with as_journal_errors(self.path), transaction(self._connection):
-            # Deleted first, so that the new batches get their pages and the file does not grow.
-            self._delete_forgotten(end.before - self._end.before, len(batches))
-            self._connection.executemany(
-                "insert into batches values (?, ?, ?, ?, ?, ?, ?, ?)", self._rows(batches, now)
-            )
+            # First of all: if it is not ours any more, nothing below makes sense.
             state = State(
                 before.epoch,
                 *self._start,
@@ -361,12 +350,19 @@ class SqliteJournal(Journal):
             )
             if not write_state(self._connection, state, before.opened):
                 raise self._not_ours_any_more()
+            # Deleted before, so that the new batches get their pages and the file does not grow.
+            self._delete_forgotten(end.before - self._end.before, len(batches))
+            self._connection.executemany(
+                "insert into batches values (?, ?, ?, ?, ?, ?, ?, ?)", self._rows(batches, now)
+            )
         self._lock.seal(self.epoch, state.serial)
         self._state = state
-        self._cursor_table.written(cursors, state.cursors)
-        self._unsaved.clear()
-        self._mark_table.written(mark_changes, state.marks)
-        self._marks.apply(mark_changes)
+        if cursors:
+            self._cursor_table.written(cursors, state.cursors)
+            self._unsaved.clear()
+        if mark_changes:
+            self._mark_table.written(mark_changes, state.marks)
+            self._marks.apply(mark_changes)
         self._end = end
         if state.opened and state.opened != before.opened:
             # Into the main file. If another program reads at this moment, a part has to wait: no harm.
@@ -409,8 +405,6 @@ class SqliteJournal(Journal):
         SQLite itself carries it over into the main file whenever it has ``WAL_BYTES``, and then starts it
         anew, unless somebody happens to be reading. This is for the case that always somebody is.
         """
-        if self._files.wal_bytes() <= _WAL_TOO_LONG:
-            return
         # On a full disk the append may still find room in the log that is there.
         with self._reader.lock, suppress(JournalFull), as_journal_errors(self.path):
             # Our own readers are waiting; for the reader of a stranger, every append would wait in vain.
