@@ -14,7 +14,7 @@ from typing import Any
 
 import zmq
 
-from penstock.aquifer import AquiferPublisher, Gateway
+from penstock.aquifer import AquiferPublisher, CurveClient, Gateway
 from penstock.aquifer.protocol.frames import Flag, Frame, parse
 from penstock.spec import Publisher, Subscriber, Subscription
 from tests.streams.recording import Recorder
@@ -190,8 +190,9 @@ class Counting:
 class Peer:
     """A subscriber made of raw sockets, which says what a test wants said."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, curve: CurveClient | None = None) -> None:
         self.endpoint = endpoint
+        self._curve = curve
         self.host = endpoint.rpartition(":")[0]
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.control = self._socket(zmq.DEALER)
@@ -203,6 +204,8 @@ class Peer:
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
         socket = self.context.socket(kind)
         socket.setsockopt(zmq.LINGER, 0)
+        if self._curve is not None:
+            self._curve.secure(socket)
         return socket
 
     def __enter__(self) -> Peer:

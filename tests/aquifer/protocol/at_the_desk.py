@@ -21,7 +21,7 @@ from penstock.aquifer.protocol.messages import (
     encode,
 )
 from penstock.aquifer.protocol.sessions import Event, Reply, Session
-from penstock.aquifer.rights import Access
+from penstock.aquifer.rights import ALL_RIGHTS, LOCAL, Access, Caller
 
 
 @dataclass
@@ -48,6 +48,10 @@ class PretendedLog:
         self.end, self.failure = self.head, failure
 
 
+WITH_A_KEY = Caller("alice", "127.0.0.1", ALL_RIGHTS)
+"""Somebody whose key is proven, on each of its connections."""
+
+
 @dataclass
 class FrontDesk:
     """Says things to a desk as a peer would, and reads the answers as they would come over the wire."""
@@ -58,6 +62,8 @@ class FrontDesk:
     keep_plain: bool = True
     has_shelves: bool = True
     access: Access | None = None
+    caller: Caller = LOCAL
+    """Who says what is said."""
     show_everything: bool = False
     """Whether a probe is told of the sessions and ids, too."""
 
@@ -99,7 +105,7 @@ class FrontDesk:
     def say(self, message: Control | bytes, peer: bytes = b"peer") -> list[Control]:
         """Send a message; what the gateway answers at once."""
         data = message if isinstance(message, bytes) else encode(message)
-        return self._read(self.desk.receive([peer, b"", data], self.now))
+        return self._read(self.desk.receive([peer, b"", data], self.now, self.caller))
 
     def ask(self, message: Control | bytes, peer: bytes = b"peer") -> Control:
         """Send a message that is answered at once."""

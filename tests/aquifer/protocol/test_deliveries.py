@@ -210,6 +210,8 @@ def test_what_comes_for_a_published_batch_is_answered_and_not_kept(desk: DeskWit
 # ---------------------------------------------------------------- others
 def test_plain_peers_are_unharmed(desk: DeskWithAWriter) -> None:
     session = desk.subscribe_plainly(b"plain")
+    desk.say(b'{"jsonClass":"Next","count":10}', b"plain")
+    desk.pass_time(0.2)
     desk.put(b"a")
     desk.commit(0, (0, 0, 1))
     desk.write()

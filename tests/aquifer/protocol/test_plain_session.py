@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.aquifer.limits import Limits
@@ -16,14 +18,19 @@ from penstock.aquifer.protocol.messages import (
     encode,
 )
 from penstock.aquifer.protocol.sessions import Event, State
-from tests.aquifer.protocol.at_the_desk import FrontDesk, PretendedLog, send_all
+from tests.aquifer.protocol.at_the_desk import WITH_A_KEY, FrontDesk, PretendedLog, send_all
 
 SUBSCRIBE = b'{"jsonClass":"Subscribe","cancel":false}'
 
 
+def with_a_key(*settings: Any, **more: Any) -> FrontDesk:
+    """A desk to which a peer comes whose key is proven: whoever joins its port is the one."""
+    return FrontDesk(*settings, caller=WITH_A_KEY, **more)
+
+
 @pytest.fixture
 def front() -> FrontDesk:
-    return FrontDesk(log=PretendedLog(head=100))
+    return with_a_key(log=PretendedLog(head=100))
 
 
 def test_the_conversation_of_the_document(front: FrontDesk) -> None:
@@ -40,7 +47,7 @@ def test_the_conversation_of_the_document(front: FrontDesk) -> None:
 
 
 def test_a_batch_has_no_more_bytes_than_may_be_on_the_way() -> None:
-    front = FrontDesk(log=PretendedLog(head=100, record_bytes=1000), limits=Limits(bytes_in_flight=10_000))
+    front = with_a_key(log=PretendedLog(head=100, record_bytes=1000), limits=Limits(bytes_in_flight=10_000))
     front.subscribe_plainly()
     assert front.ask(Next(2**63 - 1)) == OnNext(10)
     assert front.ask(Next(3)) == OnNext(3)
@@ -100,7 +107,7 @@ def test_what_was_declared_waits_while_the_data_connection_is_gone(front: FrontD
 
 
 def test_one_answer_declares_no_more_than_the_limit() -> None:
-    front = FrontDesk(Limits(plain_batch=7), PretendedLog(head=100))
+    front = with_a_key(Limits(plain_batch=7), PretendedLog(head=100))
     front.subscribe_plainly()
     assert front.ask(Next(2**63 - 1)) == OnNext(7)
     assert front.ask(b'{"jsonClass":"Next","count":9223372036854776000}') == OnNext(7)
@@ -163,7 +170,7 @@ def test_several_requests_may_wait_at_a_time(front: FrontDesk) -> None:
 
 
 def test_not_any_number_of_requests_may_wait() -> None:
-    front = FrontDesk(Limits(requests_in_waiting=2), PretendedLog())
+    front = with_a_key(Limits(requests_in_waiting=2), PretendedLog())
     front.subscribe_plainly()
     front.say(Next(1))
     front.say(Next(1))
@@ -198,7 +205,7 @@ def test_records_that_come_in_while_the_session_looks_are_not_lost() -> None:
             return super().__getattribute__(name)
 
     log = Growing()
-    front = FrontDesk(log=log)
+    front = with_a_key(log=log)
     front.subscribe_plainly()
     Growing.looked = 0
     answers = front.say(Next(10)) + front.pass_time(0.01) + front.pass_time(0.01)
@@ -215,7 +222,7 @@ def test_who_asks_after_the_end_is_told_it_again(front: FrontDesk) -> None:
 
 
 def test_a_peer_that_is_not_kept_and_was_overtaken_is_told_and_gone() -> None:
-    front = FrontDesk(log=PretendedLog(head=100), keep_plain=False)
+    front = with_a_key(log=PretendedLog(head=100), keep_plain=False)
     session = front.subscribe_plainly()
     front.ask(Next(10))
     send_all(session)
@@ -227,7 +234,7 @@ def test_a_peer_that_is_not_kept_and_was_overtaken_is_told_and_gone() -> None:
 
 
 def test_a_peer_that_was_overtaken_while_it_waited_is_gone_too() -> None:
-    front = FrontDesk(log=PretendedLog(), keep_plain=False)
+    front = with_a_key(log=PretendedLog(), keep_plain=False)
     front.subscribe_plainly()
     assert front.say(Next(10)) == []
     front.log.first = front.log.head = 50
@@ -279,3 +286,68 @@ def test_a_peer_that_sent_no_x_gets_none(front: FrontDesk, data: bytes, joined: 
         front.ask(Next(1))
     for answer in front.say(data) + front.say(data):
         assert b'"x"' not in encode(answer)
+
+
+# -------------------------------------------------------------------- who has joined its port?
+@pytest.fixture
+def openly() -> FrontDesk:
+    """A desk to which a peer comes without a key."""
+    return FrontDesk(log=PretendedLog(head=100))
+
+
+def test_without_a_key_the_first_request_after_a_join_is_answered_with_nothing(openly: FrontDesk) -> None:
+    """The one who has joined may be a stranger. The subscriber has time to come, and then there are two."""
+    openly.ask(SUBSCRIBE)
+    openly.happen(Event.JOINED)
+    openly.pass_time(10)
+    assert openly.say(Next(60)) == []
+    assert openly.pass_time(0.11) == [OnNext(0)]
+    assert send_all(openly.session()) == []
+
+    assert openly.ask(Next(60)) == OnNext(60)
+    assert send_all(openly.session()) == list(range(60))
+
+
+def test_a_request_from_before_the_join_waits_for_a_moment_after_it(openly: FrontDesk) -> None:
+    openly.ask(SUBSCRIBE)
+    assert openly.say(Next(60)) == []
+    assert openly.pass_time(0.09) == []
+    assert openly.happen(Event.JOINED) == []
+    assert openly.pass_time(0.09) == []
+    assert openly.pass_time(0.02) == [OnNext(0)]
+    assert openly.ask(Next(60)) == OnNext(60)
+
+
+def test_the_first_answer_does_not_wait_for_as_long_as_one_may_wait_for_records() -> None:
+    front = FrontDesk(Limits(long_poll=30.0), PretendedLog())
+    front.ask(SUBSCRIBE)
+    front.happen(Event.JOINED)
+    assert front.say(Next(60)) == []
+    assert front.pass_time(0.11) == [OnNext(0)]
+    assert front.say(Next(60)) == []
+    assert front.pass_time(20) == []
+
+
+def test_who_joins_after_the_subscriber_has_left_is_on_trial_again(openly: FrontDesk) -> None:
+    openly.ask(SUBSCRIBE)
+    openly.happen(Event.JOINED)
+    openly.say(Next(1))
+    openly.pass_time(0.11)
+    openly.say(Next(10))
+    openly.happen(Event.LEFT)
+    openly.happen(Event.JOINED)
+    assert send_all(openly.session()) == [], "what was declared waits, too"
+    openly.say(Next(10))
+    assert openly.pass_time(0.11) == [OnNext(0)]
+    assert send_all(openly.session()) == list(range(10))
+
+
+def test_a_session_whose_port_has_two_is_over_and_who_waits_is_told(openly: FrontDesk) -> None:
+    openly.ask(SUBSCRIBE)
+    openly.happen(Event.JOINED)
+    openly.say(Next(60))
+    openly.desk.end(openly.session(), Event.CONTESTED)
+    (answer,) = openly.pass_time(0.02)
+    assert isinstance(answer, OnError)
+    assert "subscribe again" in answer.message
+    assert openly.desk.sessions == {}

@@ -64,6 +64,8 @@ class Listener:
     def open_port(self) -> tuple[zmq.Socket[bytes], int]:
         """A data socket on a port of its own."""
         socket = self._context.socket(zmq.XPUB)
+        # Nobody gets anything unless the server says so, and it knows for whom the port is.
+        socket.setsockopt(zmq.XPUB_MANUAL, 1)
         socket.setsockopt(zmq.MAXMSGSIZE, _LONGEST_TOPIC)
         try:
             return socket, self._bind(socket, Endpoint(self._data_host, 0), 2 * self._limits.plain_batch).port

@@ -12,6 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import zmq
@@ -52,6 +53,18 @@ _SMALL: Final = 8 * 1024
 T = TypeVar("T")
 
 
+@dataclass
+class _Port:
+    """The data port of a plain subscriber, and who is connected to it."""
+
+    socket: zmq.Socket[bytes]
+    number: int
+    joined: int = 0
+    """Those that can be the subscriber."""
+    strangers: int = 0
+    """Those that cannot: they have another address, or another key."""
+
+
 class Server:
     """Serves all sessions; also the :class:`~penstock.aquifer.protocol.desk.Doors` of the desk."""
 
@@ -61,7 +74,7 @@ class Server:
         self._log = log
         self._limits = limits
         self._listeners = listeners
-        self._ports: dict[Session, tuple[zmq.Socket[bytes], int]] = {}
+        self._ports: dict[Session, _Port] = {}
         self._shelves = Shelves(limits.shelf)
         self._joined: Counter[bytes] = Counter()
         """How many data connections there are for a topic."""
@@ -109,9 +122,9 @@ class Server:
         if isinstance(session, ExtendedSession):
             return listener.data_port
         if session not in self._ports:
-            self._ports[session] = listener.open_port()
-            self._poller.register(self._ports[session][0], zmq.POLLIN)
-        return self._ports[session][1]
+            self._ports[session] = _Port(*listener.open_port())
+            self._poller.register(self._ports[session].socket, zmq.POLLIN)
+        return self._ports[session].number
 
     def shelf(self, session: Session, token: str) -> ShelfTerms | None:
         """Memory to share with a session, if there is any."""
@@ -126,7 +139,7 @@ class Server:
             if farewell is not None:
                 self._send_error(session, farewell)
         elif session in self._ports:
-            socket, _ = self._ports.pop(session)
+            socket = self._ports.pop(session).socket
             self._poller.unregister(socket)
             socket.close()
         who = session.name or session.peer.hex()
@@ -149,9 +162,9 @@ class Server:
                         self._hear(index, listener)
                     if listener.data in ready:
                         self._watch_topics(listener)
-                for session, (socket, _) in list(self._ports.items()):
-                    if socket in ready:
-                        self._watch_port(session, socket)
+                for session, port in list(self._ports.items()):
+                    if port.socket in ready:
+                        self._watch_port(session, port)
                 now = time.monotonic()
                 if now >= next_tick:
                     next_tick = now + _TICK / 1000
@@ -168,8 +181,8 @@ class Server:
         for session in list(self.desk.sessions.values()):
             if isinstance(session, ExtendedSession) and session.state is not State.ENDED:
                 self._send_error(session, refusal("the gateway is closing", "CLOSING"))
-        for socket, _ in self._ports.values():
-            socket.close()
+        for port in self._ports.values():
+            port.socket.close()
         for listener in self._listeners:
             listener.close()
         self._shelves.close()
@@ -223,9 +236,28 @@ class Server:
             if self._joined[topic] == (change is Event.JOINED):
                 session.handle(change, time.monotonic())
 
-    def _watch_port(self, session: Session, socket: zmq.Socket[bytes]) -> None:
-        for change, _, _ in _changes(socket):
-            self._reply(session.handle(change, time.monotonic()))
+    def _watch_port(self, session: Session, port: _Port) -> None:
+        listener, socket = self._listeners[session.peer[0]], port.socket
+        for change, topic, frame in _changes(socket):
+            if change is Event.LEFT:
+                # It does not say who. If it was the subscriber, that one comes back, and is the second.
+                if port.strangers:
+                    port.strangers -= 1
+                    continue
+                port.joined -= 1
+            elif not session.is_of(listener.caller(frame)):
+                port.strangers += 1
+                self.desk.counters["strangers at a data port"] += 1
+                continue
+            elif port.joined and not session.owner:
+                self.desk.counters["contested data ports"] += 1
+                self.desk.end(session, Event.CONTESTED)
+                return  # The socket is closed.
+            else:
+                socket.setsockopt(zmq.SUBSCRIBE, topic)
+                port.joined += 1
+            if port.joined == (change is Event.JOINED):
+                self._reply(session.handle(change, time.monotonic()))
 
     # ---------------------------------------------------------------- data
     def _serve(self) -> bool:
@@ -328,7 +360,7 @@ class Server:
                 break
             start = session.cursor - batch.first
             values = values_of(batch)[start : start + allowed]
-            send = super(zmq.Socket, self._ports[session][0]).send
+            send = super(zmq.Socket, self._ports[session].socket).send
             for value in values:
                 send(value)
             nbytes = batch.nbytes * len(values) // batch.count

@@ -115,7 +115,8 @@ class Desk:
             self, self.cursors, self.deliveries, log, limits, access.name_of if access is not None else str
         )
         """Lists, ends, deletes and hands over sessions and ids."""
-        self._over: OrderedDict[bytes, SubscribeTerms | None] = OrderedDict()
+        self._over: OrderedDict[bytes, tuple[SubscribeTerms | None, Event]] = OrderedDict()
+        """Of sessions that have ended: what they had asked for, and why they ended."""
 
     @property
     def absent(self) -> dict[str, SavedCursor]:
@@ -183,6 +184,9 @@ class Desk:
         if session is None:
             if isinstance(message, Complete):
                 return [Reply(envelope, OnComplete())]
+            _, event = self._over.get(peer, (None, Event.NEXT))
+            if event in (Event.CONTESTED, Event.EVICTED):
+                return [Reply(envelope, FAREWELLS[event])]
             text = "no subscription here, perhaps because the gateway was restarted: send Subscribe first"
             return self._refuse(envelope, "no session", text, "SESSION")
         return self._pass_on(session, event, message, envelope, now)
@@ -235,7 +239,7 @@ class Desk:
             self.counters["repeated Subscribe"] += 1
             return [self._welcome(session, envelope, self._doors.open(session))]
         peer = envelope[0]
-        if peer in self._over and self._over[peer] == wishes:
+        if peer in self._over and self._over[peer][0] == wishes:
             text = "this subscription is over: open a new connection to subscribe again"
             return self._refuse(envelope, "replayed Subscribe", text, "SESSION")
         if session is not None:
@@ -399,7 +403,7 @@ class Desk:
         if isinstance(session, ExtendedSession):
             self.by_topic.pop(session.topic, None)
             wishes = session.wishes
-        self._over[session.peer] = wishes
+        self._over[session.peer] = wishes, event
         if len(self._over) > _REMEMBERED:
             self._over.popitem(last=False)
         if session.name is not None:

@@ -40,6 +40,7 @@ _ANYTIME = {
     Event.TAKEN_OVER: (None, State.CLOSED),
     Event.REVOKED: (None, State.CLOSED),
     Event.EVICTED: (None, State.CLOSED),
+    Event.CONTESTED: (None, State.CLOSED),
 }
 
 

@@ -9,13 +9,16 @@ little for records (``Limits.long_poll``), because a peer that gets
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import Next, OnComplete, OnError, OnNext, demand
 from penstock.aquifer.protocol.sessions import Event, LogView, Reply, Session, State, Table
 
 __all__ = ["PlainSession"]
+
+_TRIAL: Final = 0.1
+"""Seconds that a second connection has to show up at the port, before the first one is served."""
 
 _ANYTIME = {
     Event.CANCEL: ("_leave", State.CLOSED),
@@ -24,6 +27,7 @@ _ANYTIME = {
     Event.TAKEN_OVER: (None, State.CLOSED),
     Event.REVOKED: (None, State.CLOSED),
     Event.EVICTED: (None, State.CLOSED),
+    Event.CONTESTED: (None, State.CLOSED),
 }
 
 
@@ -36,7 +40,7 @@ class PlainSession(Session):
             **_ANYTIME,
             Event.NEXT: ("_ask", None),
             Event.ERROR: ("_rewind", None),
-            Event.JOINED: ("_answer_all", State.STREAMING),
+            Event.JOINED: ("_welcome", State.STREAMING),
             Event.LEFT: (None, None),
         },
         State.STREAMING: {
@@ -61,10 +65,16 @@ class PlainSession(Session):
         """Requests without an answer: envelope, records wanted, time by which to answer."""
         self._declared = start
         """Records before this offset have been declared by an ``OnNext``."""
+        self._trial = False
+        """Whether who has joined is not taken for the subscriber yet: the next request gets nothing."""
 
     def allowance(self) -> int:
         """What was declared and is not sent yet."""
-        return self._declared - self.cursor if self.state is State.STREAMING else 0
+        return self._declared - self.cursor if self._joined else 0
+
+    @property
+    def _joined(self) -> bool:
+        return self.state is State.STREAMING and not self._trial
 
     def skip_to(self, offset: int) -> None:
         """Nothing that was declared may be missing: a plain peer cannot see a gap, so its stream fails."""
@@ -92,14 +102,25 @@ class PlainSession(Session):
             return [Reply(envelope, OnError(text))]
         # Who asks for more has dealt with what it got.
         self.acknowledged = self.cursor
-        self._waiting.append((envelope, demand(message.count), now + self.limits.long_poll))
+        patience = _TRIAL if self._trial and not self._waiting else self.limits.long_poll
+        self._waiting.append((envelope, demand(message.count), now + patience))
+        return self._answer_all(None, (), now)
+
+    def _welcome(self, _: Any, __: tuple[bytes, ...], now: float) -> list[Reply]:
+        # Without a key, anybody can be the first to connect to the port, and would get what is meant for the
+        # subscriber, which would lose it. So the first request is answered with nothing, a moment later: if
+        # the subscriber itself connects meanwhile, there are two, and neither is served.
+        self._trial = not self.owner
+        if self._trial and self._waiting:
+            envelope, wanted, _ = self._waiting[0]
+            self._waiting[0] = envelope, wanted, now + _TRIAL
         return self._answer_all(None, (), now)
 
     def _answer_all(self, _: Any, __: tuple[bytes, ...], now: float) -> list[Reply]:
         replies: list[Reply] = []
         while self._waiting:
             envelope, wanted, deadline = self._waiting[0]
-            joined = self.state is State.STREAMING
+            joined = self._joined
             if self.overtaken:
                 self.state = State.CLOSED
                 self._waiting.clear()
@@ -118,6 +139,8 @@ class PlainSession(Session):
             if not there and now < deadline:
                 break
             self._waiting.popleft()
+            if self.state is State.STREAMING:
+                self._trial = False
             count = min(wanted, there, self.limits.plain_batch)
             if count:
                 # In bytes, too: it may ask for many and read none, and they would all wait here.

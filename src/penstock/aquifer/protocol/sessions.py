@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import Control, ErrorTerms, OnError
+from penstock.aquifer.rights import Caller
 
 __all__ = ["FAREWELLS", "Event", "LogView", "Reply", "Session", "State", "Table"]
 
@@ -89,6 +90,8 @@ class Event(Enum):
     """Its key may not read here any more."""
     EVICTED = auto()
     """Somebody who may do so has ended it."""
+    CONTESTED = auto()
+    """Two have connected to its data port, and nobody can tell which of them is the subscriber."""
 
 
 class Reply(NamedTuple):
@@ -148,6 +151,12 @@ class Session(ABC):
             return []
         deal: Handler = getattr(self, handler)
         return deal(message, envelope, now)
+
+    def is_of(self, caller: Caller) -> bool:
+        """Whether this can be the subscriber: by its key if it has one, or else by where it comes from."""
+        if self.owner or caller.owner:
+            return caller.owner == self.owner
+        return caller.address == self.address
 
     def tick(self, now: float) -> list[Reply]:
         """Time has passed, or the log has grown."""
@@ -215,5 +224,10 @@ FAREWELLS: Final[Mapping[Event, OnError]] = {
     Event.TAKEN_OVER: refusal("another subscriber came with the same id", "TAKEN"),
     Event.REVOKED: refusal("this key may not read here any more: it was taken off the list", "AUTH"),
     Event.EVICTED: refusal("an administrator of the gateway has ended this session", "EVICTED"),
+    Event.CONTESTED: refusal(
+        "a second connection came to the data port of this subscriber, and without keys it cannot be told "
+        "which of them is the subscriber: subscribe again",
+        "SESSION",
+    ),
 }
 """What is said to a subscriber whose session ends for a reason that is not its own."""
