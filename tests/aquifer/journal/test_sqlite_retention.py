@@ -25,6 +25,16 @@ class Clock:
     def time(self) -> float:
         return self.now
 
+    def monotonic(self) -> float:
+        """Seconds that have passed, whatever the clock on the wall was set to."""
+        return self.now - self.set_by
+
+    set_by = 0.0
+
+    def set(self, now: float) -> None:
+        self.set_by += now - self.now
+        self.now = now
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
@@ -71,6 +81,41 @@ class TestAge:
         assert journal.first == 0
 
         journal.retire(NO_FLOOR, clock.now + 61)
+
+        assert journal.first == 5
+
+    def test_a_clock_that_is_set_makes_nothing_older_or_younger(
+        self, open_sqlite: OpenSqlite, clock: Clock
+    ) -> None:
+        journal = open_sqlite(max_age=60)
+        fill(journal, [5])
+        clock.set(clock.now + 86_400)
+        journal.retire(NO_FLOOR)
+        assert journal.first == 0
+        fill(journal, [5])
+        clock.set(clock.now - 200_000)
+        clock.now += 59
+
+        journal.retire(NO_FLOOR)
+        assert journal.first == 0
+        clock.now += 2
+        journal.retire(NO_FLOOR)
+
+        assert journal.first == 10
+
+    def test_a_clock_that_was_set_back_while_it_was_closed_makes_nothing_older(
+        self, open_sqlite: OpenSqlite, clock: Clock
+    ) -> None:
+        journal = open_sqlite(max_age=60)
+        fill(journal, [5])
+        journal.close()
+        clock.set(clock.now - 1000)
+        journal = open_sqlite(max_age=60)
+        clock.now += 30
+        fill(journal, [5])
+        clock.now += 31
+
+        journal.retire(NO_FLOOR)
 
         assert journal.first == 5
 

@@ -277,7 +277,7 @@ class Writer:
 
     def _retire(self) -> None:
         with self._log.moved:
-            self._log.journal.retire(self._log.floor, time.time(), self._log.needed)
+            self._log.journal.retire(self._log.floor, needed=self._log.needed)
 
     def _stall(self, error: JournalError) -> None:
         if str(error) != self.stalled:

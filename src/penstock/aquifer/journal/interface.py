@@ -85,8 +85,10 @@ class Journal(Protocol):
         """
         ...
 
-    def retire(self, floor: int, now: float, needed: int | None = None) -> None:
+    def retire(self, floor: int, now: float | None = None, needed: int | None = None) -> None:
         """Forget what the retention settings let go (age, acknowledgement), but nothing after ``floor``.
+
+        ``now`` is the time, in seconds since 1970, if not that of the journal's own clock.
 
         ``needed`` is the lowest offset that a reader needs, if that is another one: with no reader at all,
         nothing is forgotten to make room, but what is too old goes.

@@ -76,7 +76,7 @@ class MemoryJournal(Journal):
         self._window.forget_before(place)
         return True
 
-    def retire(self, floor: int, now: float, needed: int | None = None) -> None:
+    def retire(self, floor: int, now: float | None = None, needed: int | None = None) -> None:
         """Nothing: records stay until their room is needed."""
 
     @property

@@ -116,6 +116,8 @@ class SqliteJournal(Journal):
         self._marks = Marks((name, Mark(*it)) for name, it in self._mark_table.load(state.marks))  # type: ignore[arg-type]
         self._recent = BatchWindow(self._end)
         self._reader = DiskReader(connect(self.path), self.path, self._cache_bytes)
+        newest = self._head_of("first < ? order by first desc", (self.head,))
+        self._clock = max(time.time(), newest.stored if newest else 0.0) - time.monotonic()
         self._files = JournalFiles(self.path)
         self._state = state
         self._codec = state.codec
@@ -195,7 +197,7 @@ class SqliteJournal(Journal):
         self._forget_before(head.place if head else self._end)
         return True
 
-    def retire(self, floor: int, now: float, needed: int | None = None) -> None:
+    def retire(self, floor: int, now: float | None = None, needed: int | None = None) -> None:
         """Forget what is too old or, if so set, acknowledged, but no batch that ends after ``floor``.
 
         What is too old goes up to ``needed``, if that is given.
@@ -205,6 +207,7 @@ class SqliteJournal(Journal):
             self._forget_before(self._place_of(floor))
         if self._max_age is not None:
             reachable = self._place_of(floor if needed is None else needed)
+            now = self._now() if now is None else now
             head = self._head_of(
                 "first >= ? and (stored > ? or first >= ?) order by first",
                 (self.first, now - self._max_age, reachable.offset),
@@ -236,7 +239,7 @@ class SqliteJournal(Journal):
 
     def has_room_for_mark(self, name: str) -> bool:
         """Whether a mark of this name can be stored."""
-        return self._marks.have_room_for(name, time.time())
+        return self._marks.have_room_for(name, self._now())
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last :meth:`append`, and delete what was forgotten.
@@ -280,6 +283,13 @@ class SqliteJournal(Journal):
             if unsaved:
                 raise
         return self._state.opened == ""
+
+    def _now(self) -> float:
+        """The time of day when the journal was opened, and the seconds since then.
+
+        If the clock is set meanwhile, that makes no record older or younger.
+        """
+        return self._clock + time.monotonic()
 
     def _check_open(self) -> None:
         if not self._lock.held:
@@ -332,7 +342,7 @@ class SqliteJournal(Journal):
         """Bring the file up to date, and only then ourselves."""
         if self._files.check() > _WAL_TOO_LONG:
             self._shorten_wal()
-        cursors, now = dict(self._unsaved), time.time()
+        cursors, now = dict(self._unsaved), self._now()
         mark_changes = self._marks.changes(marks, now) if marks else {}
         before = self._state
         with as_journal_errors(self.path), transaction(self._connection):

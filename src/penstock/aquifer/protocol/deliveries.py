@@ -206,7 +206,10 @@ class Deliveries:
             return []
         if not self._has_room_for_mark(_MARK + query) or len(self._pending) >= _MOST_PENDING:
             # Not the mark of another in its place: that one may come back, and would publish a batch twice.
-            text = f"no room for {query!r}: too many others write to this gateway; try later"
+            text = (
+                f"there is no room for {query!r}: too many others write to this gateway, or have done so "
+                "in the last 30 days; try later, and use a name that lasts instead of new ones (writerId)"
+            )
             return [Reply(envelope, refusal(text, "BUSY", retry=1000))]
         pieces: list[Batch] = []
         for part, attempt, count in commit.parts:
