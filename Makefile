@@ -50,6 +50,10 @@ test: lint docs ## Lint, build the documentation, then run all tests (ARGS="..."
 test-fast: .venv/.installed ## Run the tests that are not slow
 	.venv/bin/python -m pytest -m "not slow" $(ARGS)
 
+.PHONY: tck-loaded
+tck-loaded: .venv/.installed ## Look for false alarms of the kit on a busy machine (ARGS="--runs 100")
+	.venv/bin/python -m tests.tck.loaded $(ARGS)
+
 .PHONY: bench
 bench: .venv-bench/.installed ## Measure against the peers (ARGS="..." is passed on)
 	.venv-bench/bin/python -m benchmarks $(ARGS)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from penstock.tck import Environment, PublisherVerification, SubscriberWhiteboxVerification, run
-from tests.tck.legal.publishers import ThreadedPublisher, WorksOnEachElement
+from tests.tck.legal.publishers import ThreadedPublisher
 from tests.tck.legal.serving import RangePublisher, SequenceSubscription, Signal
 from tests.tck.legal.subscribers import AsksOnItsOwnThread
+from tests.tck.loaded import about_leaving, working_for
 
 SPEC101 = "test_required_spec101_subscription_request_must_result_in_the_correct_number_of_produced_elements"
 SPEC313 = (
@@ -29,18 +30,10 @@ def failures(kind: Any, only: Callable[[str], bool]) -> list[str]:
     return [f"{result.test}: {result.message}" for result in run(kind, only) if result.verdict == "fail"]
 
 
-def about_leaving(name: str) -> bool:
-    return any(f"_spec{number}_" in name for number in (108, 305, 306, 307, 312, 313))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("milliseconds", [25, 30, 35])
-def test_an_element_that_is_worked_on_when_the_subscriber_leaves_may_come(
-    milliseconds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(WorksOnEachElement, "work", milliseconds / 1000)
-
-    assert failures(verification(WorksOnEachElement), about_leaving) == []
+def test_an_element_that_is_worked_on_when_the_subscriber_leaves_may_come(milliseconds: int) -> None:
+    assert failures(working_for(milliseconds), about_leaving) == []
 
 
 class HoldsOneBack(RangePublisher):

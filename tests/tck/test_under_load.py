@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,22 +12,11 @@ import pytest
 
 from penstock.tck import Environment, PublisherVerification, run
 from tests.tck.legal.serving import RangePublisher
+from tests.tck.loaded import busy, main
 
 ROOT = Path(__file__).parents[2]
 
 KILLS_AND_PASSES = ["tests/tck/test_kills.py", "tests/tck/test_correct_subjects.py"]
-
-
-@contextmanager
-def busy(processes: int) -> Iterator[None]:
-    """Keep as many processes in a loop that does nothing."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 @pytest.mark.slow
@@ -41,6 +28,16 @@ def test_broken_subjects_fail_and_correct_ones_pass_beside_two_busy_loops() -> N
         done = subprocess.run([*command, *KILLS_AND_PASSES], cwd=ROOT, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stdout[-5000:]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_two_runs_of_all_legal_subjects_beside_four_busy_loops_raise_no_alarm(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["--runs", "2", "--at-once", "2", "--time-limit", "600"]) == 0, capfd.readouterr().out
+
+    assert "2 of 2 runs beside 4 busy loops" in capfd.readouterr().out
 
 
 class SendsWhenTheTestIsOver(RangePublisher):
