@@ -232,8 +232,8 @@ BROKEN_SUBSCRIBERS: dict[str, SubscriberCase] = {
         _subscriber(subscribers.OnSubscribeRaises, "2.13", jvm=True),
         # Only the white box of the JVM finds it: its black box never sends an element.
         _subscriber(subscribers.OnNextRaises, "2.13", jvm=True),
-        _subscriber(subscribers.FalsyElementRaises, "2.13", jvm=False),
-        _subscriber(subscribers.FalsyElementIgnored, "2.13", jvm=False, black=False),
+        _subscriber(subscribers.FalsyElementRaises, "2.13", jvm=True),
+        _subscriber(subscribers.FalsyElementIgnored, "2.13", jvm=True, black=False),
         _subscriber(subscribers.BoundToItsThread, "2.13", jvm=False),
         _subscriber(subscribers.RequestsBeforeKeeping, "2.13", "3.10", jvm=False, white=False),
         _subscriber(subscribers.NullSubscriptionAccepted, "2.13", jvm=True),
@@ -265,7 +265,7 @@ BROKEN_PROCESSORS: dict[str, ProcessorCase] = {
         _processor(processors.NeverAsksUpstream, "2.1", "1.1", "4.1", jvm=True),
         _processor(processors.IgnoresDownstreamDemand, "1.1", "4.1", jvm=True),
         _processor(processors.OnNextAfterCancelRaises, "2.8", "2.13", "4.1", jvm=True),
-        _processor(processors.ForgetsEarlyDemand, "4.1", "2.1", jvm=False),
+        _processor(processors.ForgetsEarlyDemand, "4.1", "2.1", jvm=True),
         _processor(processors.LeavesWithTheFirst, "4.1", "1.11", jvm=False),
     )
 }

@@ -164,7 +164,8 @@ class CancelsBesideARequest(ReferenceSubscriber):
             self.cancelled = True
             subscription.cancel()
 
-        for call in (ask, leave):
+        # Whoever comes last to the barrier goes on first: the request has begun when the other one leaves.
+        for call in (leave, ask):
             threading.Thread(target=call, daemon=True).start()
 
     def go_on(self) -> None:
