@@ -205,13 +205,23 @@ def test_the_guide_names_every_error_that_a_reader_can_get() -> None:
     assert raised - set(re.findall(r"`(\w+)`", GUIDE)) == set()
 
 
-@pytest.mark.parametrize("command", [["gateway"], ["tail"], ["gateway", "status"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["gateway"],
+        ["tail"],
+        ["gateway", "status"],
+        ["gateway", "evict"],
+        ["gateway", "forget"],
+        ["gateway", "give"],
+    ],
+)
 def test_a_command_of_the_guide_has_the_options_that_are_used(command: list[str]) -> None:
     shown = options(*command)
     lines = [
         line for block in re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()
     ]
-    called = re.compile(rf"penstock {' '.join(command)} (?!status )")
+    called = re.compile(rf"penstock {' '.join(command)} (?!(?:status|ids|evict|forget|give) )")
     used = {option for line in lines if called.search(line) for option in re.findall(r"--[\w-]+", line)}
 
     assert used

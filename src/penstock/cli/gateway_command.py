@@ -1,14 +1,14 @@
 """``penstock gateway``: put a source behind a log, and serve it to any number of subscribers.
 
 The parser is here, with the making of keys; :mod:`penstock.cli.gateway_running` runs a gateway, and
-:mod:`penstock.cli.gateway_status_command` asks one that runs.
+:mod:`penstock.cli.gateway_status_command` and :mod:`penstock.cli.gateway_admin_command` ask one that runs.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from penstock.cli import gateway_status_command
+from penstock.cli import gateway_admin_command, gateway_status_command
 from penstock.cli.commands import Commands
 from penstock.cli.complaints import Complaint, complaining
 from penstock.cli.connecting import CODECS
@@ -53,6 +53,8 @@ examples:
                                      beside the local endpoint, an encrypted one for the keys in clients/
   penstock gateway status tcp://127.0.0.1:5556 --watch
                                      how is a running one?
+  penstock gateway ids tcp://127.0.0.1:5556
+                                     who uses it; `evict`, `forget` and `give` end, delete and hand over
 
 exit codes: 0 everything was served, SIGTERM or SIGHUP; 1 something failed; 2 wrong command line; 130 Ctrl-C
 """
@@ -136,7 +138,9 @@ def add_parser(commands: Commands) -> None:
         help="let other machines in without keys: those who read, and those who send to a listening source",
     )
     ends.add_argument("--curve", metavar="KEYFILE", help="the gateway's keys: the .key file from --keygen")
-    ends.add_argument("--allow", metavar="WHERE", help="who is let in: a directory of .pub files, or a list")
+    ends.add_argument(
+        "--allow", metavar="WHERE", help="who is let in, and what for: a directory of .pub files, or a list"
+    )
     ends.add_argument("--curve-control", metavar="ENDPOINT", help="where subscribers with keys connect")
     ends.add_argument("--keygen", metavar="PATH", help="write new keys to PATH.key and PATH.pub, and end")
     shown = parser.add_argument_group("what to do and to show")
@@ -149,9 +153,9 @@ def add_parser(commands: Commands) -> None:
         help="progress as text on standard error (default), or as lines of JSON on standard output",
     )
     parser.set_defaults(run=run)
-    gateway_status_command.add_parser(
-        parser.add_subparsers(title="about a running gateway", metavar="status", dest="about")
-    )
+    running = parser.add_subparsers(title="about a running gateway", metavar="COMMAND", dest="about")
+    gateway_status_command.add_parser(running)
+    gateway_admin_command.add_parsers(running)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -200,7 +204,7 @@ def _make_keys(path: str) -> int:
         "\n"
         "For a gateway: give its .pub file to the subscribers, put theirs into a directory, and start\n"
         f"  penstock gateway --source … --curve {stem}.key --allow DIRECTORY --curve-control tcp://0.0.0.0:5560\n"
-        "For a subscriber: put its .pub file into that directory, start the gateway again, and read with\n"
+        "For a subscriber: put its .pub file into that directory, also while it runs, and read with\n"
         f"  penstock tail tcp://HOST:5560 --curve {stem}.key --server-key GATEWAY.pub"
     )
     return 0

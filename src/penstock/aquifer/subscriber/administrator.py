@@ -1,0 +1,93 @@
+"""Administering a gateway from elsewhere: its ids and sessions are listed, ended, deleted and handed over."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec import UNSET
+
+from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    Admin,
+    OnError,
+    OnSubscribe,
+    Subscribe,
+    SubscribeTerms,
+    encode,
+    terms,
+)
+from penstock.aquifer.protocol.remote_errors import error_from
+from penstock.aquifer.security import CurveClient
+from penstock.aquifer.subscriber.asking import Asker
+
+__all__ = ["Administrator"]
+
+
+class Administrator:
+    """Asks a gateway what only an administrator may ask; used by one thread.
+
+    Over loopback nobody else is needed than who asks; elsewhere it takes a key with the right ``admin``.
+    Without it, everything here raises :class:`~penstock.aquifer.Refused`.
+    """
+
+    def __init__(self, endpoint: str, *, patience: float = 10.0, curve: CurveClient | None = None) -> None:
+        self._endpoint = Endpoint.parse(endpoint)
+        if not self._endpoint.is_one_place:
+            raise ValueError(f"Administrator({endpoint!r}): name the host and port of one gateway")
+        self._patience = patience
+        self._asker = Asker(self._endpoint, curve)
+
+    def ids(self) -> dict[str, Any]:
+        """All durable ids, here or away, and the sessions without one: see :meth:`Gateway.ids`."""
+        listed = self._ask(Admin(list=True))
+        while (after := listed["next"]) is not None:
+            more = self._ask(Admin(list=True, after=after))
+            listed["ids"] += more["ids"]
+            listed["next"] = more["next"]
+        return listed
+
+    def evict(self, who: str | int) -> dict[str, Any]:
+        """End a session, by its id or its number. Its reader gets an error; an id keeps its place."""
+        return self._ask(Admin(evict=who))
+
+    def forget(self, id: str) -> dict[str, Any]:
+        """Delete a durable id: nothing is kept for it any more. A session that has it ends."""
+        return self._ask(Admin(forget=id))
+
+    def give(self, id: str, key: str) -> dict[str, Any]:
+        """Let an id belong to another public key, or with ``""`` to those without one."""
+        return self._ask(Admin(give=id, to=key))
+
+    def give_writer(self, name: str, key: str) -> dict[str, Any]:
+        """The same for the name of a writer."""
+        return self._ask(Admin(writer=name, to=key))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._asker.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, wanted: Admin) -> dict[str, Any]:
+        question = encode(Subscribe(x=SubscribeTerms(v=VERSION, probe=True, admin=wanted)))
+        answer = self._asker.ask(question, patience=self._patience)
+        if answer is None:
+            raise GatewayUnreachable(
+                f"no gateway answers at {self._endpoint} after {self._patience:g} s; is it running there, "
+                "and do both sides use keys or neither?"
+            )
+        if isinstance(answer, OnError):
+            raise error_from(answer)
+        details = terms(answer.x) if isinstance(answer, OnSubscribe) else None
+        if details is None or details.status is UNSET:
+            raise ProtocolViolation(f"the gateway at {self._endpoint} cannot be administered from elsewhere")
+        return details.status
