@@ -18,6 +18,7 @@ from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, header
 from penstock.aquifer.protocol.messages import ShelfTerms, encode
+from penstock.aquifer.protocol.pieces import CutFrame
 from penstock.aquifer.protocol.sessions import Event, Reply, Session, State, refusal
 
 
@@ -59,6 +60,8 @@ class SimulatedGateway:
     reply: Callable[[Reply], None] = lambda reply: None
     send: Send = lambda topic, parts: None
     frames_a_turn: int = 4
+    piece: int = 0
+    """So many bytes are in a piece, if not as many as the pace says."""
     readers: int = 1
     """The source waits until so many have come: who comes later may find the first records gone."""
 
@@ -66,6 +69,8 @@ class SimulatedGateway:
         self.journal = MemoryJournal(self.max_records, self.max_bytes)
         self.log = Log(self.journal)
         self._everybody_came = False
+        self.pieces = 0
+        """How many pieces were sent."""
         self.closed: list[tuple[Session, Event]] = []
         self.desk = self._new_desk()
 
@@ -147,6 +152,11 @@ class SimulatedGateway:
     # ---------------------------------------------------------------- what goes out
     def _serve(self, session: ExtendedSession, now: float) -> None:
         for _ in range(self.frames_a_turn):
+            if not session.line_has_room():
+                break
+            if session.cut is not None:
+                self._piece(session, session.cut, now)
+                continue
             allowed = min(session.allowance(), self.limits.max_frame_records)
             if not allowed:
                 break
@@ -162,11 +172,17 @@ class SimulatedGateway:
             count = min(batch.end - session.cursor, allowed)
             if batch.nbytes > room:
                 count = min(count, max(1, batch.count * room // batch.nbytes))
+            if 0 < session.begun <= min(allowed, batch.end - session.cursor):
+                count = session.begun
             batch = in_format(part(batch, session.cursor, session.cursor + count), session.format)
+            if session.cut_up(batch):
+                continue
             flag = Flag.ACK if session.wants_acknowledgement(batch.count, batch.nbytes) else 0
             self._frame(session, flag, batch.first, batch.count, batch.payload, batch.notes)
             session.sent(batch.count, batch.nbytes)
             session.spoke = now
+            if flag:
+                session.asked(now)
         if session.exhausted:
             if session.failed:
                 error = encode(refusal(self.log.failure or "", "SOURCE"))
@@ -174,6 +190,20 @@ class SimulatedGateway:
             else:
                 self._frame(session, Flag.END, session.cursor, 0, b"")
             session.ended()
+
+    def _piece(self, session: ExtendedSession, cut: CutFrame, now: float) -> None:
+        assert session.pace is not None
+        data, place, last = cut.piece(self.piece or session.pace.message)
+        count = cut.count if last else 0
+        flags = Flag.PIECE | (Flag.ACK if session.wants_acknowledgement(count, len(data)) else 0)
+        self._frame(session, flags, cut.first, cut.count, bytes(data), place)
+        session.sent(count, len(data))
+        session.spoke = now
+        self.pieces += 1
+        if last:
+            session.cut = None
+        if flags & Flag.ACK:
+            session.asked(now)
 
     def _frame(
         self, session: ExtendedSession, flags: int, first: int, count: int, payload: bytes, *notes: bytes

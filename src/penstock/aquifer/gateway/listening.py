@@ -21,9 +21,8 @@ _ANSWERS: Final = 1000
 """How many answers may wait for a peer that does not read them; more are dropped, and it will ask again."""
 _LONGEST_TOPIC: Final = 4096
 """Bytes that a peer may send to a data port, where it has nothing to say but which topic it wants."""
-_GONE: Final = 3
-"""Seconds of silence after which the system asks whether a peer's machine is still there; and how often it
-asks, once a second, before the connection is given up."""
+_PROBES: Final = 3
+"""How often the system asks whether a peer's machine is still there, before the connection is given up."""
 
 
 class Listener:
@@ -95,11 +94,14 @@ class Listener:
         socket.setsockopt(zmq.LINGER, _LINGER)
         # Not ØMQ's own heartbeats: with them, a peer that sends faster than we read and then goes away makes
         # libzmq abort the process (zeromq/libzmq#4364, #3937). Who hangs is found out by the lease.
+        # The system is as patient as the lease: a line that is slow, or silent for ten seconds, is not dead,
+        # and a plain peer could not have what was on it sent again.
+        silence = max(round(self._limits.lease), 2)
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-        socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, _GONE)
-        socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, 1)
-        socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, _GONE)
-        socket.setsockopt(zmq.TCP_MAXRT, 2 * _GONE * 1000)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, silence // 2)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, max(silence // (2 * _PROBES), 1))
+        socket.setsockopt(zmq.TCP_KEEPALIVE_CNT, _PROBES)
+        socket.setsockopt(zmq.TCP_MAXRT, silence * 1000)
         if ":" in endpoint.host:
             socket.setsockopt(zmq.IPV6, 1)
         if self._curve is not None:

@@ -28,6 +28,7 @@ from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, header
 from penstock.aquifer.protocol.messages import OnError, ShelfTerms, encode
+from penstock.aquifer.protocol.pieces import CutFrame
 from penstock.aquifer.protocol.sessions import FAREWELLS, Event, Reply, Session, State, refusal
 from penstock.aquifer.rights import Caller
 
@@ -44,6 +45,7 @@ _LARGE: Final = 64 * 1024
 """Batches of as many bytes are put on the shelf of a session that has one."""
 _ACK: Final = int(Flag.ACK)
 _SHELF: Final = int(Flag.SHELF)
+_PIECE: Final = int(Flag.PIECE)
 _CALL: Final = 0.5
 """Seconds between looks whether the server is still there to do what it was asked to."""
 _SMALL: Final = 8 * 1024
@@ -290,7 +292,13 @@ class Server:
         budget = _TURN
         socket = self._listeners[session.peer[0]].data
         send = super(zmq.Socket, socket).send  # Past pyzmq's outer layer, which costs as much as the sending.
-        while budget > 0 and (allowed := session.allowance()):
+        while budget > 0 and session.line_has_room():
+            if session.cut is not None:
+                budget -= self._send_piece(session, session.cut)
+                continue
+            allowed = session.allowance()
+            if not allowed:
+                break
             if session.overtaken:
                 self._send_gap(session)
                 continue
@@ -300,6 +308,8 @@ class Server:
             batch = self._next_batch(session, min(allowed, self._limits.max_frame_records), room)
             if batch is None:
                 break
+            if session.cut_up(batch):
+                continue
             nbytes = batch.nbytes
             flags = _ACK if session.wants_acknowledgement(batch.count, nbytes) else 0
             place = None
@@ -315,6 +325,8 @@ class Server:
             send(batch.notes)
             session.sent(batch.count, nbytes)
             session.spoke = time.monotonic()
+            if flags:
+                session.asked(session.spoke)
             budget -= nbytes
         if session.exhausted:
             if session.failed:
@@ -324,14 +336,43 @@ class Server:
             session.ended()
         return budget < _TURN
 
+    def _send_piece(self, session: ExtendedSession, cut: CutFrame) -> int:
+        """Send the next piece of a frame, and return how many bytes that were."""
+        socket = self._listeners[session.peer[0]].data
+        data, place, last = cut.piece(session.pace.message if session.pace is not None else _TURN)
+        count = cut.count if last else 0
+        flags = _PIECE
+        if session.wants_acknowledgement(count, len(data)):
+            flags |= _ACK
+        socket.send(session.topic, zmq.SNDMORE)
+        socket.send(header(flags, cut.first, cut.count), zmq.SNDMORE)
+        socket.send(data, zmq.SNDMORE, copy=False)
+        socket.send(place)
+        if last:
+            session.cut = None
+        session.sent(count, len(data))
+        session.spoke = time.monotonic()
+        if flags & _ACK:
+            session.asked(session.spoke)
+        return len(data)
+
     def _next_batch(self, session: ExtendedSession, allowed: int, room: int) -> Batch | None:
         """What to send next: a batch of the log if possible as it is, a part of one, or several as one."""
         batch = self._log.find(session.cursor)
         if batch is None:
             return None
+        if 0 < session.begun <= min(allowed, batch.end - session.cursor):
+            return in_format(part(batch, session.cursor, session.cursor + session.begun), session.format)
+        fit = batch.count
+        if session.pace is not None and session.pace.slow and batch.format == session.format == MSGPACK:
+            # To cut it by records is more work than to cut it by bytes, but its first records arrive sooner.
+            room = min(room, session.pace.message)
+            fit = max(1, batch.count * room // batch.nbytes)
         if batch.nbytes < _SMALL and batch.format == MSGPACK:
             batch = self._with_following(batch, session.cursor, allowed, room)
+            fit = max(fit, batch.count)
         whole = min(batch.end, session.stop, session.cursor + self._limits.max_frame_records) - session.cursor
+        whole = min(whole, fit)
         count = min(whole, allowed)
         if batch.nbytes > room:
             count = min(count, max(1, batch.count * room // batch.nbytes))

@@ -347,6 +347,8 @@ class Desk:
             maxframe=self._limits.max_frame,
             lease=round(session.lease * 1000),
         )
+        if session.wishes.pieces is not UNSET:
+            answer.pieces = True
         if session.wishes.shelf is not UNSET:
             answer.shelf = self._doors.shelf(session, session.wishes.shelf) or UNSET
         return Reply(envelope, OnSubscribe(self._size(session.cursor, session.to), port, x=answer))

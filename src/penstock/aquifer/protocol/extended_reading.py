@@ -19,6 +19,7 @@ from penstock.aquifer.protocol.messages import (
     decode,
     terms,
 )
+from penstock.aquifer.protocol.pieces import Misfit, Puzzle
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.protocol.wishes import Shelf
 
@@ -31,6 +32,7 @@ __all__ = ["ExtendedReading"]
 _SPECIAL: Final = int(Flag.ERR | Flag.GAP | Flag.END | Flag.HB)
 _ACK: Final = int(Flag.ACK)
 _SHELF: Final = int(Flag.SHELF)
+_PIECE: Final = int(Flag.PIECE)
 _REPEAT: Final = 0.5
 """Seconds after which a grant is repeated if nothing came of it: the first may have been lost."""
 _LINGER: Final = 0.1
@@ -74,6 +76,10 @@ class ExtendedReading:
         """How many records to acknowledge at the latest: the log has room for a few times as many."""
         self._shelf: Shelf | None = None
         """Memory that this session's gateway shares with us, if it does."""
+        self.puzzle = Puzzle()
+        """The frame that comes in pieces at the moment."""
+        self._pieces = False
+        """Whether this session's gateway sends pieces, and so wants to know how many bytes have come."""
         self._jumps: deque[tuple[int, int]] = deque()
         """Gaps that were told, but lie after what was handed on: first missing and next available offset."""
 
@@ -94,8 +100,12 @@ class ExtendedReading:
             self._shelf = shelves.open(answer.shelf)
         else:
             self._shelf = None
-        # Bytes are counted by session, and what still waits here belongs to the one before.
-        self._stale_bytes += self._arrived_bytes - self._handed_bytes
+        self._pieces = answer.pieces is not UNSET and answer.pieces
+        # Bytes are counted by session, and what still waits here belongs to the one before. A frame of which
+        # only pieces are here does not wait yet: it would stand in its own way.
+        in_pieces = self.puzzle.have - self.puzzle.carried
+        self._stale_bytes += self._arrived_bytes - self._handed_bytes - in_pieces
+        self.puzzle.carry_over()
         self._handed_bytes = self._arrived_bytes = self._limit_bytes = 0
         self._limit = self.next
         self._heard = now
@@ -126,20 +136,53 @@ class ExtendedReading:
             return self._missed(frame, now)
         if not frame.count or frame.first < self.next:
             return []  # Nothing in it, or had already: a session never goes back.
-        if frame.flags & _SHELF:
-            try:
+        try:
+            if frame.flags & _PIECE:
+                return self._read_piece(frame, now)
+            if frame.flags & _SHELF:
                 frame = self._from_shelf(frame)
-            except ProtocolViolation as violation:
-                return [Finish(violation)]
+        except ProtocolViolation as violation:
+            return [Finish(violation)]
+        if self.puzzle.have:
+            self._drop_pieces()  # It came as a whole after all.
+        self._arrived_bytes += len(frame.payload) + len(frame.notes)
+        return self._take(frame, now)
+
+    def _take(self, frame: Frame, now: float) -> list[Effect]:
         self.next += frame.count
         self.head = max(self.head, self.next)
-        self._arrived_bytes += len(frame.payload) + len(frame.notes)
         self._side.window.arrived(frame.count, now)
         if frame.flags & _ACK:
             # Now, for what has arrived; and once more, when it has been dealt with.
             self._must_answer = True
             self._owed.append(self.next)
         return [Take(frame)]
+
+    def _read_piece(self, frame: Frame, now: float) -> list[Effect]:
+        self._arrived_bytes += len(frame.payload)
+        if frame.flags & _ACK:
+            self._must_answer = True
+        puzzle = self.puzzle
+        if puzzle.is_begun_by(frame):
+            self._drop_pieces()
+        try:
+            whole = puzzle.add(frame)
+        except Misfit as misfit:
+            self.gaps += 1
+            self._handed_bytes += len(frame.payload)
+            if puzzle.have == puzzle.carried:
+                # The first piece of the session does not fit to what is here: begin this frame anew.
+                self._drop_pieces()
+            return self._side.lost(f"a part of the records from {self.next} on was lost: {misfit}", now)
+        if whole is None:
+            return []
+        # It waits here from now on, and what of it came before this session counts like all that did.
+        self._stale_bytes += puzzle.carried
+        puzzle.drop()
+        return self._take(whole, now)
+
+    def _drop_pieces(self) -> None:
+        self._handed_bytes += self.puzzle.drop()
 
     def _from_shelf(self, frame: Frame) -> Frame:
         if self._shelf is None:
@@ -181,6 +224,7 @@ class ExtendedReading:
         if first <= self.next:
             return []
         missing, self.next = self.next, first
+        self._drop_pieces()
         if self._side.wishes.on_gap is None:
             text = (
                 f"records {missing} to {first - 1} are gone, because this subscriber was too slow and "
@@ -267,6 +311,8 @@ class ExtendedReading:
         self._spoke = now
         self._must_answer = False
         grant = Grant(limit=self._limit, limitb=self._limit_bytes, ack=self.acknowledged, got=self.next)
+        if self._pieces:
+            grant.gotb = self._arrived_bytes
         if self._shelf is not None:
             grant.shelf = self._shelf.in_use()
         return [Say(Next(window.size, x=grant))]

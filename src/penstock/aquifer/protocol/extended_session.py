@@ -2,7 +2,8 @@
 
 ``Next`` carries how far the gateway may go, in records and bytes, and how far the subscriber has come. All of
 it is absolute: a message that is lost is made good by the next one, a repeated one changes nothing. What is
-on its way is bounded by ``Limits`` even if the subscriber grants everything, since ØMQ would queue the rest.
+on its way is bounded by ``Limits`` even if the subscriber grants everything, since ØMQ would queue the rest;
+and for a subscriber that takes frames in pieces, by what its line carries.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec import UNSET
 
+from penstock.aquifer.batches import Batch
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import (
     CompleteTerms,
@@ -25,6 +27,8 @@ from penstock.aquifer.protocol.messages import (
     demand,
     terms,
 )
+from penstock.aquifer.protocol.pace import Pace
+from penstock.aquifer.protocol.pieces import CutFrame
 from penstock.aquifer.protocol.sessions import Event, LogView, Reply, Session, State, Table, refusal
 
 __all__ = ["ExtendedSession"]
@@ -94,6 +98,12 @@ class ExtendedSession(Session):
         """Records before this offset have arrived."""
         self.on_shelf: list[int] | None = None
         """What the subscriber uses of the shelf, once it is known to see it: see ``Grant.shelf``."""
+        self.pace = Pace(limits.bytes_in_flight) if wishes.pieces is not UNSET else None
+        """How much its line carries; None if it takes whole frames only, or shares our memory."""
+        self.cut: CutFrame | None = None
+        """The frame that is being sent in pieces."""
+        self._begun = _begun(wishes)
+        """How many bytes the subscriber has of the first frame, and how many records that had."""
         self.spoke = now
         """When the last frame was sent."""
         self.repeats = 0
@@ -129,6 +139,26 @@ class ExtendedSession(Session):
             room = min(room, self.limit_bytes - self.sent_bytes)
         return room
 
+    def line_has_room(self) -> bool:
+        """Whether the line is through with enough of what is on its way."""
+        if self.state is not State.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
+            return False
+        return self.pace is None or self.pace.has_room(self.sent_bytes - self._received_bytes)
+
+    @property
+    def begun(self) -> int:
+        """How many records the frame has of which the subscriber has the beginning; 0 if there is none."""
+        return self._begun[1]
+
+    def cut_up(self, batch: Batch) -> bool:
+        """Whether it goes in pieces: it is more than the line carries in a moment, or was begun before."""
+        (here, count), self._begun = self._begun, (0, 0)
+        start = here if count == batch.count else 0
+        if self.pace is None or (not start and batch.nbytes <= self.pace.message):
+            return False
+        self.cut = CutFrame(batch, start)
+        return True
+
     def better_whole(self, count: int, nbytes: int, now: float) -> bool:
         """Whether so much, which is more than was granted, should wait for the next grant and not be cut.
 
@@ -157,14 +187,20 @@ class ExtendedSession(Session):
         """
         records, size = self.cursor + count, self.sent_bytes + nbytes
         frames = len(self._in_flight) + 1
+        flag_bytes = self._flag_bytes if self.pace is None else min(self._flag_bytes, self.pace.ask_every)
         if (
             records - self._flagged_records < self.log.ack_every_records
-            and size - self._flagged_bytes < self._flag_bytes
+            and size - self._flagged_bytes < flag_bytes
             and frames - self._flagged_frames < self.limits.frames_in_flight // 4
         ):
             return False
         self._flagged_records, self._flagged_bytes, self._flagged_frames = records, size, frames
         return True
+
+    def asked(self, now: float) -> None:
+        """What was sent last asks for an acknowledgement."""
+        if self.pace is not None:
+            self.pace.asked(self.sent_bytes, self._received_bytes, now)
 
     @property
     def exhausted(self) -> bool:
@@ -219,9 +255,10 @@ class ExtendedSession(Session):
         problem = self._problem(message, grant)
         if problem is not None:
             return [Reply(envelope, refusal(problem, "BAD"))]
-        new = self._note_progress(grant)
+        new = self._note_progress(grant, now)
         if grant.shelf is not UNSET and grant.shelf:
             self.on_shelf = grant.shelf
+            self.pace = None  # The line is this machine's memory.
         if grant.limit is UNSET:
             # One waits at a time; the one before gets its answer now, or it never would.
             before = [] if self._waiting is None else [self._declaration(self._waiting[0], self.cursor, 0)]
@@ -238,7 +275,7 @@ class ExtendedSession(Session):
     def _problem(self, message: Next, grant: Grant) -> str | None:
         if grant.limit is UNSET and message.count <= 0:
             return f"§3.9: Next must ask for at least one record, not {message.count}"
-        for name in ("limit", "limitb", "ack", "got"):
+        for name in ("limit", "limitb", "ack", "got", "gotb"):
             value = getattr(grant, name)
             if value is not UNSET and value < 0:
                 return f"x.{name} is {value}: offsets and bytes are never negative"
@@ -246,24 +283,37 @@ class ExtendedSession(Session):
             value = getattr(grant, name)
             if value is not UNSET and value > self.cursor:
                 return f"x.{name} is {value}, but no record beyond {self.cursor} was sent in this session"
+        if grant.gotb is not UNSET and grant.gotb > self.sent_bytes:
+            return f"x.gotb is {grant.gotb}, but only {self.sent_bytes} bytes were sent in this session"
         return None
 
-    def _note_progress(self, grant: Grant) -> bool:
+    def _note_progress(self, grant: Grant, now: float) -> bool:
         new = False
         if grant.ack is not UNSET and grant.ack > self.acknowledged:
             self.acknowledged, new = grant.ack, True
         got = grant.got if grant.got is not UNSET else grant.ack
         if got is not UNSET and got > self.received:
             self.received, new = got, True
-            while self._in_flight and self._in_flight[0][0] <= got:
-                self._received_bytes = self._in_flight.popleft()[1]
-                self._flagged_frames = max(self._flagged_frames - 1, 0)
+            while grant.gotb is UNSET and self._in_flight and self._in_flight[0][0] <= got:
+                self._arrived(self._in_flight[0][1])
+        if grant.gotb is not UNSET and grant.gotb > self._received_bytes:
+            new = True
+            while self._in_flight and self._in_flight[0][1] <= grant.gotb:
+                self._arrived(self._in_flight[0][1])
+            self._received_bytes = grant.gotb
+            if self.pace is not None:
+                self.pace.arrived(grant.gotb, now)
         return new
+
+    def _arrived(self, nbytes: int) -> None:
+        self._in_flight.popleft()
+        self._received_bytes = nbytes
+        self._flagged_frames = max(self._flagged_frames - 1, 0)
 
     def _ask_after_end(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
         before = self.repeats
         replies = self._grant(message, envelope, now)
-        if self.repeats > before:
+        if self.repeats > before and self.received >= self.cursor:
             # It asks again though it has everything: it has missed the end, which will be told once more.
             self.state = State.STREAMING
         return replies
@@ -281,3 +331,11 @@ class ExtendedSession(Session):
             "format": self.format,
             "repeats": self.repeats,
         }
+
+
+def _begun(wishes: SubscribeTerms) -> tuple[int, int]:
+    """What a subscriber has of its first frame, if what it says makes sense."""
+    here = wishes.pieces if wishes.pieces is not UNSET else []
+    if len(here) != 2 or min(here) <= 0 or not isinstance(wishes.from_, int):
+        return 0, 0
+    return here[0], here[1]

@@ -48,6 +48,8 @@ class Flag(IntFlag):
     """The stream failed; the payload is an ``OnError`` message."""
     SHELF = 32
     """The payload stands on the shelf, and here stands where: number, first byte, length, 8 bytes each."""
+    PIECE = 64
+    """A piece of a frame; in place of the notes stands where it belongs."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):

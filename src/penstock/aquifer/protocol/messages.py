@@ -114,6 +114,9 @@ class SubscribeTerms(_Terms):
     shelf: str | UnsetType = UNSET
     """Both may be on the same machine, and then large payloads can be shown in shared memory: the token of
     the shelf that is there from the session before, or nothing."""
+    pieces: list[int] | UnsetType = UNSET
+    """Frames may come in pieces. If pieces of the frame at ``from`` are here: how many bytes of it, and how
+    many records it has."""
     admin: Admin | UnsetType = UNSET
     """With ``probe``: something for an administrator to ask."""
 
@@ -156,6 +159,8 @@ class SessionTerms(_Terms):
     """The answer to ``within``: so many records, with so many bytes. There may be more that would fit."""
     shelf: ShelfTerms | UnsetType = UNSET
     """Shared memory for large payloads, if it was asked for."""
+    pieces: bool | UnsetType = UNSET
+    """Frames may come in pieces, as was offered."""
 
 
 class Put(_Terms):
@@ -193,6 +198,8 @@ class Grant(_Terms):
     """Records before this offset have been dealt with, and need not be kept for this subscriber."""
     got: int | UnsetType = UNSET
     """Records before this offset have arrived; if absent, ``ack`` stands for it."""
+    gotb: int | UnsetType = UNSET
+    """So many bytes of this session have arrived, pieces as well."""
     shelf: list[int] | UnsetType = UNSET
     """The shelf is in sight: how many payloads were seen there, and the numbers of those still in use."""
     put: Put | UnsetType = UNSET

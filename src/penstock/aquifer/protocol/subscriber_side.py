@@ -56,6 +56,8 @@ _PAUSE: Final = 0.1
 """Seconds after which to ask again when the connection was lost before the answer; then twice as many."""
 _KNOWN: Final = 1.0
 """Seconds after which to ask a gateway again that is known to be ours; then twice as many."""
+_TRIPS: Final = 4
+"""Round trips that an answer, or a new connection, may take."""
 _SILENCE: Final = 4.0
 """Seconds without a sign of life after which the gateway is taken for lost."""
 
@@ -288,7 +290,8 @@ class SubscriberSide:
             return patience
         if self.subscriptions:
             # It is one of ours, and to ask it twice is harmless; but an answer must have time to come.
-            return min(_KNOWN * 2.0**self._tries, patience / 2)
+            first = max(_KNOWN, _TRIPS * self.window.round_trip)
+            return min(first * 2.0**self._tries, patience / 2)
         return patience / (_TRIES + 1)
 
     def _wait(self, now: float, seconds: float) -> None:
@@ -318,6 +321,9 @@ class SubscriberSide:
             me=self._me,
             nth=self._asks,
             shelf=wishes.shelves.token if wishes.shelves is not None else UNSET,
+            pieces=[self.reading.puzzle.have, self.reading.puzzle.count]
+            if resumed and self.reading.puzzle.have
+            else [],
         )
 
     def _only_plain(self) -> AquiferError:
@@ -354,6 +360,9 @@ class SubscriberSide:
     # ---------------------------------------------------------------- the handlers of the table
     def _welcome(self, message: OnSubscribe, now: float) -> list[Effect]:
         self.window.measured_round_trip(now - self._asked)
+        # On a line that takes seconds there and back, connections take several times as long to come about.
+        far = _TRIPS * self.window.round_trip
+        self.silence = max(self.silence, min(far, self.wishes.patience / 2))
         answer = terms(message.x)
         if answer is None or answer.topic is UNSET:
             if self._dialect == "extended" or self.wishes.needs_extended is not None:

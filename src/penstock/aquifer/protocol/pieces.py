@@ -1,0 +1,127 @@
+"""Frames in pieces: what is larger than the line carries in a moment goes as several messages.
+
+ØMQ shows a message when it is whole. A frame of some megabytes keeps a slow line busy for minutes, nothing
+else gets through meanwhile, and if the connection is lost in its last second, all of it has to be sent again.
+So the gateway cuts it: a :class:`CutFrame` is sent piece by piece, and the subscriber puts the pieces
+together in a :class:`Puzzle`. What it has of a frame survives its connection: the next session goes on in the
+middle.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import Final, NamedTuple
+
+from penstock.aquifer.batches import Batch
+from penstock.aquifer.errors import ProtocolViolation
+from penstock.aquifer.protocol.frames import Flag, Frame
+
+__all__ = ["PIECE", "CutFrame", "Misfit", "Puzzle"]
+
+PIECE: Final = Struct(">QQQI")
+"""The last part of a piece: see :class:`_Piece`."""
+_PIECE_FLAG: Final = int(Flag.PIECE)
+
+
+class _Piece(NamedTuple):
+    """Where a piece belongs."""
+
+    start: int
+    """How many bytes of the frame come before it."""
+    payload: int
+    """How many bytes the payload of the frame has,"""
+    total: int
+    """and how many the payload and the notes have together."""
+    crc: int
+    """CRC-32 of the payload and the notes: pieces of two sessions have to be of the same frame."""
+
+
+class Misfit(Exception):
+    """A piece does not go on where the one before it ended."""
+
+
+class CutFrame:
+    """A frame on its way out, a piece at a time."""
+
+    def __init__(self, batch: Batch, start: int = 0) -> None:
+        self.first = batch.first
+        self.count = batch.count
+        self._payload = memoryview(batch.payload)
+        self._notes = memoryview(batch.notes)
+        self._total = batch.nbytes
+        self._crc = zlib.crc32(batch.notes, zlib.crc32(batch.payload))
+        self._next = start if start < self._total else 0
+
+    def piece(self, size: int) -> tuple[bytes | memoryview, bytes, bool]:
+        """The next so many bytes, where they belong, and whether they are the last."""
+        start, stop = self._next, min(self._next + size, self._total)
+        inside = len(self._payload)
+        self._next = stop
+        data: bytes | memoryview = self._payload[start:stop]
+        if stop > inside:
+            data = bytes(data) + self._notes[max(start - inside, 0) : stop - inside]
+        return data, PIECE.pack(start, inside, self._total, self._crc), stop == self._total
+
+
+class Puzzle:
+    """A frame on its way in, put together from its pieces."""
+
+    def __init__(self) -> None:
+        self.first = 0
+        """The offset of the frame,"""
+        self.count = 0
+        """how many records it has,"""
+        self.have = 0
+        """and how many of its bytes are here; 0 if none is on its way."""
+        self.carried = 0
+        """How many of those came in a session before this one."""
+        self._place: _Piece | None = None
+        self._pieces: list[bytes | memoryview] = []
+
+    def is_begun_by(self, frame: Frame) -> bool:
+        """Whether this piece is the first of its frame."""
+        return _place_of(frame).start == 0
+
+    def add(self, frame: Frame) -> Frame | None:
+        """The whole frame, if this is its last piece; a Misfit if it does not go on where we are."""
+        place = _place_of(frame)
+        if place.start == 0:
+            self.drop()
+            self.first, self.count, self._place = frame.first, frame.count, place
+        elif place.start != self.have:
+            raise Misfit(f"a piece from byte {place.start} on came, and {self.have} bytes are here")
+        elif (frame.first, frame.count, *place[1:]) != (self.first, self.count, *(self._place or ())[1:]):
+            raise Misfit("it is a piece of another frame than those that are here")
+        self._pieces.append(frame.payload)
+        self.have += len(frame.payload)
+        return self._whole(frame, place) if self.have == place.total else None
+
+    def _whole(self, frame: Frame, place: _Piece) -> Frame:
+        data = memoryview(b"".join(self._pieces))
+        if self.carried and zlib.crc32(data) != place.crc:
+            raise ProtocolViolation(f"the pieces of the frame at offset {frame.first} do not belong together")
+        payload, notes = data[: place.payload], bytes(data[place.payload :])
+        return Frame(frame.flags & ~_PIECE_FLAG, frame.first, frame.count, payload, notes)
+
+    def carry_over(self) -> None:
+        """A new session begins: what is here came before it."""
+        self.carried = self.have
+
+    def drop(self) -> int:
+        """Forget the pieces, and return how many of their bytes came in this session."""
+        dropped = self.have - self.carried
+        self._pieces.clear()
+        self._place = None
+        self.have = self.carried = 0
+        return dropped
+
+
+def _place_of(frame: Frame) -> _Piece:
+    if len(frame.notes) != PIECE.size or not frame.count:
+        raise ProtocolViolation(f"a piece without records, or without its place, at offset {frame.first}")
+    place = _Piece(*PIECE.unpack(frame.notes))
+    end = place.start + len(frame.payload)
+    if end == place.start or end > place.total or place.payload > place.total:
+        raise ProtocolViolation(f"a piece at offset {frame.first} that is no part of its frame: {place}")
+    return place
