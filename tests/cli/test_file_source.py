@@ -211,6 +211,21 @@ def test_another_file_under_the_same_name_is_refused(tmp_path: Path) -> None:
         read(source_of(path, memory), 2)
 
 
+def test_a_gateway_says_that_its_file_is_another_one(tmp_path: Path) -> None:
+    path, journal = tmp_path / "app.log", tmp_path / "app.db"
+    arguments = ("--source", f"file:{path}", "--journal", str(journal), "--stay")
+    path.write_bytes(b"one\ntwo\n")
+    with Gateway(*arguments) as gateway:
+        gateway.wait_for("the source has ended")
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.end() == 0
+    path.write_bytes(b"1\n2\n3\n4\n5\n")
+    with Gateway(*arguments) as gateway:
+        gateway.wait_for("the source failed: .*is not the file whose first 8 bytes are in the journal")
+        # What the journal has is served all the same.
+        assert list(AquiferPublisher(gateway.endpoint, stop=2).flux()) == [b"one", b"two"]
+
+
 # ---------------------------------------------------------------- following
 def test_a_file_that_is_followed_gives_a_line_when_its_newline_is_there(tmp_path: Path) -> None:
     path = tmp_path / "app.log"

@@ -203,10 +203,12 @@ def test_a_source_that_looks_for_its_server_can_be_closed(caplog: pytest.LogCapt
         source = open_source(f"tcp://127.0.0.1:{server.getsockname()[1]}", SourceOptions(LONGEST))
         sender, _ = server.accept()
     ended = threading.Event()
-    Flux.from_publisher(source(0)).subscribe(on_error=lambda error: ended.set(), on_complete=ended.set)
+    lines = Flux.from_publisher(source(0))
+    running = lines.subscribe(on_error=lambda error: ended.set(), on_complete=ended.set)
     sender.close()
     while "Connection refused" not in caplog.text:
         time.sleep(0.01)
+    running.cancel()
     source.close()
 
     assert not ended.is_set()

@@ -7,6 +7,7 @@ many are passed over.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import stat
@@ -209,10 +210,16 @@ class FileLines(Origin):
                 )
             return _OpenFile(self._path, place.position)
         name, later = renamed(self._path, place)
-        if name is None and holds(self._path, place):
-            name = self._path  # A copy; or nothing was read yet.
-        if name is not None:
-            return _Followed(self._path, _OpenFile(name, place.position), later)
+        while name is not None:
+            found = _OpenFile(name, place.position)
+            with contextlib.suppress(FileNotFoundError):  # Renamed just now, as if another is there by now.
+                if found.inode == place.inode:
+                    return _Followed(self._path, found, later)
+            found.close()
+            name, later = renamed(self._path, place)
+        if holds(self._path, place):
+            # A copy; or nothing was read yet.
+            return _Followed(self._path, _OpenFile(self._path, place.position), [])
         _log.warning(
             "%s was read up to byte %d, and has been removed or cut off since: what was written after that "
             "is lost. The file that is there now is read from its beginning",
@@ -226,58 +233,67 @@ class FileLines(Origin):
     def _elements(self, reader: _OpenFile | _Followed, place: Place, journalled: int) -> Iterator[Any]:
         settings = self._options.longest, self._options.decode
         splitter = LineSplitter(*settings, self._bad, number=place.lines)
-        splitter.records = place.records
-        records = self._records(reader, splitter, place.ended)
-        if self._memory is not None and place is START:
-            # From now on the file is known under any name.
-            self._memory.save(replace(START, inode=reader.inode))
-        if self._is_anew:
-            splitter.records = journalled
-        elif journalled > place.records:
-            # What an earlier run has skipped was told then, and is not a reason to fail now.
-            splitter.bad = BadLines("skip", silent=True)
-            if isinstance(reader, _Followed):
-                reader.has_end = True
-            for passed in range(place.records, journalled):
-                if next(records, None) is None:
-                    if self._cancelled:
-                        return
-                    raise ValueError(
-                        f"it has {passed} lines, but the journal has {journalled} already: is it another "
-                        "file? Give a new source a new journal"
-                    )
-            splitter.bad = self._bad
-            if isinstance(reader, _Followed):
-                reader.has_end = False
+        splitter.records = journalled if self._is_anew else place.records
+        records = self._records(reader, splitter, place)
+        missing = journalled - splitter.records
+        return self._without(missing, records, reader, splitter) if missing else records
+
+    def _without(
+        self, missing: int, records: Iterator[Any], reader: _OpenFile | _Followed, splitter: LineSplitter
+    ) -> Iterator[Any]:
+        """All but the first: they are in the journal, and the note of the place is older."""
+        before = splitter.records
+        # What an earlier run has skipped was told then, and is not a reason to fail now.
+        splitter.bad = BadLines("skip", silent=True)
+        if isinstance(reader, _Followed):
+            reader.has_end = True
+        for passed in range(missing):
+            if next(records, None) is None:
+                if self._cancelled:
+                    return
+                raise ValueError(
+                    f"it has {before + passed} lines, but the journal has {before + missing} already: is it "
+                    "another file? Give a new source a new journal"
+                )
+        splitter.bad = self._bad
+        if isinstance(reader, _Followed):
+            reader.has_end = False
         yield from records
 
-    def _records(self, reader: _OpenFile | _Followed, splitter: LineSplitter, ended: bool) -> Iterator[Any]:
-        tail = b""
-        while chunk := reader.read():
-            if isinstance(chunk, Cut):
-                self._tell_of(chunk, splitter.forget())
-                tail = b""
-                continue
-            if not ended:
-                chunk = self._behind_last_line(chunk)
-                ended = True
-            yield from splitter.feed(chunk)
-            if self._memory is not None:
-                tail = (tail + chunk)[-CHECKED - splitter.pending :]
-                self._pass(reader, splitter, tail[: len(tail) - splitter.pending][-CHECKED:])
-        self._cancelled = chunk is None
-        if self._cancelled or not splitter.pending:
-            return
-        if self._options.take_last_line:
-            yield from splitter.finish()
-            self._pass(reader, splitter, tail[-CHECKED:], ended=False)
-            return
-        _log.warning(
-            "the last line of %s has no newline, so it may not be complete: its %d bytes are left out. Take "
-            "it with --take-last-line, or wait for its end with --follow",
-            self._path,
-            splitter.forget(),
-        )
+    def _records(self, reader: _OpenFile | _Followed, splitter: LineSplitter, place: Place) -> Iterator[Any]:
+        # A generator's finally runs when the stream is over, however it ends.
+        try:
+            if self._memory is not None and place is START:
+                # From now on the file is known under any name.
+                self._memory.save(replace(START, inode=reader.inode))
+            ended, tail = place.ended, b""
+            while chunk := reader.read():
+                if isinstance(chunk, Cut):
+                    self._tell_of(chunk, splitter.forget())
+                    tail = b""
+                    continue
+                if not ended:
+                    chunk = self._behind_last_line(chunk)
+                    ended = True
+                yield from splitter.feed(chunk)
+                if self._memory is not None:
+                    tail = (tail + chunk)[-CHECKED - splitter.pending :]
+                    self._pass(reader, splitter, tail[: len(tail) - splitter.pending][-CHECKED:])
+            self._cancelled = chunk is None
+            if self._cancelled or not splitter.pending:
+                return
+            if self._options.take_last_line:
+                yield from splitter.finish()
+                self._pass(reader, splitter, tail[-CHECKED:], ended=False)
+                return
+            _log.warning(
+                "the last line of %s has no newline, so it may not be complete: its %d bytes are left out. "
+                "Take it with --take-last-line, or wait for its end with --follow",
+                self._path,
+                splitter.forget(),
+            )
+        finally:
+            reader.close()
 
     def _behind_last_line(self, chunk: bytes) -> bytes:
         """What comes after a line that was taken without its newline; it must not have grown."""

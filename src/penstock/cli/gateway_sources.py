@@ -102,7 +102,7 @@ class Reader(Protocol):
 
 
 class Lines(Publisher[Any]):
-    """The elements that are made of what a reader reads; for one subscriber."""
+    """The elements that a generator makes of what a reader reads, and closes; for one subscriber."""
 
     def __init__(self, reader: Callable[[], Reader], elements: Callable[[Any], Iterator[Any]]) -> None:
         self._reader = reader
@@ -111,15 +111,13 @@ class Lines(Publisher[Any]):
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
         """Begin to read as soon as something is asked for."""
         check_subscriber(subscriber)
-        reader = self._reader()
-        Flux.from_iterable(self._until_closed(reader)).subscribe(_Passing(subscriber, reader))
-
-    def _until_closed(self, reader: Reader) -> Iterator[Any]:
-        # A generator's finally runs when the stream is over, however it ends.
         try:
-            yield from self._elements(reader)
-        finally:
-            reader.close()
+            reader = self._reader()
+        except (OSError, ValueError) as error:
+            failed: Flux[Any] = Flux.error(error)
+            failed.subscribe(subscriber)
+            return
+        Flux.from_iterable(self._elements(reader)).subscribe(_Passing(subscriber, reader))
 
 
 class _Passing:
@@ -205,11 +203,15 @@ class StdinLines(Origin):
 
     def _elements(self, reader: _Waiting) -> Iterator[Any]:
         splitter = LineSplitter(self._options.longest, self._options.decode, self._bad)
-        while chunk := reader.read():
-            yield from splitter.feed(chunk)
-        if chunk is not None:
-            # Whoever wrote has closed the pipe, so the last line is whole. After a cancel it would not be.
-            yield from splitter.finish()
+        # A generator's finally runs when the stream is over, however it ends.
+        try:
+            while chunk := reader.read():
+                yield from splitter.feed(chunk)
+            if chunk is not None:
+                # Whoever wrote has closed the pipe, so the last line is whole. After a cancel it is not.
+                yield from splitter.finish()
+        finally:
+            reader.close()
 
     def close(self) -> None:
         """Nothing to let go of: standard input is not ours."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["BadLines", "Decode", "LineSplitter", "LineTooLong", "OnBadLine", "decoder"]
@@ -62,16 +62,32 @@ class LineSplitter:
         self._overlong = False
         """Whether the rest of a line that was too long is being passed over."""
 
-    def feed(self, chunk: bytes) -> Iterator[Any]:
-        """The elements of the lines that end in these bytes."""
+    def feed(self, chunk: bytes) -> Iterable[Any]:
+        """The elements of the lines that end in these bytes.
+
+        It is a list, unless a line is bad: then it gives the elements that came before, and raises.
+        """
+        made: list[Any] = []
+        try:
+            self._cut(chunk, made)
+        except ValueError as error:
+            return _elements_then(made, error)
+        return made
+
+    def finish(self) -> Iterable[Any]:
+        """The last line, if it has no newline: for a source whose end is the end of its last line."""
+        return self.feed(b"\n") if self.pending else []
+
+    def forget(self) -> int:
+        """Drop a line whose end will never come; how many bytes it had."""
+        lost, self.pending = self.pending, 0
+        self._pieces.clear()
+        self._overlong = False
+        return lost
+
+    def _cut(self, chunk: bytes, made: list[Any]) -> None:
         first, newline, rest = chunk.partition(b"\n")
-        self.pending += len(first)
-        if not self._overlong:
-            self._pieces.append(first)
-            if self.pending > self._longest:
-                self._pieces.clear()
-                self._overlong = True
-                self.bad.refuse(self._too_long(self.number + 1))
+        self._keep(first)
         if not newline:
             return
         lines = rest.split(b"\n")
@@ -81,33 +97,28 @@ class LineSplitter:
         else:
             lines.insert(0, b"".join(self._pieces))
         last = lines.pop()
-        self._pieces, self.pending = [last], len(last)
-        yield from self._elements(lines, len(chunk))
+        self._pieces, self.pending = [], 0
+        self._make(lines, len(chunk), made)
+        self._keep(last)
+
+    def _keep(self, piece: bytes) -> None:
+        """A piece of a line whose end has not come."""
+        self.pending += len(piece)
+        if self._overlong:
+            return
+        self._pieces.append(piece)
         if self.pending > self._longest:
             self._pieces.clear()
             self._overlong = True
             self.bad.refuse(self._too_long(self.number + 1))
 
-    def finish(self) -> Iterator[Any]:
-        """The last line, if it has no newline: for a source whose end is the end of its last line."""
-        pieces, self._pieces = self._pieces, []
-        if self.pending and not self._overlong:
-            yield from self._elements([b"".join(pieces)], self.pending)
-        self.pending, self._overlong = 0, False
-
-    def forget(self) -> int:
-        """Drop a line whose end will never come; how many bytes it had."""
-        lost, self.pending = self.pending, 0
-        self._pieces.clear()
-        self._overlong = False
-        return lost
-
-    def _elements(self, lines: list[bytes], chunk: int) -> Iterator[Any]:
-        if self._decode is None and chunk <= self._longest:
+    def _make(self, lines: list[bytes], chunk: int, made: list[Any]) -> None:
+        decode = self._decode
+        if decode is None and chunk <= self._longest:
             # None of them can be bad: no look at each.
+            made += lines
             self.number += len(lines)
             self.records += len(lines)
-            yield from lines
             return
         for line in lines:
             self.number += 1
@@ -115,18 +126,23 @@ class LineSplitter:
                 self.bad.refuse(self._too_long(self.number))
                 continue
             try:
-                element = line if self._decode is None else self._decode(line)
+                element = line if decode is None else decode(line)
             except (ValueError, RecursionError, OverflowError) as error:
                 self.bad.refuse(ValueError(f"{self._label}line {self.number}: {error}"))
             else:
+                made.append(element)
                 self.records += 1
-                yield element
 
     def _too_long(self, number: int) -> LineTooLong:
         return LineTooLong(
             f"{self._label}line {number} has more than {self._longest} bytes; allow more with --max-line, or "
             "is this not a text with lines?"
         )
+
+
+def _elements_then(made: list[Any], error: ValueError) -> Iterator[Any]:
+    yield from made
+    raise error
 
 
 def decoder(codec: str) -> Decode | None:

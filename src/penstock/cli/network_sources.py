@@ -30,6 +30,7 @@ from penstock.net import (
     UdpServer,
 )
 from penstock.net.addresses import address_text
+from penstock.net.framing import Decoder, frames
 from penstock.spec import Publisher
 from penstock.streams import Flux, Retry, Sinks, schedulers
 
@@ -90,16 +91,22 @@ class ServerLines(Origin):
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """The lines that the server sends, whatever the journal has already."""
-        lines: Flux[Any] = Flux.defer(self._of_one_connection)
-        if self._once:
-            return lines
-        again = _Again(
-            _FOR_EVER, _FIRST_PAUSE, _LONGEST_PAUSE, only=(NetError, _Lost), transient=True,
-            scheduler=lambda: self._scheduler,
-        )  # fmt: skip
-        return lines.retry_when(again)
+        chunks: Flux[bytes] = Flux.defer(self._connected)
+        if not self._once:
+            chunks = chunks.retry_when(
+                _Again(
+                    _FOR_EVER,
+                    _FIRST_PAUSE,
+                    _LONGEST_PAUSE,
+                    only=(NetError, _Lost),
+                    transient=True,
+                    scheduler=lambda: self._scheduler,
+                )
+            )
+        return frames(chunks, lambda: _InLines(self._splitter))
 
-    def _of_one_connection(self) -> Publisher[Any]:
+    def _connected(self) -> Publisher[bytes]:
+        """What comes over one connection; its end is an error, unless it is the end of all."""
         connection, self._first = self._first, None
         if connection is None:
             connection = self._client.connect_now()
@@ -107,14 +114,11 @@ class ServerLines(Origin):
             _log.warning("connected again to %s", self.name)
         if self._closed:
             connection.abort()
-        received = _in_lines(connection.inbound.receive(), self._splitter)
-        ended: Flux[Any] = Flux.defer(self._end)
-        return received.concat_with(ended).do_finally(lambda end: self._leave(connection))
-
-    def _end(self) -> Publisher[Any]:
-        if self._once:
-            return Flux.empty()
-        return Flux.error(_Lost(f"{self.name} has closed the connection"))
+        received = connection.inbound.receive()
+        if not self._once:
+            lost = _Lost(f"{self.name} has closed the connection")
+            received = received.concat_with(Flux.error(lost))
+        return received.do_finally(lambda end: self._leave(connection))
 
     def _leave(self, connection: Connection) -> None:
         connection.close()
@@ -182,7 +186,7 @@ class ListeningLines(Origin):
         """The lines of whoever connects."""
         self._accepted = journalled
         self._ready.try_value(True)
-        return self._sink.flux().concat_map(Flux.from_iterable)
+        return frames(self._sink.flux(), _OfLists)
 
     def journalled(self, head: int) -> None:
         """So many lines are safe: tell the sender."""
@@ -314,17 +318,40 @@ class HttpLines(Origin):
         """The lines, whatever the journal has already."""
         from penstock.net import http
 
-        received = _in_lines(http.get(self._url, timeout=None).receive(), self._splitter)
         # A page that is cut off is an error, so its end is the end of its last line.
-        return received.concat_with(Flux.defer(lambda: Flux.from_iterable(self._splitter.finish())))
+        page = http.get(self._url, timeout=None).receive()
+        return frames(page, lambda: _InLines(self._splitter, end_is_newline=True))
 
     def close(self) -> None:
         """The request is cancelled with its lines."""
 
 
-def _in_lines(chunks: Flux[bytes], splitter: LineSplitter) -> Flux[Any]:
-    # One chunk at a time: an operator that reads elements ahead would read hundreds of chunks.
-    return chunks.concat_map(lambda chunk: Flux.from_iterable(splitter.feed(chunk)))
+class _InLines(Decoder[Any]):
+    """The elements of chunks: as a framing, because that asks for one chunk at a time."""
+
+    def __init__(self, splitter: LineSplitter, *, end_is_newline: bool = False) -> None:
+        super().__init__()
+        self._splitter = splitter
+        self._end_is_newline = end_is_newline
+
+    def cut(self, chunk: bytes) -> Iterable[Any]:
+        return self._splitter.feed(chunk)
+
+    def rest(self) -> list[Any]:
+        return list(self._splitter.finish()) if self._end_is_newline else []
+
+
+class _OfLists(Decoder[Any]):
+    """The elements of lists, in the same way."""
+
+    def feed(self, chunk: Any) -> Iterable[Any]:
+        return list(chunk)
+
+    def cut(self, chunk: bytes) -> Iterable[Any]:
+        return [chunk]
+
+    def rest(self) -> list[Any]:
+        return []
 
 
 def open_network_source(text: str, options: SourceOptions) -> Origin:
