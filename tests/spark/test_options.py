@@ -23,7 +23,8 @@ def source(**given: str) -> SourceOptions:
 def test_an_endpoint_is_all_that_is_needed() -> None:
     options = source()
     assert options.endpoints == (HERE,)
-    assert (options.starting, options.ending, options.value) == ("earliest", "latest", "binary")
+    assert (options.starting, options.ending, options.value) == (None, "latest", "binary")
+    assert (options.lease, options.stream_lease) == (None, 3600.0)
     assert options.fail_on_data_loss
     assert options.max_records is options.max_bytes is options.target_seconds is options.partitions is None
 
@@ -113,6 +114,19 @@ def test_a_bad_value_is_told_what_would_do(name: str, text: str, remedy: str) ->
 def test_what_is_told_survives_the_way_between_sparks_processes() -> None:
     bad = BadOption("partitions", 0, "give a whole number of at least 1")
     assert str(pickle.loads(pickle.dumps(bad))) == str(bad) != ""
+
+
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "dropMalformed", "NO_SUCH_MODE"])
+def test_a_mode_that_would_promise_something_else_is_refused_with_what_to_do(mode: str) -> None:
+    with pytest.raises(BadOption, match=rf'option "mode" is \'{mode}\'.*from_json, which knows PERMISSIVE'):
+        source(mode=mode)
+    assert source(mode="failfast") == source()
+
+
+@pytest.mark.parametrize("name", ["mode", "header"])
+def test_an_option_that_a_sink_does_not_have_is_refused(name: str) -> None:
+    with pytest.raises(BadOption, match="there is no such option"):
+        SinkOptions.of({"endpoint": HERE, name: "append"})
 
 
 def test_no_endpoint_is_told_with_an_example() -> None:

@@ -37,6 +37,19 @@ JAVA = """An error occurred while calling o73.start.
 """
 
 
+BUSY = """[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back.
+\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:266)
+Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
+"""
+
+
+def test_a_machine_that_is_too_busy_is_told_with_what_to_do() -> None:
+    reason = reason_of(BUSY)
+    assert "did not connect back within 10 seconds" in reason
+    assert "Start the query again when there is less to do" in reason
+    assert "\n" not in reason
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

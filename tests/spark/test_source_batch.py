@@ -126,6 +126,27 @@ def test_a_read_of_a_log_that_goes_on_loses_nothing_to_its_own_slowness(
     assert [place["lease_ms"] for place in gateway.status()["absent"].values()] == [30_000]
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_the_records_of_a_read_are_not_kept_for_long_after_it(
+    spark: SparkSession, serve: Serve, partitions: int
+) -> None:
+    gateway = serve(numbers(5_000))
+    assert load(spark, gateway, partitions=partitions).count() == 5_000
+
+    if partitions > 1:
+        # Which task is the last nobody knows: what a task has kept, it has kept for some seconds after it.
+        assert [place["lease_ms"] for place in gateway.status()["absent"].values()] in ([10_000], [])
+    eventually(lambda: not gateway.status()["absent"], "the place of the read is kept", 40)
+
+
+def test_a_read_that_is_planned_and_never_run_holds_nothing_up_for_long(
+    spark: SparkSession, serve: Serve
+) -> None:
+    gateway = serve(numbers(10))
+    load(spark, gateway)._jdf.queryExecution().executedPlan().execute().getNumPartitions()
+    assert all(place["lease_ms"] <= 60_000 for place in gateway.status()["absent"].values())
+
+
 def test_a_log_that_goes_on_is_read_as_far_as_it_is(spark: SparkSession, serve: Serve) -> None:
     gateway = serve(Flux.from_iterable(numbers(50)).concat_with(Flux.never()))
     eventually(lambda: gateway.status()["head"] == 50, "the records do not arrive")

@@ -102,7 +102,7 @@ def _end_all_leases(gateway: Gateway) -> None:
     """As if their time had passed."""
     absent = gateway._server.desk.absent
     for name, place in list(absent.items()):
-        absent[name] = place._replace(seen=0.0)
+        gateway._server.desk.cursors.leave(name, place._replace(remaining=-1.0))
 
 
 def _pass_by(gateway: Gateway, offset: int) -> None:

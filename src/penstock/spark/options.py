@@ -18,8 +18,15 @@ from penstock.aquifer.errors import GatewayUnreachable, Refused
 
 __all__ = ["SINK_NAMES", "SOURCE_NAMES", "BadOption", "SinkOptions", "SourceOptions", "naming_the_options"]
 
-_SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "mode", "paths", "header"})
+_SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"})
 """Options that Spark itself adds or reads."""
+_LEASE: Final = 3600.0
+"""Seconds that the gateways keep the place of a stopped query, unless the options say otherwise."""
+_FAILFAST: Final = (
+    "a record that cannot be read fails the query, as FAILFAST says, and there is no other mode. To deal "
+    'with bad records, read with option("value", "string") and use from_json, which knows PERMISSIVE and '
+    "DROPMALFORMED"
+)
 
 VALUE_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow")
 
@@ -60,8 +67,8 @@ class SourceOptions:
     """How to read from gateways."""
 
     endpoints: tuple[str, ...]
-    starting: str | dict[str, int]
-    """``"earliest"``, ``"latest"`` or an offset for each endpoint."""
+    starting: str | dict[str, int] | None
+    """``"earliest"``, ``"latest"`` or an offset for each endpoint; None if nothing was said."""
     ending: str | dict[str, int]
     partitions: int | None
     max_records: int | None
@@ -71,20 +78,29 @@ class SourceOptions:
     value: str
     fail_on_data_loss: bool
     patience: float
-    lease: float
+    lease: float | None
+    """Seconds, if something was said."""
     wait: float
     curve_key: str | None
     curve_server: str | None
+
+    @property
+    def stream_lease(self) -> float:
+        """How long the gateways keep the place of a stream of which they hear nothing."""
+        return self.lease or _LEASE
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
         """Read the options of a DataFrame reader."""
         options = _Options(given, SOURCE_NAMES)
+        mode = options.text("mode") or "FAILFAST"
+        if mode.upper() != "FAILFAST":
+            raise BadOption("mode", mode, _FAILFAST)
         endpoints = options.endpoints()
         return cls(
             endpoints=endpoints,
-            starting=options.offsets("startingOffsets", "earliest", endpoints),
-            ending=options.offsets("endingOffsets", "latest", endpoints),
+            starting=options.offsets("startingOffsets", endpoints),
+            ending=options.offsets("endingOffsets", endpoints) or "latest",
             partitions=options.whole_number("partitions"),
             max_records=options.whole_number("maxRecordsPerTrigger"),
             max_bytes=options.whole_number("maxBytesPerTrigger"),
@@ -93,7 +109,7 @@ class SourceOptions:
             value=options.one_of("value", VALUE_FORMATS, "binary"),
             fail_on_data_loss=options.yes_or_no("failOnDataLoss", True),
             patience=options.seconds("patienceSeconds") or 30.0,
-            lease=options.seconds("leaseSeconds") or 3600.0,
+            lease=options.seconds("leaseSeconds"),
             wait=options.seconds("waitSeconds") or 1.0,
             curve_key=options.text("curveKey"),
             curve_server=options.text("curveServer"),
@@ -144,6 +160,7 @@ SOURCE_NAMES: Final = (
     "subscription",
     "value",
     "failOnDataLoss",
+    "mode",
     "patienceSeconds",
     "leaseSeconds",
     "waitSeconds",
@@ -192,8 +209,10 @@ class _Options:
             raise BadOption("endpoint", text, example)
         return endpoints
 
-    def offsets(self, name: str, default: str, endpoints: tuple[str, ...]) -> str | dict[str, int]:
-        text = self.text(name) or default
+    def offsets(self, name: str, endpoints: tuple[str, ...]) -> str | dict[str, int] | None:
+        text = self.text(name)
+        if text is None:
+            return None
         if text.lower() in ("earliest", "latest"):
             return text.lower()
         remedy = (

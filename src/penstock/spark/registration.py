@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from penstock.spark.batch_times import report_batch_times
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -38,6 +40,7 @@ def register(spark: SparkSession, *, again: bool = False) -> None:
     spark.conf.set(_TIME_ZONE, spark.conf.get(_TIME_ZONE) or "UTC")
     if not is_remote(spark):
         _prepare_environment(spark, AquiferDataSource.name())
+        report_batch_times(spark)
 
 
 def is_remote(spark: SparkSession) -> bool:

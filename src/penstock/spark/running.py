@@ -16,6 +16,12 @@ _PYTHON_ERROR: Final = re.compile(r"(?:\w+\.)*(\w+)(: .*)?")
 _CALLING: Final = re.compile(r"An error occurred while calling \S+\.$")
 _JAVA_CLASS: Final = re.compile(r"^(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?=\S)")
 _SQLSTATE: Final = re.compile(r" SQLSTATE: \w+$")
+_TOO_LATE: Final = "Python worker failed to connect back"
+_BUSY: Final = (
+    "a Python process of Spark did not connect back within 10 seconds: it failed to start, or the machine is "
+    "too busy. Start the query again when there is less to do. In a session of penstock.spark.session(), "
+    "with unix domain sockets and without PYSPARK_PYTHON set, these processes connect at once"
+)
 
 
 class QueryFailed(RuntimeError):
@@ -28,17 +34,20 @@ def reason_of(error: BaseException | str) -> str:
     An error of Python code, ours or the user's, is what the last traceback in it ends with; otherwise it is
     the first line, which has Spark's error class. An error that never was in Spark says so itself.
     """
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    text = str(error)
+    if _TOO_LATE in text:
+        return _BUSY
+    lines = [line for line in text.splitlines() if line.strip()]
     if any(_TRACEBACK in line for line in lines):
         return _of_traceback(lines)
     while len(lines) > 1 and _CALLING.search(lines[0]):
         del lines[0]
     if not lines:
         return type(error).__name__
-    text = _SQLSTATE.sub("", _JAVA_CLASS.sub("", lines[0].strip()))
+    first = _SQLSTATE.sub("", _JAVA_CLASS.sub("", lines[0].strip()))
     if isinstance(error, BaseException) and not is_sparks(error):
-        return f"{type(error).__name__}: {text}"
-    return text
+        return f"{type(error).__name__}: {first}"
+    return first
 
 
 def is_sparks(error: BaseException) -> bool:

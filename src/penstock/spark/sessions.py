@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from penstock.spark.java import java_home
+from penstock.spark.scripts import python_for_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +38,8 @@ _EVERYWHERE: Final[Mapping[str, str]] = {
     # A source that has nothing new answers after a wait of its own: no need for another one.
     "spark.sql.streaming.pollingDelay": "1ms",
     "spark.ui.showConsoleProgress": "false",
+    # On a busy machine it takes a while until the other side of a connection gets its turn: 15 s by default.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 """What helps with any master."""
 
@@ -56,6 +58,8 @@ _ON_ONE_MACHINE: Final[Mapping[str, str]] = {
     "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
     # TCP to the Python workers waits 40 ms for more to send.
     "spark.python.unix.domain.socket.enabled": "true",
+    # Nothing is lost on the way here. Whoever does not answer is waiting for the processor.
+    "spark.network.timeout": "600s",
     "spark.ui.enabled": "false",
 }
 """What helps, and is safe, where driver and executors share a machine and its disk.
@@ -131,7 +135,7 @@ def _started(name: str, master: str, chosen: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(home)
     if master.startswith("local"):
         # The workers are Pythons too, and have to find what this one finds.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_PYTHON", python_for_workers())
     _log.info("Java: %s; Spark settings: %s", home, chosen)
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in chosen.items():

@@ -1,7 +1,9 @@
 """A batch read: what is in the logs now, or between two offsets.
 
-Nobody tells a data source that a read is over. So the gateways keep its records for some minutes, until the
-first task starts, and each task asks for another one.
+Nobody tells a data source that a read is over. So the gateways keep its records for a minute, until the first
+task starts; while tasks run, these have them kept; and some seconds after the last one has ended they may go.
+Meanwhile a source that has filled its log waits. With ``leaseSeconds`` the user says how long that may be: on
+a busy cluster the next task may start later.
 """
 
 from __future__ import annotations
@@ -26,10 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["AquiferBatchReader"]
 
-_UNTIL_IT_STARTS: Final = 300.0
-"""Seconds that may pass between the planning of a read and its first task: a cluster may have other work."""
-_UNTIL_THE_NEXT_STARTS: Final = 60.0
-"""Seconds that may pass between two tasks."""
+_UNTIL_IT_STARTS: Final = 60.0
+"""Seconds that may pass between the planning of a read and its first task."""
+_UNTIL_THE_NEXT_STARTS: Final = 10.0
+"""Seconds that may pass between the end of a task and the start of the next."""
+_AT_ONCE: Final = 0.001
 
 
 class AquiferBatchReader(DataSourceReader):
@@ -56,25 +59,28 @@ class AquiferBatchReader(DataSourceReader):
             start = Position(starts, epochs, starts, name, 1)
             records = sum(ends.values()) - sum(starts.values())
             if records:
-                lease = min(options.lease, _UNTIL_IT_STARTS)
+                lease = options.lease or _UNTIL_IT_STARTS
                 kept = {endpoint: gateways.keep(endpoint, start, lease) for endpoint in options.endpoints}
-                if options.starting == "earliest":
+                if options.starting in (None, "earliest"):
                     # The oldest may have gone since it was looked at. Now it stays.
                     start = replace(start, offsets=kept, initial=kept)
         finally:
             gateways.close()
         parts = partition_count(options.partitions, len(ends), records)
         cut = pieces(start, start.at(ends, parts))
-        return [PiecePartition(piece) for piece in cut] or [PiecePartition(_nothing(start))]
+        alone = len(cut) == 1
+        return [PiecePartition(piece, alone) for piece in cut] or [PiecePartition(_nothing(start))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task."""
         assert isinstance(partition, PiecePartition)
         piece, options = partition.piece, self._options
         if piece.start < piece.stop:
-            lease = min(options.lease, _UNTIL_THE_NEXT_STARTS)
+            lease = options.lease or _UNTIL_THE_NEXT_STARTS
             renew_lease(piece, options, lease)  # For the tasks that have not started, too.
             yield from read_piece(piece, Columns(*self._columns_of, session_zone()), options, lease)
+            if partition.alone:
+                renew_lease(piece, options, _AT_ONCE)
 
 
 def _nothing(start: Position) -> Piece:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from penstock.spark.options import BadOption, SourceOptions, naming_the_options
 from penstock.spark.source.positions import Position
 from penstock.spark.source.reading import DataLoss, curve_client
 
-__all__ = ["Gateways", "offset_in"]
+__all__ = ["Gateways", "SharedPlace", "offset_in"]
 
 _log = logging.getLogger("penstock.spark")
 
@@ -20,6 +21,12 @@ _PATIENCE_AT_END: Final = 2.0
 """Seconds to look for a gateway that has nothing more to say."""
 _SHORT_LEASE: Final = 300.0
 """Seconds that a place is kept which nobody may ever come back to."""
+_A_MOMENT: Final = 0.02
+"""Seconds in which a gateway notices that a lease has ended."""
+
+
+class SharedPlace(RuntimeError):
+    """Another query moves the place that this one relies on."""
 
 
 class Gateways:
@@ -33,6 +40,8 @@ class Gateways:
         """The last state of those gateways whose streams have ended: they may leave."""
         self._moves: Mapping[str, str] = {}
         """Where gateways are now that were elsewhere when the query's checkpoint was written."""
+        self._kept: dict[str, tuple[str, str, int]] = {}
+        """The name, the epoch and the offset under which a place was last kept, by endpoint."""
 
     def look(self, endpoint: str, **wishes: Any) -> LogState:
         """How a gateway's log is; see :meth:`~penstock.aquifer.subscriber.log_client.LogClient.look`."""
@@ -74,7 +83,7 @@ class Gateways:
         Until Spark has logged the first batch nothing remembers the name under which the place is kept. If
         the query ends before that, the place is of no use to anybody, and must not hold up the source.
         """
-        lease = self._options.lease
+        lease = self._options.stream_lease
         nameless = here.is_beginning and self._options.subscription is None
         return min(lease, _SHORT_LEASE) if nameless else lease
 
@@ -88,7 +97,7 @@ class Gateways:
         lease = self.lease(here) if lease is None else lease
         while True:
             try:
-                self.look(endpoint, name=here.name, epoch=epoch, lease=lease, acknowledge=offset)
+                state = self.look(endpoint, name=here.name, epoch=epoch, lease=lease, acknowledge=offset)
             except OffsetGone as gone:
                 if gone.first is None or gone.first <= offset:
                     raise
@@ -97,7 +106,57 @@ class Gateways:
                 _log.warning("%s: %s", endpoint, error)
                 return offset
             else:
+                self._check_lease(endpoint, lease, state)
+                self._check_place(endpoint, here, state, offset)
+                self._kept[endpoint] = here.name, epoch, max(offset, state.acknowledged or 0)
                 return offset
+
+    def _check_lease(self, endpoint: str, lease: float, state: LogState) -> None:
+        if state.lease is not None and state.lease < lease - 1:
+            raise BadOption(
+                "leaseSeconds",
+                f"{lease:g}",
+                f"{endpoint} keeps a place for {state.lease:g} seconds at most. Ask for less, or start the "
+                f"gateway with a higher limit: Limits(max_lease={lease:g})",
+            )
+
+    def _check_place(self, endpoint: str, here: Position, state: LogState, moved_to: int = 0) -> None:
+        """Nobody but this query moves its place on. If it is further than that, it is not ours alone."""
+        name, epoch, offset = self._kept.get(endpoint, ("", "", 0))
+        offset = max(offset, moved_to)
+        if (name, epoch) != (here.name, state.epoch) or (state.acknowledged or 0) <= offset:
+            return
+        shared = (
+            "another run of this query, or a query with a copy of its checkpoint"
+            if self._options.subscription is None
+            else f'another query with option("subscription", "{name}")'
+        )
+        raise SharedPlace(
+            f"{shared} is reading from {endpoint}: it has let go of everything before {state.acknowledged}, "
+            f"and this one needs what comes after {offset}. Stop one of them; each query needs a "
+            "subscription, and a checkpoint, of its own"
+        )
+
+    def forget(self, endpoint: str, name: str) -> None:
+        """Give up a place, and wait until the gateway has: only then can one before it be kept."""
+        deadline = time.monotonic() + self._options.patience
+        while self.look(endpoint, name=name, lease=0.001).acknowledged is not None:
+            if time.monotonic() > deadline:
+                raise SharedPlace(f"somebody else keeps the place of {name!r} at {endpoint}; stop that first")
+            time.sleep(_A_MOMENT)
+
+    def reach(self, endpoint: str, start: int, most: int, nbytes: int) -> tuple[int, int]:
+        """How many records from an offset on have no more than so many bytes, and how many they have."""
+        taken = used = 0
+        while taken < most:
+            fits = self.look(endpoint, start=start + taken, within=nbytes - used).fits
+            if fits is None:
+                remedy = f"the gateway at {endpoint} is too old to count bytes: update it"
+                raise BadOption("maxBytesPerTrigger", self._options.max_bytes, remedy)
+            if not fits[0]:
+                break
+            taken, used = taken + fits[0], used + fits[1]
+        return min(taken, most), used
 
     def release(self, here: Position) -> None:
         """Nobody will come back to this place."""
@@ -123,7 +182,8 @@ class Gateways:
                 f"{endpoint} has lost its last records: its log ends before {state.head}, and the query has "
                 f"read up to {here.offsets[endpoint]}. Start the query with a new checkpoint"
             )
-        elif state.acknowledged is None:
+        self._check_place(endpoint, here, state)
+        if state.epoch == here.epochs[endpoint] and state.acknowledged is None:
             # The gateway was restarted without a journal on disk, or heard nothing for longer than the lease.
             self.keep(endpoint, here)
         return here
@@ -153,8 +213,10 @@ class Gateways:
         return moves
 
 
-def offset_in(state: LogState, wanted: str | dict[str, int], endpoint: str, option: str) -> int:
-    """The offset that an option names, in the log as it is now."""
+def offset_in(state: LogState, wanted: str | dict[str, int] | None, endpoint: str, option: str) -> int:
+    """The offset that an option names, in the log as it is now; the oldest, if it says nothing."""
+    if wanted is None:
+        return state.first
     if isinstance(wanted, str):
         return state.first if wanted == "earliest" else state.head
     offset = wanted[endpoint]

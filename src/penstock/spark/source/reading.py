@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gc
 import logging
-import time
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.aquifer.errors import EpochChanged, OffsetGone
+from penstock.aquifer.errors import AquiferError, EpochChanged, OffsetGone
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.security import CurveClient, load_keys, load_public
 from penstock.aquifer.subscriber.log_client import LogClient
@@ -36,9 +37,11 @@ class DataLoss(RuntimeError):
 class PiecePartition(InputPartition):
     """A piece, on its way to a task."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: Piece, alone: bool = False) -> None:
         super().__init__(piece)
         self.piece = piece
+        self.alone = alone
+        """Whether it is the only one of its read."""
 
 
 def read_piece(
@@ -50,15 +53,16 @@ def read_piece(
     the gateway stand still. While a task reads, the place of its query is kept, however long that takes.
     """
     _settle_in()
-    due = time.monotonic() + lease / 3
+    with _kept(piece, options, lease):
+        yield from _read(piece, columns, options)
+
+
+def _read(piece: Piece, columns: Columns, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     while piece.start < piece.stop:
         try:
             for frame in _frames(piece, columns, options):
                 yield columns.batch(piece.endpoint, frame)
                 piece = replace(piece, start=frame.first + frame.count)
-                if time.monotonic() >= due:
-                    renew_lease(piece, options, lease)
-                    due = time.monotonic() + lease / 3
             if piece.start < piece.stop:
                 raise OffsetGone("the log ends before them")
         except (OffsetGone, EpochChanged) as error:
@@ -73,6 +77,25 @@ def read_piece(
             first = error.first if isinstance(error, OffsetGone) else None
             left = piece.stop if first is None or first <= piece.start else min(first, piece.stop)
             piece = replace(piece, start=left)
+
+
+@contextmanager
+def _kept(piece: Piece, options: SourceOptions, lease: float) -> Iterator[None]:
+    """Have the place of a piece's query kept meanwhile, whatever else this thread waits for."""
+    done = threading.Event()
+
+    def renew() -> None:
+        while not done.wait(lease / 4):
+            try:
+                renew_lease(piece, options, lease)
+            except AquiferError as error:
+                _log.warning("the place of %s at %s was not renewed: %s", piece.name, piece.endpoint, error)
+
+    threading.Thread(target=renew, name="penstock-spark-lease", daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 @cache

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.aquifer.subscriber.log_client import LogState
+from penstock.spark.batch_times import BatchTimes
 from penstock.spark.columns import Columns
 from penstock.spark.demand import AdaptiveDemand
 from penstock.spark.options import SourceOptions
@@ -36,6 +37,12 @@ _FIRST_BATCH: Final = 10_000
 """Records in the first batch of an adaptive query, when nothing is known about it yet."""
 _TURN: Final = 0.05
 """Seconds to wait for news of one gateway, when there are others as well."""
+_IN_COMPANY: Final = 0.02
+"""Seconds to wait for records while another source of the query has some."""
+_COMPANY: Final = 10.0
+"""Seconds after which that is long ago."""
+_MOST_OF_IT: Final = 0.8
+"""A batch that took less of the time until the next one: Spark has waited for the rest of it."""
 _PAUSE: Final = 1.0
 """Seconds between looks at gateways whose streams have ended."""
 
@@ -50,12 +57,20 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._demand: AdaptiveDemand | None = None
         self._warm = False
         """Whether a batch has run."""
-        self._asked: tuple[float, int] | None = None
-        """When the last batch was given to Spark, and how many records it had."""
+        self._asked: tuple[float, int, Mapping[str, int]] | None = None
+        """When the last batch was given to Spark, how many records it had, and where it ended."""
+        self._times = BatchTimes()
+        self._has_breaks = False
+        """Whether Spark waits between batches, as a trigger with an interval does."""
         self._heads: dict[str, int] = {}
         self._until: Mapping[str, int] | None = None
         """Where to end, for the trigger AvailableNow."""
         self._beginning: Position | None = None
+        self._gave_nothing = False
+        """Whether Spark was told that there is nothing new."""
+        self._alone_from = 0.0
+        """When it will be long ago that another source of the query had records."""
+        self._turn = 0
         self._resumed = False
         """Whether a batch was planned since this reader was made."""
         if options.target_seconds is not None:
@@ -76,16 +91,19 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offsets, epochs = {}, {}
         for endpoint in options.endpoints:
             state = self._gateways.look(endpoint, name=name)
-            offset = state.acknowledged if options.subscription is not None else None
-            if offset is None:
-                offset = offset_in(state, options.starting, endpoint, "startingOffsets")
+            kept = state.acknowledged
+            offset = offset_in(state, options.starting, endpoint, "startingOffsets")
+            if kept is not None and options.starting is None:
+                offset = kept  # A new checkpoint, and a subscription that was there before: it goes on.
+            elif kept is not None and kept > offset:
+                self._gateways.forget(endpoint, name)
             offsets[endpoint] = offset
             epochs[endpoint] = state.epoch
         beginning = Position(offsets, epochs, offsets, name, 1)
-        kept = {endpoint: self._gateways.keep(endpoint, beginning) for endpoint in options.endpoints}
-        if options.starting == "earliest":
+        held = {endpoint: self._gateways.keep(endpoint, beginning) for endpoint in options.endpoints}
+        if options.starting in (None, "earliest"):
             # The oldest may have gone since it was looked at. Now it stays.
-            beginning = replace(beginning, offsets=kept, initial=kept)
+            beginning = replace(beginning, offsets=held, initial=held)
         return beginning
 
     # ---------------------------------------------------------------- how much to take
@@ -102,13 +120,19 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._note_duration()
         here, states = self._wait_for_news(self._gateways.found(Position.from_json(start)))
         waiting = {e: max(self._available(e, s) - here.offsets[e], 0) for e, s in states.items()}
-        taken = _shared_out(waiting, self._room(limit, states))
+        taken = _shared_out(waiting, self._room(limit))
+        if self._options.max_bytes is not None and not isinstance(limit, ReadAllAvailable):
+            taken = self._within_bytes(here, taken, self._options.max_bytes)
         records = sum(taken.values())
+        self._gave_nothing = not records
         if not records:
             return start  # Spark compares texts: the very same one means that there is nothing new.
-        self._asked = (time.monotonic(), records)
         parts = partition_count(self._options.partitions, len(taken), records)
-        return here.at({e: here.offsets[e] + n for e, n in taken.items()}, parts).to_json()
+        end = here.at({e: here.offsets[e] + n for e, n in taken.items()}, parts)
+        if self._demand is not None:
+            self._times.ask(end.name)
+            self._asked = time.monotonic(), records, end.offsets
+        return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """How far the logs go, and which of them have ended, for the query's progress report."""
@@ -122,7 +146,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spark asks again at once. While nothing happens, the waiting is done here.
         """
-        deadline = time.monotonic() + self._options.wait
+        deadline = time.monotonic() + self._patience()
         states = {}
         for endpoint in self._options.endpoints:
             here, states[endpoint] = self._look(endpoint, here)
@@ -142,6 +166,15 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._heads = {endpoint: state.head for endpoint, state in states.items()}
         return here, states
 
+    def _patience(self) -> float:
+        """How long to wait for news.
+
+        Spark asks the sources of a query one after the other. While another one has records, nobody must wait
+        for this one.
+        """
+        in_company = time.monotonic() < self._alone_from
+        return min(self._options.wait, _IN_COMPANY) if in_company else self._options.wait
+
     def _look(self, endpoint: str, here: Position, **wishes: Any) -> tuple[Position, LogState]:
         lease = self._gateways.lease(here)
         state = self._gateways.look(endpoint, name=here.name, lease=lease, **wishes)
@@ -159,22 +192,44 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _available(self, endpoint: str, state: LogState) -> int:
         return state.head if self._until is None else min(state.head, self._until[endpoint])
 
-    def _room(self, limit: ReadLimit, states: Mapping[str, LogState]) -> int:
+    def _within_bytes(self, here: Position, taken: Mapping[str, int], nbytes: int) -> dict[str, int]:
+        """As many of these as have no more than so many bytes, or one record if that alone has more.
+
+        Gateways share the bytes. They take turns at being first: that one gets a record in any case.
+        """
+        within = dict.fromkeys(taken, 0)
+        endpoints = [endpoint for endpoint in taken if taken[endpoint]]
+        self._turn += 1
+        turn = self._turn % max(len(endpoints), 1)
+        endpoints = endpoints[turn:] + endpoints[:turn]
+        for number, endpoint in enumerate(endpoints):
+            start, share = here.offsets[endpoint], nbytes // (len(endpoints) - number)
+            count, used = self._gateways.reach(endpoint, start, taken[endpoint], share)
+            if not number and not count:
+                count, used = self._gateways.reach(endpoint, start, 1, nbytes)
+                if not count:
+                    return within | {endpoint: 1}
+            within[endpoint] = count
+            nbytes -= used
+        return within
+
+    def _room(self, limit: ReadLimit) -> int:
         if isinstance(limit, ReadAllAvailable):
             return _UNBOUNDED  # The trigger Once: there is no second batch that could take the rest.
         room = limit.max_rows if isinstance(limit, ReadMaxRows) else _UNBOUNDED
-        if self._options.max_bytes is not None:
-            records = sum(state.records for state in states.values())
-            nbytes = sum(state.nbytes for state in states.values())
-            if records and nbytes:
-                room = min(room, max(1, self._options.max_bytes * records // nbytes))
         return min(room, self._demand.size) if self._demand is not None else room
 
     def _note_duration(self) -> None:
         if self._asked is not None and self._demand is not None:
-            since, records = self._asked
-            if self._warm:
-                self._demand.observed(records, time.monotonic() - since)
+            since, records, end = self._asked
+            elapsed = time.monotonic() - since
+            seconds = self._times.seconds(end)
+            if seconds is not None:
+                self._has_breaks = seconds < _MOST_OF_IT * elapsed
+            elif not self._has_breaks:
+                seconds = elapsed  # One batch follows the other. The report comes a moment later.
+            if self._warm and seconds is not None:
+                self._demand.observed(records, min(seconds, elapsed))
             # The first batch of a run pays for Java's warming up, and tells nothing about the others.
             self._warm = True
         self._asked = None
@@ -202,22 +257,26 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             here = replace(end, offsets=end.initial)
         for endpoint in here.offsets:
             if begin.epochs.get(endpoint) == end.epochs[endpoint]:
-                self._gateways.keep(endpoint, here, self._options.lease)
+                self._gateways.keep(endpoint, here, self._options.stream_lease)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task, on a copy of this object that has nothing but options and schema."""
         assert isinstance(partition, PiecePartition)
         columns = Columns(*self._columns_of, session_zone())
-        yield from read_piece(partition.piece, columns, self._options, self._options.lease)
+        yield from read_piece(partition.piece, columns, self._options, self._options.stream_lease)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything before ``end`` is safe with Spark: the gateways need not keep it."""
+        if self._gave_nothing:
+            # Spark has logged a batch all the same: another source of the query has records.
+            self._alone_from = time.monotonic() + _COMPANY
         done = self._gateways.found(Position.from_json(end))
         for endpoint in done.offsets:
             self._gateways.keep(endpoint, done)
 
     def stop(self) -> None:
         """Often it does not come, so nothing depends on it: the lease ends by itself."""
+        self._times.close()
         self._gateways.close()
 
 

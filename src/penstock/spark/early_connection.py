@@ -1,0 +1,48 @@
+"""Starts a Python process for Spark that connects first, and imports what it needs afterwards.
+
+Spark gives each process that plans a stream 10 seconds to connect back, and there is no setting for that. The
+process imports PySpark, pyarrow and numpy before it connects, which is most of a second of work: on a machine
+with twenty other processes that want to run, it is too late. Spark then waits for the process number, with
+patience. So this file connects at once, and hands the connection over when PySpark asks for it.
+
+It is run by its path, in place of ``python -m MODULE``, and must not import anything of this package.
+"""
+
+import os
+import socket
+import sys
+from typing import Any
+
+PATH = os.environ["PYTHON_WORKER_FACTORY_SOCK_PATH"]
+
+
+def connect_early() -> None:
+    """Connect to Spark, and give that connection to whoever wants to connect there next."""
+    early = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
+    early[0].connect(PATH)
+    connect = socket.socket.connect
+
+    def connect_once(self: socket.socket, address: Any) -> None:
+        if address != PATH or not early:
+            return connect(self, address)
+        connected = early.pop()
+        connected.settimeout(self.gettimeout())
+        os.dup2(connected.fileno(), self.fileno(), inheritable=False)
+        connected.close()
+        return None
+
+    socket.socket.connect = connect_once  # type: ignore[assignment, method-assign]
+
+
+if __name__ == "__main__":
+    connect_early()
+    import runpy
+
+    module = sys.argv[2]  # As in: -m MODULE
+    sys.argv = sys.argv[2:]
+    sys.path.insert(0, os.getcwd())  # As `python -m` does.
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except (BrokenPipeError, ConnectionResetError):
+        # The query was stopped, and nobody wants the answer: no reason for three tracebacks on the screen.
+        sys.exit(1)

@@ -1,0 +1,98 @@
+"""How long a batch took: as the driver says, also when a trigger has an interval."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.spark.batch_times import BatchTimes, _folder, write_reports
+from penstock.streams import Flux
+from tests.aquifer.faults.rigs import eventually
+
+if TYPE_CHECKING:
+    from tests.spark.conftest import Queries, Serve
+
+HERE = "tcp://127.0.0.1:5556"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return _folder()
+
+
+def progress(offset: int, seconds: float, waited: float = 0.0, name: str = "query") -> dict[str, Any]:
+    spent = {"triggerExecution": (seconds + waited) * 1000, "latestOffset": waited * 1000}
+    ours = {"endOffset": {"name": name, "offsets": {HERE: offset}}}
+    return {"durationMs": spent, "sources": [{"endOffset": 17}, {"endOffset": None}, ours]}
+
+
+def test_what_was_asked_for_is_reported_for_the_batch_that_it_was(folder: Path) -> None:
+    times = BatchTimes()
+    write_reports(folder, progress(5, 1.0))
+    assert times.seconds({HERE: 5}) is None, "nobody had asked"
+    times.ask("query")
+    assert times.seconds({HERE: 5}) is None
+    write_reports(folder, progress(5, 1.5, waited=0.75))
+    write_reports(folder, progress(5, 9.0, name="another"))
+    assert times.seconds({HERE: 5}) == 1.5
+    assert times.seconds({HERE: 6}) is None
+    times.close()
+    write_reports(folder, progress(6, 1.0))
+    assert list(folder.iterdir()) == []
+
+
+def test_names_may_be_anything_and_what_was_left_behind_goes(folder: Path) -> None:
+    old, new = BatchTimes(), BatchTimes()
+    old.ask("../../gone")
+    (left,) = folder.iterdir()
+    os.utime(left, (time.time() - 10**6,) * 2)
+    new.ask("a/b\0c")
+    (file,) = folder.iterdir()
+    assert file != left
+    write_reports(folder, progress(1, 2.0, name="a/b\0c"))
+    assert new.seconds({HERE: 1}) == 2.0
+    assert old.seconds({HERE: 1}) is None
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(folder: Path) -> None:
+    folder.chmod(0o777)
+    times = BatchTimes()
+    times.ask("query")
+    assert times.seconds({HERE: 1}) is None
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_batches_come_to_their_target_though_the_trigger_waits_between_them(
+    queries: Queries, serve: Serve
+) -> None:
+    """Each record costs 1 ms, so that 1 s is a thousand of them, whatever happens between the batches."""
+    gateway = serve(Flux.range(10**9).map(lambda n: {"n": n}), codec="json")
+    sizes: list[int] = []
+
+    def work(rows: list[Any]) -> None:
+        sizes.append(len(rows))
+        threading.Event().wait(len(rows) / 1000)
+
+    queries.during = work
+    queries.start(
+        gateway,
+        "n bigint",
+        trigger={"processingTime": "4 seconds"},
+        value="json",
+        targetBatchSeconds=1,
+        maxRecordsPerTrigger=3000,
+    )
+
+    def settled() -> bool:
+        # A busy machine makes the rest of a batch longer, and so the batches shorter: never longer.
+        return len(sizes) >= 8 and all(20 <= size <= 1500 for size in sizes[-4:])
+
+    eventually(settled, "the batches do not come to what takes a second", 240)

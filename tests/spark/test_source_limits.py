@@ -1,0 +1,229 @@
+"""How much a stream reader takes, how long it waits, and whose place it relies on; without a Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from penstock.aquifer import Gateway, Limits, MemoryJournal
+from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.spark.columns import Columns
+from penstock.spark.options import BadOption, SourceOptions
+from penstock.spark.source.gateways import SharedPlace
+from penstock.spark.source.positions import Piece
+from penstock.spark.source.reading import read_piece, renew_lease
+from penstock.spark.source.stream_reader import AquiferStreamReader
+from penstock.streams import Flux
+from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually
+
+SCHEMA = StructType([StructField("value", BinaryType())])
+ALL = ReadAllAvailable()
+MANY = ReadMaxRows(10**9)
+
+
+class Readers:
+    """Makes readers, each of which stands for a run of a query."""
+
+    def __init__(self) -> None:
+        self._made: list[AquiferStreamReader] = []
+
+    def __call__(self, *gateways: Gateway, **options: object) -> AquiferStreamReader:
+        texts = {name: str(value) for name, value in options.items()}
+        endpoints = ",".join(gateway.endpoint for gateway in gateways)
+        given = SourceOptions.of({"endpoint": endpoints, "waitSeconds": "0.2"} | texts)
+        self._made.append(AquiferStreamReader(SCHEMA, given))
+        return self._made[-1]
+
+    def stop(self) -> None:
+        for reader in self._made:
+            reader.stop()
+
+
+@pytest.fixture
+def readers() -> Iterator[Readers]:
+    made = Readers()
+    yield made
+    made.stop()
+
+
+def steps(reader: AquiferStreamReader, start: dict[str, Any] | None = None) -> Iterator[dict[str, list[int]]]:
+    """What each trigger takes, as a range of offsets for each endpoint, until there is nothing more."""
+    here = reader.initialOffset() if start is None else start
+    while (end := reader.latestOffset(here, MANY)) is not here:
+        reader.commit(here)
+        yield {e: list(range(here["offsets"][e], end["offsets"][e])) for e in end["offsets"]}
+        here = end
+
+
+# ---------------------------------------------------------------- maxBytesPerTrigger
+LIMIT = 400_000
+SIZES = [*[100] * 3000, *[150_000] * 12, 900_000, *[10] * 2000, 399_000, 399_000]
+HEAD = 20
+"""Bytes that a record counts for beside its value, at most."""
+
+
+@contextmanager
+def served(sizes: list[int]) -> Iterator[Gateway]:
+    with Gateway(Flux.from_iterable(bytes(size) for size in sizes), ANYWHERE) as gateway:
+        assert gateway.join(30)
+        yield gateway
+
+
+def test_a_trigger_takes_no_more_bytes_than_it_may_unless_one_record_alone_has_more(readers: Readers) -> None:
+    with served(SIZES) as gateway:
+        taken = [ranges[gateway.endpoint] for ranges in steps(readers(gateway, maxBytesPerTrigger=LIMIT))]
+
+    assert [offset for batch in taken for offset in batch] == list(range(len(SIZES)))
+    for batch in taken:
+        nbytes = sum(SIZES[offset] for offset in batch)
+        assert nbytes <= LIMIT or len(batch) == 1
+        following = SIZES[batch[-1] + 1 :][:1]
+        assert not following or nbytes + following[0] + HEAD * (len(batch) + 1) > LIMIT, (
+            "more would have fitted"
+        )
+
+
+def test_the_records_that_a_trigger_may_take_are_a_limit_as_well(readers: Readers) -> None:
+    with served([100] * 50) as gateway:
+        reader = readers(gateway, maxBytesPerTrigger=LIMIT)
+        start = reader.initialOffset()
+        assert reader.latestOffset(start, ReadMaxRows(20))["offsets"] == {gateway.endpoint: 20}
+        # The trigger Once has no second batch that could take the rest.
+        assert readers(gateway, maxBytesPerTrigger=10).latestOffset(start, ALL)["offsets"] == {
+            gateway.endpoint: 50
+        }
+
+
+def test_gateways_share_the_bytes_and_one_with_large_records_is_not_left_out(readers: Readers) -> None:
+    small, large = [100] * 20_000, [350_000] * 5
+    with served(small) as one, served(large) as other:
+        sizes = {one.endpoint: small, other.endpoint: large}
+        seen = {one.endpoint: 0, other.endpoint: 0}
+        for ranges in steps(readers(one, other, maxBytesPerTrigger=LIMIT)):
+            nbytes = sum(sizes[e][offset] for e, offsets in ranges.items() for offset in offsets)
+            assert nbytes <= LIMIT
+            seen = {e: seen[e] + len(offsets) for e, offsets in ranges.items()}
+            if seen[other.endpoint] < len(large) and seen[one.endpoint] > 19_000:
+                pytest.fail(f"{seen} of {len(small)} small and {len(large)} large records")
+    assert list(seen.values()) in ([20_000, 5], [5, 20_000])
+
+
+# ---------------------------------------------------------------- other sources of the query
+@pytest.mark.slow
+def test_a_source_without_records_does_not_keep_one_that_has_some_waiting(readers: Readers) -> None:
+    with Gateway(ByHand(), ANYWHERE) as idle:
+        reader = readers(idle, waitSeconds=4)
+        start = reader.initialOffset()
+        # Spark logs a batch, though this source had nothing: another one had. Were each to wait for the whole
+        # of its time, that would be two minutes.
+        for _ in range(30):
+            assert reader.latestOffset(start, MANY) is start
+            reader.commit(start)
+
+
+# ---------------------------------------------------------------- leases
+def test_a_longer_lease_than_the_gateway_gives_is_refused_with_its_limit(readers: Readers) -> None:
+    with Gateway(Numbers(5), ANYWHERE, limits=Limits(max_lease=60)) as gateway:
+        patient = readers(gateway, leaseSeconds=90, subscription="monthly")
+        with pytest.raises(
+            BadOption, match=r"\"leaseSeconds\" is '90': .* for 60 seconds at most.*max_lease=90"
+        ):
+            patient.initialOffset()
+        readers(gateway, leaseSeconds=60, subscription="hourly").initialOffset()
+
+
+def test_a_month_is_not_too_long(readers: Readers) -> None:
+    with Gateway(Numbers(5), ANYWHERE) as gateway:
+        readers(gateway, leaseSeconds=30 * 86400, subscription="monthly").initialOffset()
+        assert gateway.status()["absent"]["monthly"]["lease_ms"] == 30 * 86_400_000
+
+
+@pytest.mark.slow
+def test_the_place_is_kept_while_a_task_waits_for_whoever_takes_its_rows() -> None:
+    with Gateway(Numbers(5000), ANYWHERE, limits=Limits(max_frame_records=100)) as gateway:
+        gateway.join(30)
+        with closing(LogClient(gateway.endpoint)) as client:
+            epoch = client.look(name="reader", lease=60.0, acknowledge=0).epoch
+        options = SourceOptions.of({"endpoint": gateway.endpoint})
+        piece = Piece(gateway.endpoint, epoch, 0, 5000, "reader")
+        batches = read_piece(piece, Columns(SCHEMA, "binary"), options, lease=2.0)
+        next(batches)
+        eventually(lambda: gateway.status()["absent"]["reader"]["lease_ms"] == 2000, timeout=60)
+        begun = gateway.status()["uptime"]
+        eventually(lambda: gateway.status()["uptime"] > begun + 6, timeout=60)
+        assert "reader" in gateway.status()["absent"], "it is three times as long as its lease"
+        batches.close()
+        # And not for longer: nobody renews it any more.
+        eventually(lambda: "reader" not in gateway.status()["absent"], timeout=60)
+
+
+# ---------------------------------------------------------------- whose place it is
+def test_two_queries_with_one_subscription_are_told_so(readers: Readers) -> None:
+    with Gateway(Numbers(1000), ANYWHERE) as gateway:
+        gateway.join(30)
+        one = readers(gateway, subscription="totals")
+        here = one.latestOffset(one.initialOffset(), ReadMaxRows(100))
+        other = readers(gateway, subscription="totals")
+        there = other.latestOffset(other.initialOffset(), ReadMaxRows(500))
+        other.commit(there)
+
+        with pytest.raises(SharedPlace, match=r'with option\("subscription", "totals"\).* of its own'):
+            one.latestOffset(here, ReadMaxRows(100))
+
+
+def test_two_queries_with_one_checkpoint_are_told_so(readers: Readers) -> None:
+    with Gateway(Numbers(1000), ANYWHERE) as gateway:
+        gateway.join(30)
+        one, copy = readers(gateway), readers(gateway)
+        start = one.initialOffset()
+        end = one.latestOffset(start, ReadMaxRows(100))
+        one.commit(start)
+        copy.commit(copy.latestOffset(end, ReadMaxRows(500)))
+
+        with pytest.raises(SharedPlace, match="a query with a copy of its checkpoint is reading"):
+            one.latestOffset(end, ReadMaxRows(100))
+
+
+def test_a_query_alone_with_its_subscription_goes_on_for_as_long_as_it_likes(readers: Readers) -> None:
+    with Gateway(Numbers(5000), ANYWHERE, journal=MemoryJournal(max_records=700)) as gateway:
+        reader, here, seen = readers(gateway, subscription="totals", waitSeconds=30), None, 0
+        here = reader.initialOffset()
+        while seen < 5000:
+            end = reader.latestOffset(here, ReadMaxRows(300))
+            reader.commit(here)
+            here, seen = end, end["offsets"][gateway.endpoint]
+
+
+@pytest.mark.parametrize(
+    ("starting", "first"), [(None, 600), ("earliest", 0), ("100", 100), ("900", 900), ("latest", 1000)]
+)
+def test_a_new_query_goes_on_with_a_subscription_unless_it_says_where_to_start(
+    readers: Readers, starting: str | None, first: int
+) -> None:
+    with Gateway(Numbers(1000), ANYWHERE) as gateway:
+        gateway.join(30)
+        before = readers(gateway, subscription="totals")
+        before.initialOffset()
+        before.commit(before.latestOffset(before.initialOffset(), ReadMaxRows(600)))
+
+        options = {} if starting is None else {"startingOffsets": starting}
+        again = readers(gateway, subscription="totals", **options)
+        assert again.initialOffset()["offsets"] == {gateway.endpoint: first}
+        assert gateway.status()["absent"]["totals"]["acknowledged"] == first
+
+
+def test_a_lease_of_its_own_is_what_a_task_renews() -> None:
+    with Gateway(Numbers(5), ANYWHERE) as gateway:
+        gateway.join(30)
+        options = SourceOptions.of({"endpoint": gateway.endpoint})
+        reader = AquiferStreamReader(SCHEMA, options)
+        name = reader.initialOffset()["name"]
+        piece = Piece(gateway.endpoint, gateway.status()["epoch"], 0, 5, name)
+        renew_lease(piece, options, 7.0)
+        assert gateway.status()["absent"][name]["lease_ms"] == 7000
+        reader.stop()
