@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from penstock.aquifer import Gateway, Limits, MemoryJournal
+from penstock.aquifer import Gateway, GatewayUnreachable, Limits, MemoryJournal
 from penstock.aquifer.subscriber.log_client import LogClient
 from penstock.spark.columns import Columns
 from penstock.spark.options import BadOption, SourceOptions
@@ -160,6 +160,18 @@ def test_the_place_is_kept_while_a_task_waits_for_whoever_takes_its_rows() -> No
         batches.close()
         # And not for longer: nobody renews it any more.
         eventually(lambda: "reader" not in gateway.status()["absent"], timeout=60)
+
+
+def test_a_gateway_that_has_ended_and_left_is_not_blamed_for_its_lease(readers: Readers) -> None:
+    with Gateway(Numbers(5), ANYWHERE) as gateway:
+        gateway.join(30)
+        reader = readers(gateway, leaseSeconds=900)
+        start = reader.initialOffset()  # With a short lease: Spark has not logged anything yet.
+        end = reader.latestOffset(start, MANY)
+    assert reader.latestOffset(end, MANY) is end
+    reader.commit(end)
+    with pytest.raises(GatewayUnreachable, match="no gateway answers at"):
+        reader._gateways.reach(gateway.endpoint, 0, 5, 100)
 
 
 # ---------------------------------------------------------------- whose place it is

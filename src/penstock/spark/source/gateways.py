@@ -56,9 +56,10 @@ class Gateways:
             with naming_the_options(self._options.curve_key):
                 state = self._clients[endpoint].look(**wishes)
         except GatewayUnreachable:
-            if ended is None:
+            if ended is None or "within" in wishes:
                 raise
-            return ended  # An end that was announced is one, also when the gateway has left since.
+            # An end that was announced is one, also when the gateway has left since. It grants nothing more.
+            return ended._replace(lease=None, fits=None)
         if state.end is not None:
             self._ended[endpoint] = state
         else:
