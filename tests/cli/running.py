@@ -10,7 +10,7 @@ import threading
 from types import TracebackType
 from typing import IO, Any, Self
 
-PATIENCE = 20.0
+PATIENCE = 45.0
 """Seconds that anything may take on a busy machine."""
 
 

@@ -23,7 +23,7 @@ from penstock.streams import Flux
 from tests.cli.running import penstock
 
 LONGEST = 1 << 20
-SOON = 20
+SOON = 45
 
 
 @contextmanager

@@ -33,7 +33,7 @@ be kept lacks anything, and then ends; with --stay it serves until it is interru
 
 _EXAMPLES = """\
 examples:
-  tail -F app.log | penstock gateway --source stdin
+  journalctl -f | penstock gateway --source stdin
                                      serve a log at tcp://127.0.0.1:5556; read it with `penstock tail`
   penstock gateway --source file:readings.txt --journal readings.db
                                      kill it, start it again: every line is served exactly once
