@@ -47,6 +47,9 @@ class Limits:
     """The same for one without an id, which nobody can come back to."""
     join_time: float = 10.0
     """How many seconds a subscriber without an id may be silent and have no data connection."""
+    look: float = 3.0
+    """How many seconds optional readers may look at a log that waits for its first reader. Meanwhile the
+    source goes on only as far as they have read; then it goes on without them."""
     heartbeat: float = 1.0
     """How many seconds an extended subscriber is left without a sign of life."""
     staged_bytes: int = 256 * 1024 * 1024

@@ -250,7 +250,9 @@ def test_a_best_effort_reader_goes_on_after_a_gap_however_wide(width: int) -> No
         pace=0.1,
         on_gap=lambda missing, first: gaps.append((missing, first)),
     )
-    played = roomy_world(subscriber, max_records=width, source=Source(3 * width, batch=3))
+    # Whoever is there for a moment only looks, and the source waits for it; this one stays.
+    limits = Limits(look=0.001)
+    played = roomy_world(subscriber, max_records=width, source=Source(3 * width, batch=3), limits=limits)
     played.run(most=120)
     missing = {offset for first, stop in gaps for offset in range(first, stop)}
     assert gaps

@@ -342,6 +342,8 @@ def test_a_second_request_gets_the_first_one_its_answer(front: FrontDesk) -> Non
 def test_who_is_not_kept_may_be_overtaken_and_goes_on(front: FrontDesk) -> None:
     session = front.subscribe(keep=False)
     front.grant(limit=500)
+    assert front.desk.floor() == 0, "it may only be having a look"
+    front.pass_time(front.limits.look)
     assert front.desk.floor() == 1000, "the source does not wait for it"
     front.log.first = 200
     assert session.overtaken

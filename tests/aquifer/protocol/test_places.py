@@ -227,3 +227,31 @@ def test_the_slowest_that_is_kept_decides_what_is_kept(front: FrontDesk) -> None
     assert front.desk.floor() == 40
     front.ask(Subscribe(cancel=True), b"a")
     assert front.desk.floor() == 100, "nobody is left that has to be waited for"
+
+
+def test_a_look_by_an_optional_reader_does_not_let_the_source_run(front: FrontDesk) -> None:
+    for peer in (b"a", b"b", b"c", b"d"):
+        assert front.desk.floor() == 10
+        front.subscribe(peer, keep=False)
+        front.pass_time(1.0)
+        assert front.desk.floor() == 10
+        front.ask(Subscribe(cancel=True), peer)
+        assert front.desk.floor() == 10, "and when it has left, the source still waits for the first"
+
+
+def test_while_it_looks_the_source_goes_on_as_far_as_it_has_read(front: FrontDesk) -> None:
+    read_and_acknowledge(front, 40, keep=False)
+    assert front.desk.floor() == 40
+
+
+def test_an_optional_reader_that_stays_is_not_waited_for(front: FrontDesk) -> None:
+    read_and_acknowledge(front, 40, keep=False)
+    assert front.desk.floor() == 40
+    front.pass_time(front.limits.look + 0.1)
+    assert front.desk.floor() == 100
+
+
+def test_several_looks_at_the_same_time_are_one(front: FrontDesk) -> None:
+    read_and_acknowledge(front, 20, b"a", keep=False)
+    read_and_acknowledge(front, 40, b"b", keep=False)
+    assert front.desk.floor() == 40, "the one that has read furthest"

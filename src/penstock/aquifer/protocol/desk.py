@@ -25,6 +25,7 @@ from penstock.aquifer.protocol.cursors import Cursors, LeaseClock
 from penstock.aquifer.protocol.deliveries import Deliveries, Delivery, commit_in, put_in
 from penstock.aquifer.protocol.envelopes import for_plain_peers, unwrap
 from penstock.aquifer.protocol.extended_session import ExtendedSession
+from penstock.aquifer.protocol.floor import Floor
 from penstock.aquifer.protocol.frames import TOPIC_BYTES
 from penstock.aquifer.protocol.messages import (
     VERSION,
@@ -96,6 +97,7 @@ class Desk:
         """What came in that should not have, by kind."""
         self.departed = {"subscribers": 0, "records": 0, "bytes": 0, "to": 0}
         """Who has left: how many, with how much, and how far the furthest of them had come."""
+        self._floor = Floor(log, limits)
         self._lease_clock = LeaseClock()
         self.cursors = Cursors(cursors or {}, self._lease_clock)
         """Durable subscribers, and for how long those that are away are remembered."""
@@ -476,16 +478,12 @@ class Desk:
             self.cursors.store(name)
 
     def floor(self) -> int:
-        """The lowest offset that has to be kept for somebody."""
-        # With nobody there at all, nothing is forgotten to make room: the first to come shall find the oldest
-        # records, and the source waits.
-        return self.needed() if self.sessions or self.absent else self._log.first
+        """The lowest offset that must not be forgotten to make room."""
+        return self._floor.lowest(self.sessions.values(), self.absent.values(), self._lease_clock.now)
 
     def needed(self) -> int:
         """The lowest offset that a reader needs, here or away; the log's head if there is none."""
-        kept = [session.acknowledged for session in self.sessions.values() if session.keep]
-        kept += [saved.acknowledged for saved in self.absent.values()]
-        return max(min(kept, default=self._log.head), self._log.first)
+        return self._floor.needed(self.sessions.values(), self.absent.values())
 
 
 def _same_subscriber(wishes: SubscribeTerms, others: SubscribeTerms) -> bool:
