@@ -157,6 +157,15 @@ def test_rows_that_are_not_what_was_written(folder: Path, content: bytes, statem
     assert "is damaged" in everything_in(path)
 
 
+@pytest.mark.parametrize("text", [b"CREATE TABLE cursors", b"tablemarksmarks", b"tablestatestate"])
+def test_tables_whose_names_are_no_text_any_more(folder: Path, content: bytes, text: bytes) -> None:
+    for place in range(len(text)):
+        damaged = bytearray(content)
+        damaged[content.index(text) + place] = 0xE8
+
+        assert everything_in(with_content(folder, damaged)) != "sound"
+
+
 def flipped(content: bytearray, chance: random.Random) -> None:
     for _ in range(chance.choice([1, 1, 8, 100])):
         content[chance.randrange(100, len(content))] ^= 1 << chance.randrange(8)

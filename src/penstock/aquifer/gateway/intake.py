@@ -36,7 +36,6 @@ class Intake:
     """
 
     def __init__(self, wake: Callable[[], None], nbytes: int) -> None:
-        self.requested = 0
         self.done = False
         """Whether the source has ended; ``error`` says how."""
         self.error: BaseException | None = None
@@ -54,6 +53,8 @@ class Intake:
         self._taken = 0
         self._allowed = 0
         """How many elements may be asked for, since the beginning."""
+        self._requested = 0
+        """How many of these were asked for; one portion after the other, if the source gives them at once."""
         self._changed = threading.Condition()
         self._subscription: Subscription | None = None
         self._cancelled = False
@@ -119,6 +120,11 @@ class Intake:
         return self._taken + len(self._arrived)
 
     @property
+    def requested(self) -> int:
+        """How many elements the source may have given by now, since the beginning."""
+        return 0 if self._subscription is None else self._allowed
+
+    @property
     def waiting(self) -> int:
         """How many elements have arrived and not been taken."""
         return len(self._arrived)
@@ -151,22 +157,22 @@ class Intake:
         while True:
             with self._changed:
                 while not self._cancelled and (
-                    self._subscription is None or self._allowed <= self.requested or self.done
+                    self._subscription is None or self._allowed <= self._requested or self.done
                 ):
                     self._changed.wait()
                 if self._cancelled or self._subscription is None:
                     return
                 subscription, allowed = self._subscription, self._allowed
             try:
-                while self.requested < allowed and not (self.done or self._cancelled):
-                    self._ask_for_some(subscription, allowed - self.requested)
+                while self._requested < allowed and not (self.done or self._cancelled):
+                    self._ask_for_some(subscription, allowed - self._requested)
             except Exception as error:
                 # §3.16: request must not raise. Nothing more can be expected of this source.
                 self.on_error(error)
 
     def _ask_for_some(self, subscription: Subscription, most: int) -> None:
         count = min(most, self._portion)
-        self.requested += count
+        self._requested += count
         before = self.received
         subscription.request(count)
         if self.received - before < count:

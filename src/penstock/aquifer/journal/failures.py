@@ -36,6 +36,9 @@ def as_journal_errors(path: str) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _explained(error, path) from error
+    except UnicodeDecodeError as error:
+        # SQLite quotes a part of the file in its message, and that is no text any more.
+        raise damaged(path, "its tables cannot be read") from error
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise _full(error, path) from error
