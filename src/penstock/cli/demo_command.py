@@ -41,9 +41,9 @@ def add_parser(commands: Commands) -> None:
     parser.add_argument(
         "--start-limit",
         type=a_duration,
-        default=180.0,
+        default=300.0,
         metavar="TIME",
-        help="how long each part may take to start (default 3m): Spark needs a while on a busy machine",
+        help="how long each part may take to start (default 5m): Spark needs a while on a busy machine",
     )
     parser.add_argument("--headless", action="store_true", help="print lines instead of drawing")
     parser.add_argument(

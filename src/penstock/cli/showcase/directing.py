@@ -91,9 +91,9 @@ class _Run:
         def waits(seconds: float, elapsed: float) -> bool:
             if part.name == "engine":
                 held = self._feed.look().get("held", 0)
-                self._picture.starting(f"Spark starts; {held:,} readings wait in the journal", elapsed)
+                self._picture.starting(f"starting Spark; {held:,} readings wait in the journal", elapsed)
             elif elapsed > _SIGN_AFTER:
-                self._picture.starting(f"the part {part.name!r} starts", elapsed)
+                self._picture.starting(f"starting the part {part.name!r}", elapsed)
             return self._interruption.wait(seconds)
 
         return part.wait_for(fact, self._start_limit, waits)

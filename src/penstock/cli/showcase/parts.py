@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.cli.quantities import duration
 from penstock.spark.running import reason_of
 
 __all__ = ["Part", "PartFailed"]
@@ -62,9 +61,10 @@ class Part:
         while fact not in self.look():
             elapsed = time.monotonic() - began
             if elapsed > limit:
+                # What is in its log by now is not the reason: it would have ended.
                 raise PartFailed(
-                    f"the part {self.name!r} has not started in {limit:g} s. On a busy machine it may take "
-                    f"longer: --start-limit {duration(2 * limit)}. What it said last: {self._last_words()}"
+                    f"the part {self.name!r} has not started within {limit:g} s. On a busy machine it takes "
+                    f"longer: allow more with --start-limit {2 * limit:g}s"
                 )
             if interrupted(0.1, elapsed):
                 return None
