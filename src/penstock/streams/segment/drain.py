@@ -445,7 +445,8 @@ class Drain:
         return downstream
 
     def _finish(self) -> None:
-        self._last = None
+        # The traceback of an error refers to whoever subscribed, as ``_last`` does (§3.13).
+        self._last = self.violation = None
         if self._watchers is not None:
             self._watchers.finish()
         if self._interrupt is not None:
