@@ -46,7 +46,7 @@ class Limits:
     max_nameless_lease: float = 600.0
     """The same for one without an id, which nobody can come back to."""
     join_time: float = 10.0
-    """How many seconds a subscriber without an id may be silent and have no data connection."""
+    """How many seconds a subscriber without an id may be silent before it has made its data connection."""
     look: float = 3.0
     """How many seconds optional readers may look at a log that waits for its first reader. Meanwhile the
     source goes on only as far as they have read; then it goes on without them."""

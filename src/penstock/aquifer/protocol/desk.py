@@ -10,7 +10,7 @@ import secrets
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -38,7 +38,6 @@ from penstock.aquifer.protocol.messages import (
     OnError,
     OnSubscribe,
     SessionTerms,
-    ShelfTerms,
     Subscribe,
     SubscribeTerms,
     decode,
@@ -47,7 +46,16 @@ from penstock.aquifer.protocol.messages import (
 from penstock.aquifer.protocol.permissions import Revocation, why_not
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.quotas import Budgets, too_many_ids, too_many_sessions
-from penstock.aquifer.protocol.sessions import FAREWELLS, Event, LogView, Reply, Session, State, refusal
+from penstock.aquifer.protocol.sessions import (
+    FAREWELLS,
+    Doors,
+    Event,
+    LogView,
+    Reply,
+    Session,
+    State,
+    refusal,
+)
 from penstock.aquifer.rights import LOCAL, Access, Caller
 from penstock.spec import UNBOUNDED
 
@@ -56,22 +64,6 @@ __all__ = ["Desk", "Doors"]
 _EVENTS: Final[Mapping[type, Event]] = {Next: Event.NEXT, Complete: Event.COMPLETE, Error: Event.ERROR}
 _REMEMBERED: Final = 1024
 """How many sessions that have ended are remembered, to tell their late messages from new ones."""
-
-
-class Doors(Protocol):
-    """The data ports, as far as the desk has to know."""
-
-    def open(self, session: Session) -> int:
-        """Make the session reachable, and return the port on which its records will come."""
-        ...
-
-    def shelf(self, session: Session, token: str) -> ShelfTerms | None:
-        """Memory to share with the session, if there is any: that of the token, if possible."""
-        ...
-
-    def close(self, session: Session, event: Event) -> None:
-        """The session is over because of ``event``."""
-        ...
 
 
 class Desk:

@@ -14,10 +14,10 @@ from enum import Enum, auto
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.messages import Control, ErrorTerms, OnError
+from penstock.aquifer.protocol.messages import Control, ErrorTerms, OnError, ShelfTerms
 from penstock.aquifer.rights import Caller
 
-__all__ = ["FAREWELLS", "Event", "LogView", "Reply", "Session", "State", "Table"]
+__all__ = ["FAREWELLS", "Doors", "Event", "LogView", "Reply", "Session", "State", "Table"]
 
 
 class LogView(Protocol):
@@ -133,6 +133,7 @@ class Session(ABC):
         self.lease = limits.lease
         self.heard = now
         """When its last control message came."""
+        self._joined_once = False
         self.sent_records = 0
         self.sent_bytes = 0
 
@@ -144,6 +145,7 @@ class Session(ABC):
         step = self.table[self.state].get(event)
         if step is None:
             return [Reply(envelope, refusal(f"{event.name} makes no sense here", "BAD"))] if envelope else []
+        self._joined_once |= event is Event.JOINED
         handler, following = step
         if following is not None:
             self.state = following
@@ -169,11 +171,13 @@ class Session(ABC):
     def expired(self, now: float) -> bool:
         """Whether nothing was heard for longer than the lease.
 
-        One without an id that has no data connection either is not kept for that long: nobody can come back
-        to it, and most likely its peer is gone.
+        One without an id that has no data connection is not kept for longer than usual, whatever lease it has
+        asked for, and only for a moment if it never had one: its peer is gone, or was never there.
         """
-        alone = self.name is None and self.state is State.JOINING
-        return now - self.heard > (min(self.lease, self.limits.join_time) if alone else self.lease)
+        lease = self.lease
+        if self.name is None and self.state is State.JOINING:
+            lease = min(lease, self.limits.lease if self._joined_once else self.limits.join_time)
+        return now - self.heard > lease
 
     # ---------------------------------------------------------------- what it may get
     @abstractmethod
@@ -212,6 +216,22 @@ class Session(ABC):
             "records": self.sent_records,
             "bytes": self.sent_bytes,
         }
+
+
+class Doors(Protocol):
+    """The data ports, as far as the desk has to know."""
+
+    def open(self, session: Session) -> int:
+        """Make the session reachable, and return the port on which its records will come."""
+        ...
+
+    def shelf(self, session: Session, token: str) -> ShelfTerms | None:
+        """Memory to share with the session, if there is any: that of the token, if possible."""
+        ...
+
+    def close(self, session: Session, event: Event) -> None:
+        """The session is over because of ``event``."""
+        ...
 
 
 def refusal(text: str, code: str, **more: Any) -> OnError:
