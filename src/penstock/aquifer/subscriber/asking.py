@@ -52,8 +52,9 @@ class Asker:
                 self._channel.connect(keep_data=False)
                 self._fresh, self.connected = True, False
             self._channel.control_messages()  # Answers to what was asked before.
+            leaves = self._channel.control_moved().sent + sum(map(len, question))
             self._channel.say(*question)
-            answer, give_up = self._await(held + again, give_up, patience)
+            answer, give_up = self._await(held + again, give_up, patience, leaves)
             if answer is not None:
                 return answer
             self._fresh = False  # A late answer must not be taken for one to the next question.
@@ -64,8 +65,13 @@ class Asker:
         """Let go of the connection."""
         self._channel.close()
 
-    def _await(self, seconds: float, give_up: float, patience: float) -> tuple[Control | None, float]:
-        """The answer to the question, if it comes in time; and until when to go on asking."""
+    def _await(
+        self, seconds: float, give_up: float, patience: float, leaves: int
+    ) -> tuple[Control | None, float]:
+        """The answer to the question, if it comes in time; and until when to go on asking.
+
+        The question has left when so many bytes were sent on this connection.
+        """
         moved = Moved(0, 0)
         now = time.monotonic()
         until = now + seconds
@@ -84,9 +90,11 @@ class Asker:
             if zmq.EVENT_DISCONNECTED in news:
                 time.sleep(max(0.0, min(_PAUSE, give_up - now)))
                 break
-            if not self.connected:
-                # It leaves as soon as there is a connection; to start over would not bring that about sooner.
+            before, moved = moved, self._channel.control_moved()
+            if not self.connected or 0 < moved.sent < leaves:
+                # It has not left yet, and to start over would not make it leave sooner.
                 until = now + seconds
-            elif (before := moved) != (moved := self._channel.control_moved()) and moved > before:
-                until, give_up = max(until, now + seconds), max(give_up, now + patience)
+            if self.connected and moved > before:
+                give_up = max(give_up, now + patience)
+                until = max(until, now + seconds)
         return None, give_up
