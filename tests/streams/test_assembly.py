@@ -105,3 +105,45 @@ def test_the_same_error_twice_gets_no_second_note() -> None:
 def test_an_argument_is_described_as_a_reader_would_write_it() -> None:
     assert [describe(x) for x in (fail, lambda: 0, 3, "a", str)] == ["fail", "λ", "3", "'a'", "str"]
     assert describe("x" * 100) == "'" + "x" * 22 + "…"
+
+
+class Heavy(list[Any]):
+    def __repr__(self) -> str:
+        raise RuntimeError("nobody needs this")
+
+
+def test_no_more_of_an_argument_is_looked_at_than_is_shown() -> None:
+    class Watched:
+        looks = 0
+
+        def __repr__(self) -> str:
+            Watched.looks += 1
+            return "w"
+
+    for huge in ([Watched()] * 100_000, (Watched(),) * 100_000, dict.fromkeys(range(100_000), Watched())):
+        assert len(describe(huge)) <= 24
+    assert Watched.looks == 0
+    assert describe(["a rather long text"] * 1000) == "['a rather long text', …"
+    assert describe(bytes(10_000_000)).startswith("b'\\x00")
+    assert describe(10**5000) == "<int>"
+    assert describe([[[1, 2], {"a": 1}]]) == "[[[1, 2], {'a': 1}]]"
+    assert describe((1,)) == "(1,)"
+
+
+def test_an_object_is_described_by_its_type_whatever_its_repr_does() -> None:
+    assert describe(Heavy([1])) == "<Heavy>"
+    assert list(Flux.from_iterable(Heavy([1]))) == [1]
+    assert list(Flux.just(Heavy([1]))) == [[1]]
+    assert repr(Flux.from_iterable(Heavy([1]))) == "<Flux from_iterable(<Heavy>)>"
+    assert describe(n for n in [1]) == "<generator>"
+
+
+def test_of_many_arguments_the_first_are_shown() -> None:
+    assert repr(Flux.just(*range(100_000))) == "<Flux just(0, 1, 2, 3, 4, 5, 6, 7, …)>"
+
+
+def test_an_error_about_a_wrong_argument_does_not_write_it_out() -> None:
+    with pytest.raises(TypeError, match=r"map\(\) needs a function, not <Heavy>"):
+        Flux.just(1).map(Heavy([1]))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"take\(\) needs a whole number, not <Heavy>"):
+        Flux.just(1).take(Heavy([1]))  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.streams import Flux, Outcome, Stage, listening, schedulers
+from penstock.streams import Flux, Outcome, Stage, listening, on_dropped, schedulers
 from penstock.streams.schedulers import VirtualTimeScheduler
 from tests.streams.operators.test_creating_from_publisher import Driven
 from tests.streams.recording import Recorder
@@ -134,3 +134,30 @@ def test_blocks_may_be_nested_and_the_inner_one_hears(listener: Writing) -> None
 
     assert {stage for stage, *_ in inner.heard} == {"just(1)"}
     assert {stage for stage, *_ in listener.heard} == {"just(2)"}
+
+
+EVENTS = ["subscribed", "requested", "emitted", "queued", "waited", "terminated"]
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("error", [KeyError("metrics"), BaseException("metrics")], ids=["error", "base"])
+def test_a_listener_that_raises_does_not_harm_the_stream(event: str, error: BaseException) -> None:
+    class Faulty(Writing):
+        def _write(self, stage: Stage, *said: Any) -> None:
+            if said[0] == event:
+                raise error
+
+    def source() -> Any:
+        try:
+            yield from range(3)
+        finally:
+            closed.append(1)
+
+    dropped: list[BaseException] = []
+    closed: list[int] = []
+    with on_dropped(error=lambda error, where: dropped.append(error)), listening(Faulty()):
+        recorder = Recorder.of(Flux.from_iterable(source()).limit_rate(2).map(str), first=9)
+        cancelled = Recorder.of(Flux.never().map(str), first=1).cancel()
+    assert (recorder.check().items, recorder.completed, closed) == (["0", "1", "2"], True, [1])
+    assert not cancelled.terminated
+    assert set(dropped) == {error}

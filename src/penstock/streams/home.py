@@ -11,13 +11,14 @@ import asyncio
 from asyncio import AbstractEventLoop
 from asyncio.events import _get_running_loop as running_loop_or_none
 from collections.abc import Callable
+from math import inf
 from threading import get_ident
 from time import monotonic
 from typing import Any
 
 __all__ = ["NOWHERE", "Home", "home_here", "home_of"]
 
-FAIR_TIME = 0.005
+FAIR_TIME = 0.002
 """Seconds that a synchronous stream may keep the event loop of its reader for itself."""
 
 
@@ -34,8 +35,8 @@ class Home:
         """Tasks at work for this reader, which no operator has asked to stop."""
         self.closing: set[asyncio.Future[Any]] = set()
         """Tasks that clean up after an asynchronous iterable."""
-        self.late = 0.0
-        """When a synchronous source has kept the loop for long enough."""
+        self.late = inf
+        """When a synchronous source has kept the loop for long enough; never, if the reader did not ask."""
         self._resting: list[Callable[[], object]] | None = None
 
     def start_turn(self) -> None:
@@ -43,9 +44,23 @@ class Home:
         self.late = monotonic() + FAIR_TIME
 
     @property
-    def resting(self) -> bool:
-        """Whether our synchronous sources wait until the loop has let others run."""
-        return self._resting is not None
+    def paced(self) -> bool:
+        """Whether a synchronous source has to let others run now and then."""
+        return self.late < inf
+
+    def apart(self) -> Home:
+        """The same loop, for a source that several readers share: none of them waits for its tasks."""
+        if self.loop is None:
+            return self
+        home = Home(self.loop)
+        home.thread = self.thread
+        if self.paced:
+            home.start_turn()
+        return home
+
+    def elsewhere(self) -> Home:
+        """The same loop, for a source that does not work on its thread and keeps nobody waiting."""
+        return Home(self.loop)
 
     def rest(self, resume: Callable[[], object]) -> bool:
         """Call ``resume`` when the loop has let others run; False if this is not the loop's thread."""

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+from penstock.streams.dropped import drop_error
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment.operators import Outcome
 
 __all__ = ["Listener", "Outcome", "Stage", "StageState", "listener_for_new_streams", "listening"]
@@ -64,6 +66,41 @@ class Listener(Protocol):
         """The stage ended."""
 
 
+class _Careful:
+    """Stands before a listener, so that nothing it raises gets into a stream."""
+
+    __slots__ = ("_listener",)
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def subscribed(self, stage: Stage) -> None:
+        self._tell("subscribed", stage)
+
+    def requested(self, stage: Stage, n: int) -> None:
+        self._tell("requested", stage, n)
+
+    def emitted(self, stage: Stage, n: int) -> None:
+        self._tell("emitted", stage, n)
+
+    def queued(self, stage: Stage, n: int) -> None:
+        self._tell("queued", stage, n)
+
+    def waited(self, stage: Stage, seconds: float) -> None:
+        self._tell("waited", stage, seconds)
+
+    def terminated(self, stage: Stage, outcome: Outcome) -> None:
+        self._tell("terminated", stage, outcome)
+
+    def _tell(self, event: str, *what: Any) -> None:
+        try:
+            getattr(self._listener, event)(*what)
+        except BaseException as error:
+            drop_error(error, f"{event}() of the listener {type(self._listener).__name__}")
+            if asks_main_thread_to_stop(error):
+                raise
+
+
 _listener: ContextVar[Listener | None] = ContextVar("penstock_listener", default=None)
 
 
@@ -72,9 +109,10 @@ def listening(listener: Listener) -> Iterator[None]:
     """Let ``listener`` hear every stream that is subscribed to inside the block.
 
     A stream keeps its listener when the block ends. Streams subscribed on other threads belong to the block
-    as far as ``contextvars`` do, that is, through every scheduler of this package.
+    as far as ``contextvars`` do, that is, through every scheduler of this package. What a listener raises is
+    reported as dropped: it only looks on, and must not harm the stream.
     """
-    token = _listener.set(listener)
+    token = _listener.set(_Careful(listener))
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from penstock.streams.arguments import a_count, a_function, seconds
 from penstock.streams.schedulers import Scheduler, shared_timer
 
 __all__ = ["Retry", "RetryExhausted"]
@@ -40,8 +41,11 @@ class Retry:
     """A number from 0 to 1."""
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise ValueError(f"a retry needs at least 1 attempt, not {self.attempts}")
+        object.__setattr__(self, "attempts", a_count(self.attempts, "Retry"))
+        object.__setattr__(self, "first", seconds(self.first, "Retry"))
+        object.__setattr__(self, "longest", seconds(self.longest, "Retry"))
+        a_function(self.scheduler, "Retry")
+        a_function(self.randomness, "Retry")
         if self.first < 0 or self.longest < self.first:
             raise ValueError(
                 f"pauses must not be negative, nor first > longest: {self.first}, {self.longest}"

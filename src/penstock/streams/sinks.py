@@ -15,14 +15,13 @@ A sink has a bound. ``try_emit`` never waits and says what became of the element
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
-from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from penstock.spec import none_element, none_error
-from penstock.streams.arguments import a_count
+from penstock.streams.arguments import a_count, seconds
 from penstock.streams.flux import Flux
+from penstock.streams.leaving.blocking import refuse_to_block
 from penstock.streams.mono import Mono
 from penstock.streams.stages.log import EmitResult, Log
 from penstock.streams.stages.sharing import LogSource
@@ -38,6 +37,10 @@ class EmissionFailed(RuntimeError):
     def __init__(self, result: EmitResult) -> None:
         super().__init__(f"the sink did not take the element: it is {result.value}")
         self.result = result
+
+    def __reduce__(self) -> tuple[type[EmissionFailed], tuple[EmitResult]]:
+        # The inherited way would build the copy from the message instead of the result.
+        return type(self), (self.result,)
 
 
 class Sink(Generic[T]):
@@ -72,34 +75,47 @@ class Sink(Generic[T]):
 
         Raises EmissionFailed if the sink has ended or its only subscriber has left.
         """
-        loop = asyncio.get_running_loop()
-        while (result := self.try_emit(element)) is EmitResult.OVERFLOW:
+        result = self.try_emit(element)
+        if result is EmitResult.OVERFLOW:
+            loop = asyncio.get_running_loop()
             room: asyncio.Future[None] = loop.create_future()
 
-            def wake(room: asyncio.Future[None] = room) -> None:
-                # The waiting coroutine may be gone, and its loop closed, by the time there is room.
-                with contextlib.suppress(RuntimeError):
+            def wake() -> None:
+                try:
                     loop.call_soon_threadsafe(_settle, room)
+                except RuntimeError:
+                    self._log.withdraw(ticket)  # the loop is closed: nobody waits any more
 
-            self._log.wait(wake)
-            await room
+            ticket = self._log.wait(wake)
+            try:
+                await room
+                result = self._log.append(element, ticket)
+            finally:
+                self._log.withdraw(ticket)
         if result is not EmitResult.OK:
             raise EmissionFailed(result)
 
     def emit_blocking(self, element: T, timeout: float | None = None) -> None:
         """Emit an element from a plain thread, waiting for room; TimeoutError after ``timeout`` seconds.
 
-        Raises EmissionFailed if the sink has ended or its only subscriber has left.
+        Raises EmissionFailed if the sink has ended or its only subscriber has left. On the thread of an event
+        loop it does not wait, because that would block the loop: use ``await sink.emit(x)`` there.
         """
-        deadline = None if timeout is None else monotonic() + timeout
-        while (result := self.try_emit(element)) is EmitResult.OVERFLOW:
+        patience = None if timeout is None else seconds(timeout, "emit_blocking")
+        result = self.try_emit(element)
+        if result is EmitResult.OVERFLOW:
+            if patience != 0:
+                refuse_to_block("emit_blocking()", "await sink.emit(x)")
             room = threading.Event()
-            self._log.wait(room.set)
-            left = None if deadline is None else max(0.0, deadline - monotonic())
-            if not room.wait(left):
-                raise TimeoutError(
-                    f"{self._name} had no room for {timeout} s: its slowest subscriber asks for nothing"
-                )
+            ticket = self._log.wait(room.set)
+            try:
+                if not room.wait(patience):
+                    raise TimeoutError(
+                        f"{self._name} had no room for {timeout} s: its slowest subscriber asks for nothing"
+                    )
+                result = self._log.append(element, ticket)
+            finally:
+                self._log.withdraw(ticket)
         if result is not EmitResult.OK:
             raise EmissionFailed(result)
 
@@ -165,4 +181,5 @@ class Sinks:
     @staticmethod
     def replay(history: int) -> Sink[Any]:
         """A sink whose last ``history`` elements every new subscriber gets first."""
-        return Sink(Log(a_count(history, "replay"), history=history), "replay")
+        kept = a_count(history, "replay")
+        return Sink(Log(kept, history=kept), "replay")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Publisher, Subscriber
-from penstock.streams.assembly import Place, describe, here
+from penstock.streams.assembly import Place, describe_all, here
 from penstock.streams.segment import Op, PullDrain, knows_its_end
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Source(ABC):
     """The same for this source and all above it; 0 as long as nobody has asked."""
 
     def __init__(self, label: str, *shows: Any) -> None:
-        self.label = f"{label}({', '.join(describe(argument) for argument in shows)})"
+        self.label = f"{label}({describe_all(shows)})"
         self.place: Place = here()
 
     @abstractmethod

@@ -278,3 +278,19 @@ def test_a_future_of_another_threads_loop_is_awaited_there() -> None:
 def test_what_cannot_be_awaited_is_refused() -> None:
     with pytest.raises(TypeError, match="from_future"):
         Mono.from_future(3)  # type: ignore[arg-type]
+
+
+def test_the_second_reader_of_an_asynchronous_generator_is_told_that_it_is_used_up() -> None:
+    async def numbers() -> Any:
+        yield 1
+        yield 2
+
+    async def main() -> None:
+        for flux in (Flux.from_async_iterable(numbers()), Flux.concat(numbers())):
+            assert [x async for x in flux] == [1, 2]
+            with pytest.raises(RuntimeError, match=r"used up .* pass the function that makes it"):
+                [x async for x in flux]
+        again = Flux.from_async_iterable(numbers)
+        assert [x async for x in again] == [x async for x in again] == [1, 2]
+
+    asyncio.run(main())

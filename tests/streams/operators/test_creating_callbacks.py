@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.spec import UNBOUNDED
-from penstock.streams import BufferOverflow, Emitter, Flux, Mono, Overflow, on_dropped
+from penstock.streams import BufferOverflow, Emitter, Flux, Mono, Overflow, on_dropped, schedulers
 from tests.streams.operators.test_creating_from_publisher import Driven
 from tests.streams.recording import Recorder
 
@@ -166,7 +166,7 @@ BOTH = pytest.mark.parametrize("kind", [Flux, Mono])
 
 
 @BOTH
-def test_a_resource_is_opened_for_each_subscriber_and_cleaned_up_after_the_last_signal(kind: Any) -> None:
+def test_a_resource_is_opened_for_each_subscriber_and_cleaned_up_before_the_last_signal(kind: Any) -> None:
     resource, source = Resource(), Driven()
     stream = kind.using(resource.open, lambda _: kind.from_publisher(source), resource.clean)
     assert resource.opened == 0
@@ -179,7 +179,7 @@ def test_a_resource_is_opened_for_each_subscriber_and_cleaned_up_after_the_last_
 
     source.complete()
 
-    assert (cleaned_before_the_end, resource.cleaned) == ([0], 1)
+    assert (cleaned_before_the_end, resource.cleaned) == ([1], 1)
 
 
 @BOTH
@@ -232,13 +232,90 @@ def test_operators_below_that_end_early_or_fail_clean_up_once() -> None:
     assert (resource.opened, resource.cleaned) == (3, 3)
 
 
-def test_a_cleanup_that_raises_goes_to_the_hook() -> None:
-    dropped: list[BaseException] = []
+def test_a_cleanup_that_raises_fails_the_stream_that_would_have_completed() -> None:
+    error = ValueError("x")
 
     def broken(_: object) -> None:
-        raise ValueError("x")
+        raise error
+
+    recorder = Recorder.of(Flux.using(lambda: 1, Flux.just, broken), first=1)
+
+    assert (recorder.check().items, recorder.completed, recorder.error) == ([1], False, error)
+    assert error.__notes__[0].startswith("in stream operator using(")
+
+
+def test_a_cleanup_that_raises_after_an_error_or_a_cancel_goes_to_the_hook() -> None:
+    dropped: list[BaseException] = []
+    error, first = ValueError("x"), OSError("first")
+
+    def broken(_: object) -> None:
+        raise error
 
     with on_dropped(error=lambda error, where: dropped.append(error)):
-        recorder = Recorder.of(Flux.using(lambda: 1, Flux.just, broken), first=1)
+        failed = Recorder.of(Flux.using(lambda: 1, lambda _: Flux.error(first), broken), first=1)
+        left = Recorder.of(Flux.using(lambda: 1, lambda _: Flux.never(), broken), first=1).cancel()
+        taken = Recorder.of(Flux.using(lambda: 1, lambda _: Flux.range(9), broken).take(1), first=1)
 
-    assert (recorder.items, recorder.completed, len(dropped)) == ([1], True, 1)
+    assert (failed.error, left.terminated, taken.completed) == (first, False, True)
+    assert dropped == [error, error, error]
+
+
+class Exclusive:
+    """A resource that can be held by one at a time."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def open(self) -> Exclusive:
+        assert self.log.count("open") == self.log.count("close"), "still held"
+        self.log.append("open")
+        return self
+
+    def close(self, _: Exclusive) -> None:
+        self.log.append("close")
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_resource_is_cleaned_up_before_the_next_attempt_opens_it(pooled: bool) -> None:
+    resource, attempts = Exclusive(), []
+
+    def work(_: Exclusive) -> Flux[str]:
+        attempts.append(1)
+        result: Flux[str] = Flux.error(ConnectionError()) if len(attempts) < 3 else Flux.just("done")
+        return result.publish_on(schedulers.shared_pool()) if pooled else result
+
+    stream = Flux.using(resource.open, work, resource.close)
+    assert stream.retry(5).collect_list().block(30) == ["done"]
+    assert stream.repeat(3).collect_list().block(30) == ["done"] * 4
+    assert Flux.concat(stream, stream.take(1), stream).collect_list().block(30) == ["done"] * 3
+    assert stream.concat_map(lambda _: stream.on_error_complete(on=AssertionError)).count().block(30) == 0
+    assert resource.log.count("open") == resource.log.count("close")
+
+
+def test_the_source_is_closed_before_its_resource_and_the_inner_resource_before_the_outer() -> None:
+    log: list[str] = []
+
+    def rows() -> Any:
+        try:
+            yield from range(9)
+        finally:
+            log.append("rows")
+
+    def nested() -> Flux[int]:
+        inner_rows = Flux.from_iterable(rows())
+        return Flux.using(
+            lambda: 1,
+            lambda _: Flux.using(lambda: 2, lambda _: inner_rows, lambda _: log.append("inner")),
+            lambda _: log.append("outer"),
+        )
+
+    expected = ["rows", "inner", "outer"]
+    for read in (
+        lambda: nested().count().block(),
+        lambda: nested().take(2).count().block(),
+        lambda: nested().map(lambda n: 1 // (n - 3)).on_error_complete().count().block(),
+        lambda: Recorder.of(nested(), 1).cancel(),
+    ):
+        log.clear()
+        read()
+        assert log == expected

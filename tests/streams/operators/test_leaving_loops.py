@@ -267,3 +267,22 @@ def test_a_stream_of_a_stream_of_coroutines() -> None:
         assert await Mono.just(1) == 1
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        Flux.range(3).ignore_elements().flux(),
+        Flux.range(3).then().flux(),
+        Flux.range(3).map(str).ignore_elements().map(str).flux(),
+        Flux.range(3).buffer(2).ignore_elements().flux(),
+        Flux.range(3).flat_map_iterable(lambda n: [n]).ignore_elements().flux(),
+        Mono.just(1).ignore_element().flux(),
+    ],
+)
+def test_a_chain_that_sends_nothing_is_an_empty_loop(stream: Any) -> None:
+    async def main() -> list[Any]:
+        return [x async for x in stream]
+
+    assert list(stream) == []
+    assert asyncio.run(main()) == []

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from penstock.streams import Flux, Mono, on_dropped, schedulers
+from penstock.streams import Flux, Mono, Sinks, on_dropped, schedulers
+from tests.races.racing import together
 from tests.streams.operators.test_creating_from_publisher import Driven
 from tests.streams.operators.test_flattening_map_async import settled
 
@@ -242,3 +244,22 @@ def test_a_mono_is_a_flux_too_and_transform_applies_a_function() -> None:
     assert Mono.just(1).flux().collect_list().block() == [1]
     assert Flux.just(1, 2).transform(lambda flux: flux.map(str)).collect_list().block() == ["1", "2"]
     assert Mono.just(1).transform(lambda mono: mono.block()) == 1
+
+
+def test_those_who_wait_for_a_future_hear_that_it_was_cancelled() -> None:
+    future = Mono.never().to_future()
+    waiting = concurrent.futures.ThreadPoolExecutor(1)
+    heard = waiting.submit(concurrent.futures.wait, [future], 30)
+    assert future.cancel()
+    assert heard.result(30).done == {future}
+    assert list(concurrent.futures.as_completed([future], 30)) == [future]
+    waiting.shutdown()
+
+
+def test_a_future_that_is_cancelled_as_the_stream_ends_has_one_outcome() -> None:
+    for _ in range(200):
+        sink: Any = Sinks.one()
+        future = sink.mono().to_future()
+        together(lambda sink=sink: sink.try_value(1), lambda future=future: future.cancel())
+        assert future.cancelled() or future.result(30) == 1
+        assert concurrent.futures.wait([future], 30).done == {future}

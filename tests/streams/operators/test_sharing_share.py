@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.spec import UNBOUNDED
+from penstock.streams import EmitResult, Flux, Sinks
 from tests.streams.operators.test_creating_from_publisher import Driven
 from tests.streams.recording import Recorder
 
@@ -124,3 +127,32 @@ def test_one_that_leaves_during_on_subscribe_does_not_keep_the_source() -> None:
     source.flux().share().subscribe(Leaving())
 
     assert source.cancels == source.subscriptions
+
+
+@pytest.mark.parametrize("below", [lambda flux: flux, lambda flux: flux.map(lambda x: x).limit_rate(1)])
+def test_who_comes_after_the_last_has_left_starts_a_new_run_even_inside_on_next(below: Any) -> None:
+    started: list[int] = []
+    shared = below(Flux.defer(lambda: started.append(1) or Flux.range(5)).share())
+    second = Recorder(99)
+
+    def leave_and_come_back(first: Recorder, _: Any) -> None:
+        first.cancel()
+        shared.subscribe(second)
+
+    shared.subscribe(Recorder(1, leave_and_come_back))
+    assert second.wait().items == [0, 1, 2, 3, 4]
+    assert len(started) == 2
+
+
+def test_a_sink_knows_at_once_that_its_only_subscriber_has_left() -> None:
+    sink: Any = Sinks.unicast()
+    results: list[EmitResult] = []
+
+    def leave(recorder: Recorder, _: Any) -> None:
+        recorder.cancel()
+        results.append(sink.try_emit("too late"))
+        results.append(sink.subscriber_count())
+
+    sink.flux().subscribe(Recorder(9, leave))
+    sink.try_emit("first")
+    assert results == [EmitResult.CANCELLED, 0]

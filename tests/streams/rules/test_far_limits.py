@@ -44,3 +44,13 @@ def test_a_sink_goes_on_past_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         sink.try_emit(number)
 
     assert recorder.check().items == list(range(20))
+
+
+@pytest.mark.parametrize("count", [2**62, 2**63 - 1, 2**63, 2**64, 10**30])
+def test_a_range_longer_than_a_machine_word_is_a_source_like_any_other(count: int) -> None:
+    recorder = Recorder.of(Flux.range(count))
+    assert not recorder.terminated
+    assert recorder.request(2).check().items == [0, 1]
+    assert not recorder.cancel().terminated
+    end = Recorder.of(Flux.range(count, 2), 2).wait()
+    assert (end.items, end.completed) == ([count, count + 1], True)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.streams.schedulers.child import run_script
 
-MAKERS = ["single()", "pool(3)", "shared_pool()", "shared_single()", "background_loop()"]
+MAKERS = ["single()", "pool(3)", "shared_pool()", "shared_single()", "shared_timer()", "background_loop()"]
 TIMER_MAKERS = [*MAKERS, "immediate()", "trampoline()"]
 
 
@@ -164,6 +164,44 @@ def test_when_the_background_loop_has_already_ended_itself() -> None:
                 return super().call_soon_threadsafe(*arguments, **context)
 
         BackgroundLoopScheduler(EndsFirst)
+    """)
+
+    assert printed == "True\n"
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        "Flux.range(10**9).map_async(fetch)",
+        "Flux.range(10**9).map_async(fetch, ordered=False).filter(bool)",
+        "Flux.from_async_iterable(rows)",
+        "Flux.range(10**9).flat_map(fetch)",
+        "Flux.range(10**9).concat_map(fetch).publish_on(schedulers.shared_pool())",
+        "Mono.from_callable(for_ever)",
+    ],
+)
+def test_with_coroutines_of_a_stream_at_work_on_the_background_loop(stream: str) -> None:
+    printed = run_script(f"""
+        import asyncio, threading
+        from penstock.streams import Flux, Mono, schedulers
+
+        begun = threading.Event()
+
+        async def fetch(x):
+            begun.set()
+            await asyncio.sleep(0.001)
+            return x
+
+        async def rows():
+            while True:
+                yield await fetch(1)
+
+        async def for_ever():
+            begun.set()
+            await asyncio.Event().wait()
+
+        running = {stream}.subscribe(lambda x: None)
+        print(begun.wait(10))
     """)
 
     assert printed == "True\n"

@@ -24,8 +24,16 @@ __all__ = ["FluxCombining", "MonoCombining"]
 R = TypeVar("R")
 E = TypeVar("E")
 
+_COLLECTIONS = (list, tuple, set, frozenset)
+
 
 def _streams(publishers: tuple[Any, ...], wanted_by: str) -> tuple[Stream[Any], ...]:
+    for given in publishers:
+        if isinstance(given, _COLLECTIONS) and isinstance(next(iter(given), None), Stream):
+            raise TypeError(
+                f"{wanted_by} takes the streams one by one; a {type(given).__name__} of streams would go "
+                f"down as elements; put a star before it: {wanted_by[:-1]}*streams)"
+            )
     return tuple(as_stream(publisher, wanted_by) for publisher in publishers)
 
 
@@ -116,6 +124,8 @@ class FluxCombining(Stream[T]):
         Completes when one of them has completed; the other is cancelled.
         Cancels when its subscriber cancels, or any of them fails.
         """
+        if combinator is not None:
+            a_function(combinator, "zip_with")
         return FluxCombining.zip(self, other, combinator=combinator)  # type: ignore[arg-type]
 
     def start_with(self, *elements: T) -> Flux[T]:
@@ -211,6 +221,8 @@ class MonoCombining(Stream[T]):
         Completes when the row has been sent, or one of them is empty.
         Cancels when its subscriber cancels, or one of them fails.
         """
+        if combinator is not None:
+            a_function(combinator, "zip_with")
         return MonoCombining.zip(self, other, combinator=combinator)  # type: ignore[arg-type]
 
     def then(self, other: Mono[R] | None = None) -> Mono[Any]:

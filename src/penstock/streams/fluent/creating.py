@@ -9,7 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from penstock.spec import Publisher
-from penstock.streams.arguments import a_count, a_function, a_value, seconds
+from penstock.streams.arguments import (
+    a_count,
+    a_function,
+    a_value,
+    a_whole_number,
+    is_asynchronous,
+    seconds,
+)
+from penstock.streams.assembly import describe
 from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.fluent.once import Once
 from penstock.streams.fluent.stepping import GenerateSink, generating
@@ -20,7 +28,7 @@ from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
 from penstock.streams.stages.deferring import DeferSource
 from penstock.streams.stages.emitting import CreateSource, Emitter
 from penstock.streams.stages.failing import FailedSource, SilentSource
-from penstock.streams.stages.overflowing import Overflow
+from penstock.streams.stages.overflowing import Overflow, a_policy
 from penstock.streams.stages.timing import IntervalSource, TimerSource
 from penstock.streams.stream import Stream, T, flux_of, mono_of
 
@@ -87,7 +95,7 @@ class FluxCreating(Stream[T]):
         Emits when that stream does.
         Completes when that stream does.
         """
-        return flux_of(DeferSource("defer", a_function(factory, "defer"), as_stream, factory))
+        return flux_of(DeferSource("defer", a_function(factory, "defer", may_await=True), as_stream, factory))
 
     @staticmethod
     def from_publisher(publisher: Publisher[E]) -> Flux[E]:
@@ -115,7 +123,7 @@ class FluxCreating(Stream[T]):
         Completes when the iterable is at its end.
         """
         if not isinstance(iterable, Iterable):
-            raise TypeError(f"from_iterable() needs something to iterate over, not {iterable!r}")
+            raise TypeError(f"from_iterable() needs something to iterate over, not {describe(iterable)}")
         return flux_of(IterableSource.over("from_iterable", iterable, iterable))
 
     @staticmethod
@@ -129,7 +137,7 @@ class FluxCreating(Stream[T]):
         Completes when the iterable is at its end.
         """
         if not isinstance(iterable, AsyncIterable) and not callable(iterable):
-            raise TypeError(f"from_async_iterable() needs an asynchronous iterable, not {iterable!r}")
+            raise TypeError(f"from_async_iterable() needs an asynchronous iterable, not {describe(iterable)}")
         if isinstance(iterable, AsyncIterable):
             return flux_of(AsyncIterableSource.over("from_async_iterable", iterable, iterable))
         return flux_of(AsyncIterableSource("from_async_iterable", iterable, iterable))
@@ -145,10 +153,10 @@ class FluxCreating(Stream[T]):
         Completes when the last number has been sent.
         """
         if count is None:
-            numbers = range(a_count(start, "range", least=0))
-            return flux_of(IterableSource.over("range", numbers, start))
-        numbers = range(start, start + a_count(count, "range", least=0))
-        return flux_of(IterableSource.over("range", numbers, start, count))
+            count = a_count(start, "range", least=0)
+            return flux_of(IterableSource.over("range", range(count), count))
+        start, count = a_whole_number(start, "range"), a_count(count, "range", least=0)
+        return flux_of(IterableSource.over("range", range(start, start + count), start, count))
 
     @staticmethod
     def generate(state: Callable[[], S], step: Callable[[S, GenerateSink[E]], S]) -> Flux[E]:
@@ -187,7 +195,8 @@ class FluxCreating(Stream[T]):
         Completes when the emitter says so.
         """
         a_function(emitter, "create")
-        return flux_of(CreateSource(emitter, overflow, a_count(capacity, "create")))
+        policy = a_policy(overflow, "create")
+        return flux_of(CreateSource(emitter, policy, a_count(capacity, "create")))
 
     @staticmethod
     def using(
@@ -204,7 +213,7 @@ class FluxCreating(Stream[T]):
         True
 
         Emits when the stream does.
-        Completes when the stream does; ``cleanup`` runs after the last signal, or at the cancel.
+        Completes when the stream does; ``cleanup`` runs before the last signal, or at the cancel.
         """
         return flux_of(_using(resource, stream, cleanup, as_stream))
 
@@ -288,7 +297,7 @@ class MonoCreating(Stream[T]):
         Emits when that Mono does.
         Completes when that Mono does.
         """
-        return mono_of(DeferSource("defer", a_function(factory, "defer"), as_mono, factory))
+        return mono_of(DeferSource("defer", a_function(factory, "defer", may_await=True), as_mono, factory))
 
     @staticmethod
     def from_publisher(publisher: Publisher[E]) -> Mono[E]:
@@ -312,8 +321,13 @@ class MonoCreating(Stream[T]):
         Emits when the function has returned.
         Completes when the result has been sent.
         """
-        a_function(function, "from_callable")
-        if inspect.iscoroutinefunction(function):
+        a_function(function, "from_callable", may_await=True)
+        if inspect.isasyncgenfunction(function):
+            raise TypeError(
+                f"from_callable() sends one result, and {describe(function)} is an async generator; "
+                "use Flux.from_async_iterable()"
+            )
+        if is_asynchronous(function):
             return mono_of(FutureSource("from_callable", function, function))
         source = IterableSource("from_callable", lambda: once, function)
         once = Once(cast("Callable[[], Any]", function))
@@ -330,7 +344,7 @@ class MonoCreating(Stream[T]):
         Completes when the result has been sent.
         """
         if not inspect.isawaitable(future) and not isinstance(future, Future):
-            raise TypeError(f"from_future() needs a future or an awaitable, not {future!r}")
+            raise TypeError(f"from_future() needs a future or an awaitable, not {describe(future)}")
         return mono_of(FutureSource("from_future", lambda: future, future))
 
     @staticmethod
@@ -342,7 +356,7 @@ class MonoCreating(Stream[T]):
         """A Mono over a resource that is opened for each subscriber and cleaned up whatever happens.
 
         Emits when the inner Mono does.
-        Completes when the inner Mono does; ``cleanup`` runs after the last signal, or at the cancel.
+        Completes when the inner Mono does; ``cleanup`` runs before the last signal, or at the cancel.
         """
         return mono_of(_using(resource, stream, cleanup, as_mono))
 
@@ -362,23 +376,32 @@ def _using(
     cleanup: Callable[[S], object],
     convert: Callable[[Any, str], Stream[Any]],
 ) -> Source:
-    for function in (resource, stream, cleanup):
-        a_function(function, "using")
+    a_function(resource, "using")
+    a_function(stream, "using", may_await=True)
+    a_function(cleanup, "using")
 
     def opened() -> Stream[Any]:
-        held = resource()
+        held = [resource()]
+
+        def clean_up() -> None:
+            if held:
+                cleanup(held.pop())
+
         try:
-            inner = convert(stream(held), "using")
+            inner = convert(stream(held[0]), "using")
         except BaseException:
-            cleanup(held)
+            clean_up()
             raise
-        watch = Watch(finished=lambda outcome: cleanup(held))
+        # At the end, so that an error of the cleanup is the stream's; otherwise as soon as it is closed.
+        watch = Watch(completed=clean_up, released=clean_up)
         return inner._of(inner._source, (*inner._ops, operator("watch", label="using", watch=watch)))
 
     return DeferSource("using", opened, as_stream, stream)
 
 
 def _an_error(error: Any) -> BaseException | Callable[[], BaseException]:
-    if isinstance(error, BaseException) or callable(error):
-        return cast("BaseException | Callable[[], BaseException]", error)
-    raise TypeError(f"error() needs an exception, or a function that makes one, not {error!r}")
+    if isinstance(error, BaseException):
+        return error
+    if callable(error):
+        return a_function(error, "error")
+    raise TypeError(f"error() needs an exception, or a function that makes one, not {describe(error)}")

@@ -88,7 +88,8 @@ class FluxFiltering(Stream[T]):
         Completes when ``n`` elements have passed, or the source completes.
         Cancels when ``n`` elements have passed, or its subscriber cancels.
         """
-        if a_count(n, "take", least=0) == 0:
+        n = a_count(n, "take", least=0)
+        if n == 0:
             nothing: Any = self._of(IterableSource.over("take", (), 0))
             return nothing
         return self._with(operator("take", n))

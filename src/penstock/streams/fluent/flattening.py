@@ -29,7 +29,7 @@ INNER_PREFETCH = 32
 
 
 def _to_stream(mapper: Callable[[Any], Any], operator: str) -> Callable[[Any], Stream[Any]]:
-    a_function(mapper, operator)
+    a_function(mapper, operator, may_await=True)
     return lambda element: as_stream(mapper(element), f"the function of {operator}()")
 
 
@@ -154,7 +154,7 @@ class FluxFlattening(Stream[T]):
         Completes when the source has completed and all results are sent.
         Cancels when its subscriber cancels, or a coroutine fails: the others are cancelled.
         """
-        a_function(function, "map_async")
+        a_function(function, "map_async", may_await=True)
         return flux_of(MapAsyncSource(self, function, a_count(concurrency, "map_async"), ordered))
 
 
@@ -174,7 +174,7 @@ class MonoFlattening(Stream[T]):
         Completes when the second Mono does, or the first is empty.
         Cancels when its subscriber cancels, or ``mapper`` raises.
         """
-        a_function(mapper, "flat_map")
+        a_function(mapper, "flat_map", may_await=True)
 
         def to_mono(element: Any) -> Stream[Any]:
             return as_mono(mapper(element), "the function of flat_map()")
@@ -203,4 +203,5 @@ class MonoFlattening(Stream[T]):
         Completes when the result has been sent.
         Cancels when its subscriber cancels: so is the coroutine.
         """
-        return mono_of(MapAsyncSource(self, a_function(function, "map_async"), 1, ordered=True))
+        a_function(function, "map_async", may_await=True)
+        return mono_of(MapAsyncSource(self, function, 1, ordered=True))

@@ -69,10 +69,10 @@ class _Leaving(Stream[T]):
             check_subscriber(on_next)
             self._connect(on_next)
             return None
-        for function in (on_error, on_complete):
+        call = None if on_next is _NOT_GIVEN else on_next
+        for function in (call, on_error, on_complete):
             if function is not None:
                 a_function(function, "subscribe")
-        call = None if on_next is _NOT_GIVEN else on_next
         running = Running(call, on_error, on_complete, a_count(prefetch, "subscribe"))
         self._connect(running)
         return running

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import CoroutineType
 from typing import Any
 
 __all__ = ["Once"]
@@ -43,6 +44,12 @@ class _OnceIterator:
             raise RuntimeError("the function raised StopIteration") from stop
         if result is None:
             raise StopIteration
+        if type(result) is CoroutineType:
+            result.close()
+            raise TypeError(
+                f"the function of from_callable() returned the coroutine {result.__name__}, which nobody "
+                "would await; pass the async function itself, or use defer() to give it arguments"
+            )
         return result
 
     def __length_hint__(self) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from penstock.spec import UNBOUNDED, Subscription
-from penstock.streams.arguments import a_function
+from penstock.streams.arguments import a_function, a_whole_number, whole
 from penstock.streams.assembly import here
 from penstock.streams.segment import Outcome, Watch, operator
 from penstock.streams.stream import Stream, T
@@ -248,8 +248,9 @@ class FluxOrMonoPeeking(Stream[T]):
         Cancels when its subscriber cancels.
         """
         _a_text(name, "log")
-        if isinstance(level, bool) or not isinstance(level, int):
+        if whole(level) is None:
             raise TypeError(f"log() needs a level such as logging.DEBUG, not {level!r}")
+        level = a_whole_number(level, "log")
         logger = logging.getLogger("penstock.streams" + (f".{name}" if name else ""))
         write = partial(logger.log, level)
 

@@ -13,7 +13,7 @@ from penstock.streams.stages.boundaries import (
     SubscribeOnSource,
     replenish_at,
 )
-from penstock.streams.stages.overflowing import BackpressureSource, Overflow
+from penstock.streams.stages.overflowing import BackpressureSource, Overflow, a_policy
 from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class FluxPressure(Stream[T]):
         Completes when the source has completed and nothing waits.
         Cancels when its subscriber cancels.
         """
-        a_count(high, "limit_rate")
+        high = a_count(high, "limit_rate")
         low = replenish_at(high) if low is None else a_count(low, "limit_rate")
         if low > high:
             raise ValueError(f"limit_rate() needs low <= high, not {low} > {high}")
@@ -104,7 +104,8 @@ class FluxPressure(Stream[T]):
         Cancels when its subscriber cancels, or the buffer overflows and nothing may be given up.
         """
         size = a_count(size, "on_backpressure_buffer")
-        return self._overflowing("on_backpressure_buffer", size, overflow, on_dropped, size)
+        policy = a_policy(overflow, "on_backpressure_buffer")
+        return self._overflowing("on_backpressure_buffer", size, policy, on_dropped, size)
 
     def on_backpressure_drop(self, on_dropped: Callable[[T], object] | None = None) -> Flux[T]:
         """For a source that cannot be slowed down: give up each element that nobody has asked for.

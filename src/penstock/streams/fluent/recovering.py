@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.spec import Publisher
 from penstock.streams.arguments import a_count, a_function, a_value
+from penstock.streams.assembly import describe
 from penstock.streams.conversion import as_same_kind
 from penstock.streams.retrying import Retry
 from penstock.streams.schedulers import shared_timer
@@ -57,15 +58,20 @@ class _Recovering(Stream[T]):
             operator("watch", label="on_error_map", shows=(mapper,), watch=Watch(failed=failed))
         )
 
-    def _retry(self, label: str, policy: Retry, *shows: Any) -> Any:
+    def _retry_when(self, policy: Retry) -> Any:
+        if not isinstance(policy, Retry):
+            raise TypeError(
+                f"retry_when() needs a policy such as Retry.backoff(5, first=0.1), not {describe(policy)}; "
+                "to try again at once, so many times, use retry(times)"
+            )
+
         def rule() -> RetryRule:
             return RetryRule(self, policy.pause, policy.scheduler, policy.transient)
 
-        return self._of(FollowSource(label, self, rule, *shows))
+        return self._of(FollowSource("retry_when", self, rule, policy.attempts))
 
     def _retry_at_once(self, times: int | None) -> Any:
-        if times is not None:
-            a_count(times, "retry")
+        times = None if times is None else a_count(times, "retry")
 
         def pause(attempt: int, error: BaseException) -> float:
             if not isinstance(error, Exception) or (times is not None and attempt > times):
@@ -105,7 +111,8 @@ class FluxRecovering(_Recovering[T]):
         Completes when the present stream does.
         Cancels when its subscriber cancels.
         """
-        return self._resume("on_error_resume", on, a_function(resume, "on_error_resume"), resume)
+        a_function(resume, "on_error_resume", may_await=True)
+        return self._resume("on_error_resume", on, resume, resume)
 
     def on_error_return(self, value: T, *, on: ErrorTypes = Exception) -> Flux[T]:
         """In place of an error, send ``value`` and complete.
@@ -164,7 +171,7 @@ class FluxRecovering(_Recovering[T]):
         Completes when the source completes.
         Cancels when its subscriber cancels, also during a pause.
         """
-        return self._retry("retry_when", policy, policy.attempts)
+        return self._retry_when(policy)
 
     def repeat(self, times: int | None = None) -> Flux[T]:
         """After its end subscribe to the source again: ``times`` more times, or for ever.
@@ -177,8 +184,7 @@ class FluxRecovering(_Recovering[T]):
         Completes when the last repetition has completed.
         Cancels when its subscriber cancels.
         """
-        if times is not None:
-            a_count(times, "repeat", least=0)
+        times = None if times is None else a_count(times, "repeat", least=0)
         shows = () if times is None else (times,)
         return flux_of(FollowSource("repeat", self, lambda: Repeat(self, times), *shows))
 
@@ -212,7 +218,8 @@ class MonoRecovering(_Recovering[T]):
         Completes when the present Mono does.
         Cancels when its subscriber cancels.
         """
-        return self._resume("on_error_resume", on, a_function(resume, "on_error_resume"), resume)
+        a_function(resume, "on_error_resume", may_await=True)
+        return self._resume("on_error_resume", on, resume, resume)
 
     def on_error_return(self, value: T, *, on: ErrorTypes = Exception) -> Mono[T]:
         """In place of an error, send ``value``.
@@ -268,7 +275,7 @@ class MonoRecovering(_Recovering[T]):
         Completes when the source completes.
         Cancels when its subscriber cancels, also during a pause.
         """
-        return self._retry("retry_when", policy, policy.attempts)
+        return self._retry_when(policy)
 
     def repeat(self, times: int | None = None) -> Flux[T]:
         """After its end subscribe to the Mono again: ``times`` more times, or for ever.

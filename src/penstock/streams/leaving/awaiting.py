@@ -84,6 +84,7 @@ class AsyncWindow(Reader):
         queue, take = self._queue, self._queue.popleft
         batch, taken = replenish_at(self._first), 0
         turn = 0
+        self.home.start_turn()
         try:
             stream._connect(self)
             while True:
@@ -97,6 +98,7 @@ class AsyncWindow(Reader):
                         if turn == 4:  # a synchronous source refills at once; let others run, too
                             turn = 0
                             await asyncio.sleep(0)
+                            self.home.start_turn()
                 if self._over and not queue:
                     error = self._take_error()
                     if error is not None:
@@ -109,6 +111,7 @@ class AsyncWindow(Reader):
                     self._idle = False
                     continue
                 await self._waiting
+                self.home.start_turn()
         finally:
             # Leaving the loop ends what was started for it, and waits for that, as with any async generator.
             left = set(self.home.running)

@@ -14,7 +14,7 @@ from penstock.streams.stages.boundaries import replenish_at
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["BlockingWindow", "iterate", "on_an_event_loop"]
+__all__ = ["BlockingWindow", "iterate", "on_an_event_loop", "refuse_to_block"]
 
 
 _END: Any = object()
@@ -90,3 +90,9 @@ def on_an_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def refuse_to_block(what: str, instead: str) -> None:
+    """Raise if waiting here would make an event loop, and everything on it, stand still."""
+    if on_an_event_loop():
+        raise RuntimeError(f"{what} would block the event loop that runs here; use '{instead}'")

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.spec import none_element, none_error
+from penstock.streams.arguments import seconds
 from penstock.streams.dropped import drop_error
+from penstock.streams.leaving.blocking import refuse_to_block
 from penstock.streams.leaving.reading import Reader
 from penstock.streams.listening import StageState
 from penstock.streams.scanning import scan
@@ -60,8 +62,15 @@ class Running(Reader):
         return self._finished.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the stream is done; False if ``timeout`` seconds were not enough."""
-        return self._finished.wait(timeout)
+        """Wait until the stream is done; False if ``timeout`` seconds were not enough.
+
+        On the thread of an event loop it does not wait, because that would block the loop. Look at
+        :attr:`done` there, or read the stream with ``async for`` instead.
+        """
+        patience = None if timeout is None else seconds(timeout, "wait")
+        if patience != 0 and not self._finished.is_set():
+            refuse_to_block("wait()", "async for")
+        return self._finished.wait(patience)
 
     def scan(self) -> list[StageState]:
         """What each stage is doing now, from the subscriber up to the source."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from concurrent.futures import Future
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, none_element, none_error
-from penstock.streams.leaving.blocking import on_an_event_loop
+from penstock.streams.leaving.blocking import refuse_to_block
 from penstock.streams.leaving.reading import Reader
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ def wait_for_one(stream: Stream[Any], timeout: float | None) -> Any:
     stream._connect(one)
     try:
         if not one.finished.is_set():
-            if on_an_event_loop():
-                raise RuntimeError("block() would block the event loop that runs here; use 'await'")
+            refuse_to_block("block()", "await")
             if not one.finished.wait(timeout):
                 raise TimeoutError(f"no result within {timeout} s; the stream was cancelled")
         error = one._take_error()
@@ -64,25 +64,32 @@ def wait_for_one(stream: Stream[Any], timeout: float | None) -> Any:
 
 
 class _FutureOne(_One):
-    __slots__ = ("_future",)
+    __slots__ = ("_future", "_settling")
 
     def __init__(self, future: Future[Any]) -> None:
         super().__init__()
         self._future = future
+        self._settling = allocate_lock()
+        """Taken once: by the end of the stream, or by whoever cancels the future."""
         future.add_done_callback(self._when_done)
 
     def _when_done(self, future: Future[Any]) -> None:
         if future.cancelled():
+            self._may_settle()
             self.cancel()
+
+    def _may_settle(self) -> bool:
+        """Whether the future waits for a result; if it was cancelled, those who wait for it are told."""
+        return self._settling.acquire(False) and self._future.set_running_or_notify_cancel()
 
     def on_error(self, error: BaseException, /) -> None:
         super().on_error(error)
-        if self._future.set_running_or_notify_cancel():
+        if self._may_settle():
             self._future.set_exception(self._take_error())
 
     def on_complete(self) -> None:
         super().on_complete()
-        if self._future.set_running_or_notify_cancel():
+        if self._may_settle():
             self._future.set_result(self.value)
 
 

@@ -6,6 +6,7 @@ import threading
 import time
 from queue import SimpleQueue
 
+from penstock.streams.arguments import a_whole_number
 from penstock.streams.schedulers.forking import renew_after_fork
 from penstock.streams.schedulers.realtime import RealTimeScheduler
 from penstock.streams.schedulers.scheduler import SchedulerClosed, Task, report_task_error
@@ -23,10 +24,10 @@ class ThreadedScheduler(RealTimeScheduler):
     """
 
     def __init__(self, threads: int, name: str) -> None:
-        if threads < 1:
+        self._limit = a_whole_number(threads, "pool")
+        if self._limit < 1:
             raise ValueError(f"a scheduler cannot run on {threads!r} threads; pass threads=1 or more")
         super().__init__(name)
-        self._limit = threads
         self._set_up()
         renew_after_fork(self)
 

@@ -26,13 +26,17 @@ class Shape(NamedTuple):
     """Whether an operator speaks before the first element."""
 
 
-def shape_of(ops: tuple[Op, ...], head: Head, tail: Tail, *, watched: bool, trusted: bool = False) -> Shape:
+def shape_of(
+    ops: tuple[Op, ...], head: Head, tail: Tail, *, watched: bool, trusted: bool = False, paced: bool = False
+) -> Shape:
     """Compile the chain, or find it compiled already."""
-    return _shape(tuple([op.kind for op in ops]), head, tail, watched, trusted)
+    return _shape(tuple([op.kind for op in ops]), head, tail, watched, trusted, paced)
 
 
 @lru_cache(maxsize=4096)
-def _shape(kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool, trusted: bool) -> Shape:
+def _shape(
+    kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool, trusted: bool, paced: bool
+) -> Shape:
     loops: list[Loop] = []
     bases: list[int] = []
     base = 0
@@ -42,7 +46,8 @@ def _shape(kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool, trust
         last = number == len(segments) - 1
         here = head if number == 0 else Head.SEGMENT
         there = tail if last else (Tail.SEGMENT if managed else Tail.PULL)
-        loops.append(compile_loop(here, segment, there, watched and (managed or last), trusted or number > 0))
+        told = watched and (managed or last)
+        loops.append(compile_loop(here, segment, there, told, trusted or number > 0, paced and number == 0))
         bases.append(base)
         base += len(segment)
     return Shape(tuple(loops), tuple(bases), any(kind.lead for kind in kinds))

@@ -82,13 +82,15 @@ def cut(kinds: Iterable[Kind]) -> list[tuple[Kind, ...]]:
 
 
 @lru_cache(maxsize=2048)
-def compile_loop(head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool, trusted: bool) -> Loop:
+def compile_loop(
+    head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool, trusted: bool, paced: bool = False
+) -> Loop:
     """Compile one segment.
 
     ``watched`` says that ``S`` wants to hear when, and how, it ends by itself; ``trusted`` that there is no
-    ``None`` among the elements that come in.
+    ``None`` among the elements that come in; ``paced`` that an event loop waits while we work.
     """
-    writer = Writer(head, kinds, tail, watched, trusted)
+    writer = Writer(head, kinds, tail, watched, trusted, paced)
     text = writer.text()
     shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"

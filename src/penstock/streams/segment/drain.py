@@ -21,9 +21,10 @@ from time import monotonic
 from typing import Any, ClassVar
 
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
+from penstock.streams.arguments import whole
 from penstock.streams.assembly import Place, annotate
 from penstock.streams.dropped import drop_error
-from penstock.streams.home import Home, home_of
+from penstock.streams.home import Home, home_here
 from penstock.streams.listening import StageState, listener_for_new_streams
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment.chains import culprit, run, shape_of, states_of
@@ -106,15 +107,17 @@ class Drain:
         """Something other than demand changed since the loop last ran."""
         self.stopped = SOURCE
         """The operator that ended the stream before its source did."""
+        home = getattr(downstream, "home", None)
+        self.home: Home = home if type(home) is Home else home_here()
+        """Where the subscriber lives, however far below us."""
         watchers = [op for op in ops if op.watch is not None]
         self._watchers = Watchers(ops) if watchers else None
         watched = self._watchers is not None
-        self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted)
+        paced = self.head is Head.ITERABLE and self.home.paced
+        self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted, paced=paced)
         self.states = states_of(ops)
         self.context: Context | None = None
         """The subscriber's context, where elements come from threads that know nothing of it."""
-        self.home: Home = home_of(downstream)
-        """Where the subscriber lives, however far below us."""
         self.below: int = getattr(downstream, "below", 0) + FRAMES
         """The stack frames that an element needs from here down."""
         self._interrupt: BaseException | None = None
@@ -135,6 +138,9 @@ class Drain:
         if self.closed:
             return  # §3.6
         if isinstance(n, int) and n > 0:
+            self.mailbox.append(n)
+        elif (number := whole(n)) is not None and number > 0:
+            n = number
             self.mailbox.append(n)
         else:
             # §3.9 must be answered by the owner: another thread may be inside on_next just now (§1.3).
@@ -439,6 +445,7 @@ class Drain:
         except BaseException as error:
             self._lost(error, f"closing {self.name}")
         if self._watchers is not None:
+            self._watchers.released()
             self._watchers.over(outcome)
         self.states = []
         self.mailbox.clear()

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.spec import Subscription
-from penstock.streams.assembly import Place, describe, here
+from penstock.streams.assembly import Place, describe_all, here
 from penstock.streams.segment.fragments import KINDS, Kind
 
 __all__ = ["Op", "Outcome", "Watch", "operator"]
@@ -36,6 +36,8 @@ class Watch:
     failed: Callable[[BaseException], BaseException | None] | None = None
     """May return another error to go on with."""
     cancelled: Callable[[], object] | None = None
+    released: Callable[[], object] | None = None
+    """The source is closed, whatever the reason; the last signal has not been sent."""
     finished: Callable[[Outcome], object] | None = None
     """Last of all, whatever happened."""
 
@@ -64,5 +66,5 @@ def operator(
     puts between its brackets.
     """
     name = label or kind
-    text = f"{name}({', '.join(describe(argument) for argument in (args if shows is None else shows))})"
+    text = f"{name}({describe_all(args if shows is None else shows)})"
     return Op(KINDS[kind], args, text, here(), watch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import GeneratorType
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ class PullDrain(Drain):
     """A subscription to an iterable."""
 
     head = Head.ITERABLE
-    __slots__ = ("_factory", "_iterable", "_iterator", "_left")
+    __slots__ = ("_factory", "_iterable", "_iterator", "_left", "_resting")
 
     def __init__(
         self,
@@ -40,8 +41,10 @@ class PullDrain(Drain):
         self._iterable: Iterable[Any] | None = None
         self._iterator: Iterator[Any] | None = None
         self._left: Callable[[], int] | None = None
+        self._resting = False
+        """The event loop lets others run, and calls us when they have."""
         if sized is not None:
-            self._left = sized.__len__  # type: ignore[attr-defined]
+            self._left = partial(bool, sized)  # its len() need not fit into a machine word
 
     def source(self) -> Iterator[Any]:
         """Open the iterable, which is ours to close."""
@@ -54,6 +57,8 @@ class PullDrain(Drain):
     def can_run(self) -> bool:
         """With demand; without it only to find the end that is known to be there."""
         self.dirty = False
+        if self._resting:
+            return False
         if self.demand > self.emitted:
             return True
         if self._left is None or self._left() > 0:
@@ -61,6 +66,18 @@ class PullDrain(Drain):
         self._left = None  # look once: what comes after the last element may still have to wait for demand
         self.at_end = True
         return True
+
+    def rests(self) -> bool:
+        """The loop asks, having run for a while, whether to let others run now."""
+        self._resting = self.home.rest(self._go_on)
+        if not self._resting:
+            self.home = self.home.elsewhere()
+        return self._resting
+
+    def _go_on(self) -> None:
+        self._resting = False
+        self.dirty = True
+        self.drain()
 
     def release(self) -> None:
         """Close the iterator, so that a generator's ``finally`` runs now and not some day."""

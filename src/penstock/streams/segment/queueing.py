@@ -78,6 +78,15 @@ class QueueDrain(Drain):
         self.dirty = True
         self.drain()
 
+    # ---------------------------------------------------------------- what the subscriber calls
+    def cancel(self) -> None:
+        """Stop; if somebody is at work, tell the source now and do not wait until they look up."""
+        super().cancel()
+        if not self.closed:
+            upstream, self.upstream = self.upstream, None
+            if upstream is not None and not self.done and self.error is None:
+                upstream.cancel()
+
     # ---------------------------------------------------------------- what the drain asks
     def source(self) -> deque[Any]:
         """The queue."""

@@ -85,6 +85,12 @@ class Watchers:
                         error = fault
         return error
 
+    def released(self) -> None:
+        """The source is closed: top down, so that what was opened last is closed first."""
+        for index, watch in self._watching:
+            if watch.released is not None:
+                self._quietly(watch.released, f"the cleanup of {self._ops[index].label}")
+
     def over(self, outcome: Outcome) -> None:
         """The subscription is closed: whoever has seen neither an end nor an error was cancelled."""
         for index, watch in reversed(self._watching):

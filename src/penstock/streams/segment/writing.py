@@ -75,6 +75,7 @@ class Writer:
     tail: Tail
     watched: bool
     trusted: bool
+    paced: bool = False
     lines: list[str] = field(default_factory=list)
     owner: dict[int, int] = field(default_factory=dict)
     depth: int = 1
@@ -107,8 +108,8 @@ class Writer:
             self._wait_before_the_next()  # a lead, here or in a segment below, may have used up the demand
         self._open_head()
         self._body()
-        if self.tail is Tail.ASYNC:
-            self._close_async_head()
+        if self.tail is Tail.ASYNC or self.paced:
+            self._close_head_of_handfuls()
         self.depth, self.nested = floor, 0
         self._ending()
         if self.watched and not self.managed:
@@ -141,6 +142,8 @@ class Writer:
         if self.head is Head.QUEUE:
             self._line("t = 0")
             self._line("popleft = src.popleft")
+        if not self.managed:
+            self._line("if False: yield")  # also a loop that sends nothing is a generator
         if self.tail is Tail.ASYNC:
             self._line(f"late = monotonic() + {FAIR_TIME}")
 
@@ -151,6 +154,8 @@ class Writer:
             self._poll_head()
         elif self.tail is Tail.ASYNC:
             self._async_head()
+        elif self.paced:
+            self._paced_head()
         else:
             self._line("for x in src:")
             self.depth += 1
@@ -172,16 +177,30 @@ class Writer:
         self._line(f"for x in chain((x,), islice(src, {HANDFUL - 1})):")
         self.depth += 1
 
+    def _paced_head(self) -> None:
+        """The same for a loop that a drain runs: when the time is over it gives up control, and rests."""
+        self._line("while True:")
+        self.depth += 1
+        self._line("if monotonic() > S.home.late and S.rests():")
+        self._suspend(starved=False, then="continue")
+        self._line("x = NOTHING")
+        self._line(f"for x in islice(src, {HANDFUL}):")
+        self.depth += 1
+
     def _let_others_run(self) -> None:
         self._line("if monotonic() > late:")
         self._line("    await out()")
         self._line(f"    late = monotonic() + {FAIR_TIME}")
 
-    def _close_async_head(self) -> None:
+    def _close_head_of_handfuls(self) -> None:
         """What stops the inner loop stops the outer one, too."""
         self.depth -= 1
-        for line in ("else:", "    continue", "break"):
-            self._line(line)
+        self._line("else:")
+        if self.paced:
+            self._line("    if x is NOTHING:")  # not even one: the source is at its end
+            self._line("        break")
+        self._line("    continue")
+        self._line("break")
 
     def _queue_head(self) -> None:
         self._line("while True:")
@@ -189,6 +208,7 @@ class Writer:
         self._line("if not src:")
         self._line("    if S.done and not src:")
         self._line("        break")
+        self._line("    x = None")  # whoever waits does not keep what has been delivered
         self._suspend(starved=True, then="continue")
         self._line(f"if {self.no_demand}:")
         self._suspend(starved=False, then="continue")
@@ -204,6 +224,7 @@ class Writer:
         self._line(f"if {self.no_demand} or (x := src()) is PENDING:")
         self._line("    if S.finished():")
         self._line("        break")
+        self._line("    x = None")
         self._suspend(starved=True, then="continue")
 
     def _suspend(self, *, starved: bool, then: str = "") -> None:

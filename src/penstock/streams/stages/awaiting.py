@@ -10,7 +10,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, none_element
-from penstock.streams.assembly import Place
+from penstock.streams.assembly import KeptError, Place
 from penstock.streams.dropped import drop_error
 from penstock.streams.home import Home, home_of
 from penstock.streams.schedulers import LoopScheduler, Scheduler, SchedulerClosed, background_loop
@@ -233,6 +233,8 @@ class FutureSource(Source):
         self._factory = factory
         self._loop = loop
         """Where a coroutine runs, if that does not depend on the subscriber."""
+        self._kept: KeptError | None = None
+        """The error of a future that has several subscribers."""
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Start at once: a result is held until there is demand for it."""
@@ -250,7 +252,7 @@ class FutureSource(Source):
         context = copy_context()
         if isinstance(awaitable, concurrent.futures.Future):
             relay.on_subscribe(_Cancelling(awaitable.cancel))
-            awaitable.add_done_callback(lambda future: context.run(_settle, relay, future))
+            awaitable.add_done_callback(lambda future: context.run(self._settle, relay, future))
             return
         if isinstance(awaitable, asyncio.Future):
             scheduler = LoopScheduler(awaitable.get_loop())
@@ -267,12 +269,29 @@ class FutureSource(Source):
                 _on(scheduler, future.cancel)
 
             relay.on_subscribe(_Cancelling(cancel))
-            future.add_done_callback(lambda _: _settle(relay, future, scheduler), context=context)
+            future.add_done_callback(lambda _: self._settle(relay, future, scheduler), context=context)
 
         try:
             scheduler.submit(lambda: context.run(start))
         except Exception as refused:
             relay.on_error(refused)
+
+    def _settle(self, relay: PlainRelay, future: Any, scheduler: LoopScheduler | None = None) -> None:
+        if future.cancelled():
+            exiting = scheduler is not None and scheduler.winding_down
+            if not relay.closed and not exiting:  # otherwise it was our subscriber who cancelled it
+                relay.on_error(RuntimeError(f"the future of {relay.name} was cancelled"))
+            return
+        error = future.exception()
+        if error is not None:
+            if self._kept is None or self._kept.error is not error:
+                self._kept = KeptError(error)
+            relay.on_error(self._kept.give())
+            return
+        value = future.result()
+        if value is not None:
+            relay.on_next(value)
+        relay.on_complete()
 
     def runs_on(self) -> str:
         """An event loop, or whoever sets the result."""
@@ -299,22 +318,6 @@ class _Cancelling:
 
     def cancel(self) -> None:
         self._cancel()
-
-
-def _settle(relay: PlainRelay, future: Any, scheduler: LoopScheduler | None = None) -> None:
-    if future.cancelled():
-        exiting = scheduler is not None and scheduler.winding_down
-        if not relay.closed and not exiting:  # otherwise it was our subscriber who cancelled it
-            relay.on_error(RuntimeError(f"the future of {relay.name} was cancelled"))
-        return
-    error = future.exception()
-    if error is not None:
-        relay.on_error(error)
-        return
-    value = future.result()
-    if value is not None:
-        relay.on_next(value)
-    relay.on_complete()
 
 
 class MapAsyncSource(Source):
@@ -367,7 +370,17 @@ class _Call:
 class _AsyncMapping(ManySources):
     """Holds at most ``concurrency`` elements: running, or waiting for their turn to go down."""
 
-    __slots__ = ("_calls", "_context", "_function", "_ordered", "_ready", "_scheduler", "_tasks", "outer")
+    __slots__ = (
+        "_awaited",
+        "_calls",
+        "_context",
+        "_function",
+        "_ordered",
+        "_ready",
+        "_scheduler",
+        "_tasks",
+        "outer",
+    )
     outer: Outer
 
     def __init__(
@@ -390,6 +403,9 @@ class _AsyncMapping(ManySources):
         self._ready: deque[_Call] = deque()
         """Those that are finished, in the order of finishing; unused if that is not the order we want."""
         self._tasks: set[asyncio.Task[Any]] = set()
+        here = self.home.loop is scheduler.loop
+        self._awaited: set[asyncio.Future[Any]] = self.home.running if here else set()
+        """Those that a reader on the same loop waits for when it leaves."""
 
     def open(self, element: Any) -> None:
         call = _Call(element)
@@ -415,11 +431,12 @@ class _AsyncMapping(ManySources):
         work = awaitable if asyncio.iscoroutine(awaitable) else _finish(awaitable)
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks.add(task)
-        self.home.keep(task)
+        self._awaited.add(task)
         task.add_done_callback(lambda task: self._settle(call, task))
 
     def _settle(self, call: _Call, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
+        self._awaited.discard(task)
         if self.closed:
             if not task.cancelled() and task.exception() is not None:
                 drop_error(task.exception(), f"{self.name} after it was cancelled")  # type: ignore[arg-type]
@@ -455,8 +472,7 @@ class _AsyncMapping(ManySources):
 
     def release(self) -> None:
         super().release()
-        for task in tuple(self._tasks):
-            self.home.let_go(task)
+        self._awaited.difference_update(tuple(self._tasks))
         _on(self._scheduler, self._abandon)
 
     def _abandon(self) -> None:

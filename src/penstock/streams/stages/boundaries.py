@@ -11,6 +11,7 @@ from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
+from penstock.streams.arguments import whole
 from penstock.streams.assembly import Place
 from penstock.streams.home import Home, home_of
 from penstock.streams.schedulers import LoopScheduler, Scheduler
@@ -166,13 +167,6 @@ class _PublishOn(Prefetching):
         if self.idle:
             self.drain()
 
-    def cancel(self) -> None:
-        """Tell the source at once: the scheduler may be busy for a while."""
-        upstream = self.upstream
-        super().cancel()
-        if upstream is not None:
-            upstream.cancel()
-
     def drain(self) -> None:
         something = self.mailbox or self.dirty or self.halted
         if something and not self.closed and self._owner.acquire(False):
@@ -287,12 +281,12 @@ class _Remote:
         upstream = self._upstream
         if upstream is None:
             return
-        if not isinstance(n, int) or n <= 0:
+        if (number := whole(n)) is None or number <= 0:
             upstream.request(n)  # §3.9 is answered by whoever is at work, not after the work
             return
         try:
             # A copy, because a context can be entered by one thread at a time and a pool has many.
-            self._scheduler.submit(lambda: self.context.copy().run(upstream.request, n))
+            self._scheduler.submit(lambda: self.context.copy().run(upstream.request, number))
         except Exception as refused:
             self._fail(refused)
 

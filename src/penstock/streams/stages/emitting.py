@@ -8,6 +8,7 @@ from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
 from penstock.spec import Subscriber, none_element, none_error
+from penstock.streams.arguments import a_function
 from penstock.streams.dropped import drop_error
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import Op
@@ -102,6 +103,7 @@ class Emitter(Generic[T]):
 
     def on_dispose(self, release: Callable[[], object]) -> None:
         """Call ``release`` once when the stream is over, for whatever reason: unhook callbacks here."""
+        a_function(release, "on_dispose")
         self._when_over.append(release)
         if self._over:
             self._run_over()

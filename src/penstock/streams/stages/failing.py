@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.spec import Subscriber
+from penstock.streams.assembly import KeptError
 from penstock.streams.segment import Op
 from penstock.streams.source import Source
 from penstock.streams.stages.relaying import PlainRelay
@@ -18,14 +19,14 @@ class FailedSource(Source):
 
     def __init__(self, error: BaseException | Callable[[], BaseException], label: str = "error") -> None:
         super().__init__(label, error)
-        self._error = error
+        self._error = KeptError(error) if isinstance(error, BaseException) else error
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Fail."""
         stage = PlainRelay(ops, downstream, self.label, self.place)
         stage.introduce()
-        if isinstance(self._error, BaseException):
-            stage.on_error(self._error)
+        if isinstance(self._error, KeptError):
+            stage.on_error(self._error.give())
             return
         try:
             error = self._error()

@@ -12,7 +12,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
-from penstock.streams.assembly import Place
+from penstock.streams.arguments import whole
+from penstock.streams.assembly import Place, describe
 from penstock.streams.dropped import drop_error
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import Op, QueueDrain
@@ -24,7 +25,7 @@ from penstock.streams.stages.relaying import below
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["BackpressureSource", "BufferOverflow", "Overflow", "Overflowing"]
+__all__ = ["BackpressureSource", "BufferOverflow", "Overflow", "Overflowing", "a_policy"]
 
 
 class Overflow(Enum):
@@ -36,6 +37,14 @@ class Overflow(Enum):
     """Give up the element that just came."""
     DROP_OLDEST = "drop oldest"
     """Give up the element that has waited longest."""
+
+
+def a_policy(overflow: Any, operator: str) -> Overflow:
+    """What to do with elements that have no room, or a TypeError that names the choices."""
+    if not isinstance(overflow, Overflow):
+        choices = ", ".join(str(each) for each in Overflow)
+        raise TypeError(f"{operator}() needs one of {choices} for overflow, not {describe(overflow)}")
+    return overflow
 
 
 class BufferOverflow(RuntimeError):
@@ -123,9 +132,10 @@ class Overflowing(QueueDrain):
 
     def request(self, n: int, /) -> None:
         """Count demand where the source can see it, which may be at work on another thread."""
-        if isinstance(n, int) and n > 0:
+        number = n if isinstance(n, int) else whole(n)
+        if number is not None and number > 0:
             with self._counting:
-                self._requested += n
+                self._requested += number
         super().request(n)
 
     def open_demand(self) -> int:

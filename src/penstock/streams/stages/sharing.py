@@ -86,8 +86,7 @@ class CacheSource(Source):
     def _new_feeder(self, home: Home) -> Feeder:
         deserted = None if self._lasting else self._deserted
         log = Log(self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted)
-        # On the loop of the first subscriber; but that one does not wait for tasks that serve others, too.
-        return Feeder(log, self._ahead, NOWHERE if home.loop is None else Home(home.loop))
+        return Feeder(log, self._ahead, home.apart())
 
     def _deserted(self) -> None:
         with self._mutex:
