@@ -249,3 +249,14 @@ def test_a_reader_that_is_refused_its_id_reads_without_one(gateway: Gateway) -> 
         eventually(has(alice, 1000))
         with reading(gateway.curve_endpoint, curve=AS_BOB) as bob:
             eventually(has(bob, 1000))
+
+
+def test_a_gateway_that_does_not_run_has_nobody_to_administer(clients: Path) -> None:
+    gateway = guarded(Numbers(1), clients)
+    assert gateway.reload_keys()
+    with pytest.raises(RuntimeError, match="does not run"):
+        gateway.ids()
+    with gateway:
+        assert gateway.ids()["total"] == 0
+    with pytest.raises(RuntimeError, match="does not run"):
+        gateway.evict("ledger")

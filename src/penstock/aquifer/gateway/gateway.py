@@ -22,6 +22,7 @@ from penstock.aquifer.gateway.writing import Writer
 from penstock.aquifer.journal import Journal, MemoryJournal
 from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.administration import Administration
 from penstock.aquifer.protocol.deliveries import Delivery
 from penstock.aquifer.protocol.desk import Desk
 from penstock.aquifer.security import Authenticator, CurveServer, check_bind
@@ -315,7 +316,7 @@ class Gateway:
         """All durable ids, here or away, and the sessions without one: what ``gateway ids`` shows."""
 
         def page(after: str) -> dict[str, Any]:
-            return self._server.call(lambda desk: desk.administration.list(after))
+            return self._administer(lambda administration: administration.list(after))
 
         listed = page("")
         while (after := listed["next"]) is not None:
@@ -326,11 +327,16 @@ class Gateway:
 
     def evict(self, who: str | int) -> dict[str, Any]:
         """End a session, by its id or its number. Its reader gets an error; an id keeps its place."""
-        return self._server.call(lambda desk: desk.administration.evict(who))
+        return self._administer(lambda administration: administration.evict(who))
 
     def forget(self, id: str) -> dict[str, Any]:
         """Delete a durable id: nothing is kept for it any more. A session that has it ends."""
-        return self._server.call(lambda desk: desk.administration.forget(id))
+        return self._administer(lambda administration: administration.forget(id))
+
+    def _administer(self, what: Callable[[Administration], dict[str, Any]]) -> dict[str, Any]:
+        if self._context is None or self._closed:
+            raise RuntimeError("this gateway does not run: nobody uses it")
+        return self._server.call(lambda desk: what(desk.administration))
 
     # ---------------------------------------------------------------- between the threads
     def _make_desk(self, server: Server) -> Desk:
