@@ -77,7 +77,8 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         (_MUST,),
         (_GUARD, _KIT),
         "The guard notices calls that overlap on two threads and lets them through one by one. The kit "
-        "watches in every test and provokes overlaps in one; it may miss some.",
+        "watches in every test, asks from another thread while on_next runs, and provokes overlaps in one "
+        "test more; it may miss some.",
         {
             "1.0.1": "Signals “in sequence” became thread-safe signals with external synchronisation.",
             "1.0.2": "“Thread-safe” refers to the new entry in the glossary.",
@@ -123,7 +124,8 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         (_MUST,),
         (_GUARD, _KIT),
         "The guard reports a signal before on_subscribe and a subscribe that raises, and makes of both an "
-        "on_subscribe followed by on_error; subscribe(None) raises. The kit tries all three.",
+        "on_subscribe followed by on_error; subscribe(None) raises. The kit tries all three, and subscribes "
+        "again when a stream is over.",
     ),
     _rule(
         "1.10",
@@ -136,7 +138,8 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         "1.11",
         (_MAY,),
         (_KIT,),
-        "A permission; the kit subscribes several times if the Publisher says that it allows that.",
+        "A permission; the kit subscribes several times if the Publisher says that it allows that, and has "
+        "one of the Subscribers leave.",
     ),
     _rule(
         "1.12",
@@ -234,7 +237,9 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         (_MUST,),
         (_GUARD, _KIT),
         "The guard catches what a Subscriber raises, cancels and reports; None raises TypeError at the "
-        "caller. The kit tries None, and sends whole streams in which nothing may be raised.",
+        "caller. The kit tries None, elements that are false and signals from other threads, and sends "
+        "whole streams in which nothing may be raised. To a Publisher it raises itself, and expects that it "
+        "then hears nothing more.",
     ),
     _rule(
         "3.1",
@@ -266,7 +271,7 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         (_MUST,),
         (_GUARD, _KIT),
         "The guard passes on the first cancel only, at once and from whichever thread; the kit takes the "
-        "time of it and calls it from four threads at once.",
+        "time of it, calls it while on_next runs on another thread, and from four threads at once.",
         {"1.0.1": _FOOTNOTE_TO_INTENT, "1.0.2": "“Thread-safe” refers to the new entry in the glossary."},
     ),
     _rule(
@@ -279,7 +284,8 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         (_MUST, _SHOULD),
         (_GUARD, _KIT),
         "The guard on a Publisher answers in its place with the violation; the guard on a Subscriber "
-        "reports the request and passes it on. The kit asks for none and for fewer.",
+        "reports the request and passes it on. The kit asks for none and for fewer, also inside signals and "
+        "after unbounded demand.",
         {"1.0.1": "The message SHOULD explain the mistake; in 1.0.0 it MUST cite this rule."},
         new_duty_in="1.0.1",
     ),
@@ -299,7 +305,8 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         "3.12",
         (_MUST, _NOT_REQUIRED),
         (_GUARD, _KIT),
-        "Behind a guard the Subscriber hears nothing more at once; the kit counts what still arrives.",
+        "Behind a guard the Subscriber hears nothing more at once; the kit counts what still arrives, with "
+        "unbounded demand as well, and learns the pace of a slow Publisher.",
     ),
     _rule(
         "3.13",
@@ -337,7 +344,8 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         "4.1",
         (_MUST,),
         (_GUARD, _KIT),
-        "Guard and kit treat a Processor as both; the kit also compares what goes in and what comes out.",
+        "Guard and kit treat a Processor as both. The kit also compares what goes in and what comes out, "
+        "asks before there is an upstream, and has one of two Subscribers leave.",
     ),
     _rule(
         "4.2",
