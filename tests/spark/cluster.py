@@ -16,7 +16,7 @@ from pathlib import Path
 from penstock.spark.java import java_home
 from tests.aquifer.faults.rigs import eventually
 
-PATIENCE = 120.0
+PATIENCE = 400.0
 """Seconds that a part of the cluster may take to start."""
 
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscription
 
-PATIENCE = 90.0
+PATIENCE = 400.0
 """Seconds that anything may take: the first batch of a session takes half a minute on a busy machine."""
 
 

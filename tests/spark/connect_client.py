@@ -29,7 +29,7 @@ def read_and_write(spark: SparkSession, source: str, sink: str, folder: str) -> 
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(120)
+    query.awaitTermination(400)
     failure = query.exception()
     return {"total": total[0]["total"], "failure": None if failure is None else str(failure)}
 

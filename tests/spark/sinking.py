@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Somewhere: TypeAlias = Gateway | GatewayProcess
 """Who has an ``endpoint``."""
 
-PATIENCE = 120
+PATIENCE = 400
 """Seconds that a query may take on a machine with much else to do."""
 
 

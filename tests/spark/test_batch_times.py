@@ -69,7 +69,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_batches_come_to_their_target_though_the_trigger_waits_between_them(
     queries: Queries, serve: Serve
 ) -> None:

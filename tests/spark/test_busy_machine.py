@@ -87,6 +87,6 @@ def test_connections_have_time_to_be_answered() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_the_processes_of_a_session_are_started_so(spark: SparkSession) -> None:
     assert spark.sparkContext.pythonExec == os.environ["PYSPARK_PYTHON"] == python_for_workers()

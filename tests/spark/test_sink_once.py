@@ -23,7 +23,7 @@ from tests.spark.sinking import PATIENCE, Files, log_of, run, start
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).parents[2]
 
@@ -126,7 +126,7 @@ def driver(gateway: Gateway, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_task_that_fails_after_it_has_staged_and_a_driver_that_is_killed_leave_nothing_twice(
     serve: Serve, files: Files, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tests.spark.conftest import Serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def numbers(count: int, first: int = 0) -> list[bytes]:

@@ -15,9 +15,9 @@ from tests.spark.conftest import failure_of
 if TYPE_CHECKING:
     from tests.spark.conftest import Queries, Serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-SOON = 60
+SOON = 400
 
 
 def numbers(count: int, first: int = 0) -> list[bytes]:
@@ -122,10 +122,10 @@ def _pass_by(gateway: Gateway, offset: int) -> None:
 def test_a_new_log_is_told_or_read_from_its_beginning(queries: Queries) -> None:
     endpoint = free_endpoint()
     with Gateway(Numbers(20), endpoint) as gateway:
-        gateway.join(10)
+        gateway.join(120)
         queries.run(endpoint)
     with Gateway(Numbers(50), endpoint) as gateway:
-        gateway.join(10)
+        gateway.join(120)
         told = failure_of(queries.start(endpoint, trigger={"availableNow": True}))
         assert "DataLoss" in told
         assert "has started a new log" in told
@@ -145,7 +145,7 @@ def test_a_gateway_that_is_started_again_elsewhere_is_the_same_by_its_journal(
             lambda done, count=count: Numbers(count - done), free_endpoint(),
             journal=SqliteJournal(tmp_path / "journal.db"),
         ) as gateway:  # fmt: skip
-            gateway.join(10)
+            gateway.join(120)
             queries.run(gateway)
             assert queries.offsets == list(range(count))
             assert {row.endpoint for row in queries.batches[-1]} == {gateway.endpoint}

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from tests.spark.conftest import Serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-SOON = 120
+SOON = 400
 
 DRIVER = """
 import os, sys, time

@@ -70,7 +70,7 @@ HEAD = 20
 @contextmanager
 def served(sizes: list[int]) -> Iterator[Gateway]:
     with Gateway(Flux.from_iterable(bytes(size) for size in sizes), ANYWHERE) as gateway:
-        assert gateway.join(30)
+        assert gateway.join(120)
         yield gateway
 
 
@@ -146,7 +146,7 @@ def test_a_month_is_not_too_long(readers: Readers) -> None:
 @pytest.mark.slow
 def test_the_place_is_kept_while_a_task_waits_for_whoever_takes_its_rows() -> None:
     with Gateway(Numbers(5000), ANYWHERE, limits=Limits(max_frame_records=100)) as gateway:
-        gateway.join(30)
+        gateway.join(120)
         with closing(LogClient(gateway.endpoint)) as client:
             epoch = client.look(name="reader", lease=60.0, acknowledge=0).epoch
         options = SourceOptions.of({"endpoint": gateway.endpoint})
@@ -164,7 +164,7 @@ def test_the_place_is_kept_while_a_task_waits_for_whoever_takes_its_rows() -> No
 
 def test_a_gateway_that_has_ended_and_left_is_not_blamed_for_its_lease(readers: Readers) -> None:
     with Gateway(Numbers(5), ANYWHERE) as gateway:
-        gateway.join(30)
+        gateway.join(120)
         reader = readers(gateway, leaseSeconds=900)
         start = reader.initialOffset()  # With a short lease: Spark has not logged anything yet.
         end = reader.latestOffset(start, MANY)
@@ -177,7 +177,7 @@ def test_a_gateway_that_has_ended_and_left_is_not_blamed_for_its_lease(readers: 
 # ---------------------------------------------------------------- whose place it is
 def test_two_queries_with_one_subscription_are_told_so(readers: Readers) -> None:
     with Gateway(Numbers(1000), ANYWHERE) as gateway:
-        gateway.join(30)
+        gateway.join(120)
         one = readers(gateway, subscription="totals")
         here = one.latestOffset(one.initialOffset(), ReadMaxRows(100))
         other = readers(gateway, subscription="totals")
@@ -190,7 +190,7 @@ def test_two_queries_with_one_subscription_are_told_so(readers: Readers) -> None
 
 def test_two_queries_with_one_checkpoint_are_told_so(readers: Readers) -> None:
     with Gateway(Numbers(1000), ANYWHERE) as gateway:
-        gateway.join(30)
+        gateway.join(120)
         one, copy = readers(gateway), readers(gateway)
         start = one.initialOffset()
         end = one.latestOffset(start, ReadMaxRows(100))
@@ -218,7 +218,7 @@ def test_a_new_query_goes_on_with_a_subscription_unless_it_says_where_to_start(
     readers: Readers, starting: str | None, first: int
 ) -> None:
     with Gateway(Numbers(1000), ANYWHERE) as gateway:
-        gateway.join(30)
+        gateway.join(120)
         before = readers(gateway, subscription="totals")
         before.initialOffset()
         before.commit(before.latestOffset(before.initialOffset(), ReadMaxRows(600)))
@@ -231,7 +231,7 @@ def test_a_new_query_goes_on_with_a_subscription_unless_it_says_where_to_start(
 
 def test_a_lease_of_its_own_is_what_a_task_renews() -> None:
     with Gateway(Numbers(5), ANYWHERE) as gateway:
-        gateway.join(30)
+        gateway.join(120)
         options = SourceOptions.of({"endpoint": gateway.endpoint})
         reader = AquiferStreamReader(SCHEMA, options)
         name = reader.initialOffset()["name"]

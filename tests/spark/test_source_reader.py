@@ -92,7 +92,7 @@ def test_the_first_batch_once_more_is_the_same_though_the_start_is_another(reade
 
 def test_nothing_new_is_the_very_same_position(readers: Readers) -> None:
     with Gateway(Numbers(5), "tcp://127.0.0.1:0") as gateway:
-        gateway.join(10)
+        gateway.join(120)
         reader = readers(gateway)
         end = reader.latestOffset(reader.initialOffset(), ALL)
         assert reader.latestOffset(end, ReadMaxRows(10)) is end
@@ -104,7 +104,7 @@ def test_nothing_new_is_the_very_same_position(readers: Readers) -> None:
 
 def test_a_gateway_may_leave_after_it_has_announced_the_end(readers: Readers) -> None:
     with Gateway(Numbers(5), "tcp://127.0.0.1:0") as gateway:
-        gateway.join(10)
+        gateway.join(120)
         reader = readers(gateway, patienceSeconds=60)
         start = reader.initialOffset()
         end = reader.latestOffset(start, ALL)
@@ -172,7 +172,7 @@ def test_a_batch_that_is_all_that_the_log_has_room_for_is_not_the_last(readers: 
 
 def test_a_place_that_was_lost_is_kept_again(readers: Readers) -> None:
     with Gateway(Numbers(10), "tcp://127.0.0.1:0") as gateway:
-        gateway.join(10)
+        gateway.join(120)
         reader = readers(gateway)
         end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(4))
         gateway._server.desk.absent.clear()
@@ -182,7 +182,7 @@ def test_a_place_that_was_lost_is_kept_again(readers: Readers) -> None:
 
 def test_a_log_that_has_lost_its_end_is_told(readers: Readers) -> None:
     with Gateway(Numbers(10), "tcp://127.0.0.1:0") as gateway:
-        gateway.join(10)
+        gateway.join(120)
         reader = readers(gateway, failOnDataLoss="false")
         beyond = replace(Position.from_json(reader.initialOffset()), offsets={gateway.endpoint: 11})
         with pytest.raises(DataLoss, match="its log ends before 10, and the query has read up to 11"):
@@ -198,7 +198,7 @@ def test_waiting_for_news_takes_as_long_as_it_may_and_no_longer(readers: Readers
         assert reader.latestOffset(start, ALL) is start
         assert 0.25 < time.monotonic() - begun < 5
         source.complete()
-        assert gateway.join(10)
+        assert gateway.join(120)
         begun = time.monotonic()
         assert reader.latestOffset(start, ALL) is start
         assert 0.25 < time.monotonic() - begun < 5

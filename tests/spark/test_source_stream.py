@@ -14,9 +14,9 @@ from tests.spark.conftest import failure_of
 if TYPE_CHECKING:
     from tests.spark.conftest import Queries, Serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-SOON = 60
+SOON = 400
 """Seconds; a first batch on a machine with other things to do."""
 
 
