@@ -14,7 +14,7 @@ from penstock.net.channel.closing import Closing
 from penstock.net.channel.echoing import Echo
 from penstock.net.channel.flushing import HIGH_WATER
 from penstock.net.channel.handling import HandlerRun, tell_failure
-from penstock.net.channel.inbound import Inbound, ReceiveSource
+from penstock.net.channel.inbound import Inbound, is_receive_on, is_untouched_receive
 from penstock.net.channel.outbound import Outbound
 from penstock.net.channel.receiving import Receiver
 from penstock.net.channel.sending import Flush, LoopSender, Sender
@@ -22,7 +22,8 @@ from penstock.net.channel.watching import IdleWatch, limits_of
 from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, ReceiveStopped, SendRefused
 from penstock.net.metrics import Traffic
 from penstock.net.settings import Settings
-from penstock.net.states import State
+from penstock.net.states import State, tell_state
+from penstock.net.tls_session import cut_off
 from penstock.streams import Mono
 from penstock.streams.conversion import as_stream
 from penstock.streams.stream import Stream
@@ -82,6 +83,7 @@ class Connection:
         "loop",
         "outbound",
         "remote",
+        "sends_at_once",
         "transport",
     )
 
@@ -111,6 +113,7 @@ class Connection:
         self._watch: IdleWatch | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._writable = True
+        self.sends_at_once = 0
         self._closing: Closing | None = None
         self._stopped = False
         self._peer_ended = False
@@ -175,9 +178,9 @@ class Connection:
         self._receiver.open(self.transport)
         for option in self.settings.options:
             self._connections.set_option(self, option)
-        self._tell(State.CONNECTED)
+        tell_state(self, State.CONNECTED)
         self._watch = self._watching()
-        self._tell(State.CONFIGURED)
+        tell_state(self, State.CONFIGURED)
         try:
             for call in self.settings.on_connection:
                 call(self)
@@ -214,13 +217,7 @@ class Connection:
 
     def cut_off(self) -> ConnectionAborted | None:
         """The error for a peer that ended its TCP connection, and had not ended TLS before."""
-        session = self.tls
-        if session is None or getattr(session, "ended", True):
-            return None
-        return ConnectionAborted(
-            f"{self.label} the connection was cut: it ended without the peer's close_notify, so more "
-            "may have been sent than has come"
-        )
+        return None if self.tls is None or self.tls.ended else cut_off(self.label)
 
     def _expect_use(self) -> None:
         """The peer has closed its side, and may have gone: nobody can know as long as nothing is sent.
@@ -292,13 +289,14 @@ class Connection:
             self._watch.cancel()
         self._echo = None
         sender, self._sender = self._sender, None
-        self._receiver.end(self._broken(error))
+        # The sender first: its source may be what we receive, whose error knows nothing of what was written.
         if sender is not None:
             sender.lost(
                 "the connection was closed" if error is None else f"the connection was lost ({error})", error
             )
+        self._receiver.end(self._broken(error))
         self._tell_peer_end()
-        self._tell(State.DISCONNECTING)
+        tell_state(self, State.DISCONNECTING)
         self._connections.remove(self)
         for waiter in self._waiters or ():
             if not waiter.done():
@@ -332,9 +330,16 @@ class Connection:
 
     # ---------------------------------------------------------------- sending
     def start_sending(
-        self, stream: Stream[Any], flush: Flush | None, done: Callable[[BaseException | None], object]
+        self,
+        stream: Stream[Any],
+        flush: Flush | None,
+        done: Callable[[BaseException | None], object],
+        written: int = 0,
     ) -> Callable[[], object]:
-        """Write the elements of a stream; returns what stops it. On the event loop only."""
+        """Write the elements of a stream; returns what stops it. On the event loop only.
+
+        If an element before it has been ``written`` already, it is part of this send.
+        """
         if self._lost or self._closing is not None:
             raise ConnectionAborted(f"{self.label} the connection was closed before this send began")
         if self._sender is not None:
@@ -350,28 +355,33 @@ class Connection:
             if self._peer_ended:
                 self._expect_use()
 
-        source = stream._source
-        received = isinstance(source, ReceiveSource) and source.loop is self.loop and not stream._ops
-        kind = LoopSender if received else Sender
+        kind = LoopSender if is_receive_on(stream, self.loop) else Sender
         sender = kind(self.loop, self.transport, self._write, self._writable, flush, ended)
         self._sender = sender
-        if flush is None and self._is_our_own_receive(stream):
+        if written:
+            sender.wrote(written)
+        if flush is None and self.settings.may_fuse and is_untouched_receive(stream, self._receiver):
             for data in self._receiver.hand_over():
-                self.transport.write(data)
+                sender.on_next(data)
             self._echo = Echo(self._bridge, self.transport, sender)
             return lambda: self.on_loop(self._stop_echo, sender)
         stream._connect(sender)
         return lambda: self.on_loop(self._stop_sending, sender)
 
-    def _is_our_own_receive(self, stream: Stream[Any]) -> bool:
-        source = stream._source
-        return (
-            self.settings.may_fuse
-            and not stream._ops
-            and isinstance(source, ReceiveSource)
-            and source.publisher is self._receiver
-            and self._receiver.untouched
-        )
+    def sent_at_once(self, data: bytes) -> bool | None:
+        """Write, if nothing is in the way; whether the kernel took it all, or None if nothing was written."""
+        if (
+            get_ident() != self._thread
+            or self._sender is not None
+            or self._closing is not None
+            or self._lost
+            or not self._writable
+            or self.transport.get_write_buffer_size()
+            or self.tls is not None
+        ):
+            return None
+        self._write(data)
+        return not self.transport.get_write_buffer_size()
 
     def _stop_sending(self, sender: Sender) -> None:
         if self._sender is sender:
@@ -471,15 +481,6 @@ class Connection:
             self.loop.call_soon_threadsafe(call, *arguments)
 
     # ---------------------------------------------------------------- who watches
-    def _tell(self, state: State) -> None:
-        if self.settings.wiretap is not None:
-            self.settings.wiretap.tell(self.label, state.name)
-        for observer in self.settings.observers:
-            try:
-                observer(self, state)
-            except Exception as fault:
-                _log.error("%s an observer failed at %s: %r", self.label, state.name, fault, exc_info=fault)
-
     def _watching(self) -> IdleWatch | None:
         if self._traffic is None:
             return None
@@ -488,13 +489,9 @@ class Connection:
             self._traffic,
             self.transport,
             receiving=lambda: self._receiver.wanted,
-            flushing=lambda: self._flushing,
+            flushing=lambda: self._sender is not None and self._sender.flushing,
         )
         return IdleWatch(self.loop, limits, self._idle) if limits else None
-
-    @property
-    def _flushing(self) -> bool:
-        return self._sender is not None and self._sender.flushing
 
     def _idle(self, timeout: IdleTimeout) -> None:
         _log.info("%s %s: closing", self.label, timeout)

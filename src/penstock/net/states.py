@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
 
-__all__ = ["ConnectionObserver", "Observing", "State"]
+__all__ = ["ConnectionObserver", "Observing", "State", "tell_state"]
+
+_log = logging.getLogger("penstock.net")
 
 
 class State(enum.Enum):
@@ -34,3 +37,15 @@ class ConnectionObserver(Protocol):
 
 Observing = Callable[["Connection", State], object]
 """An observer as a plain function."""
+
+
+def tell_state(connection: Connection, state: State) -> None:
+    """Tell everybody who wants to know; an observer that fails harms nobody."""
+    settings = connection.settings
+    if settings.wiretap is not None:
+        settings.wiretap.tell(connection.label, state.name)
+    for observer in settings.observers:
+        try:
+            observer(connection, state)
+        except Exception as fault:
+            _log.error("%s an observer failed at %s: %r", connection.label, state.name, fault, exc_info=fault)

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
 
-__all__ = ["TlsSession", "asked_name", "choosing"]
+from penstock.net.errors import ConnectionAborted
+
+__all__ = ["TlsSession", "asked_name", "choosing", "cut_off"]
 
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
@@ -86,6 +88,14 @@ class TlsSession(ssl.SSLObject):
             )
             self._sslobj = chosen._sslobj
             self._sslobj.owner = self
+
+
+def cut_off(label: str) -> ConnectionAborted:
+    """The error for a session whose connection ended before the session did."""
+    return ConnectionAborted(
+        f"{label} the connection was cut: it ended without the peer's close_notify, so more may have been "
+        "sent than has come"
+    )
 
 
 def asked_name(begun: bytes) -> str | None:

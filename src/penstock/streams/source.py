@@ -27,7 +27,7 @@ class Source(ABC):
     """
 
     ahead: int | None = None
-    """How many elements a loop reads ahead of itself if it does not say; fewer where they can be large."""
+    """How many to ask for at a time where elements can be large; then bytes bound what is read ahead."""
     boundary: int | None = None
     """The prefetch of the queue that this source puts between two resources, if it does."""
 

@@ -77,6 +77,16 @@ def held_upload(request: Request) -> Mono[int]:
     return request.body().map_async(take, concurrency=1).do_on_error(failed).reduce(int.__add__)
 
 
+async def looped_upload(request: Request) -> Any:
+    """Takes the first chunk in a plain loop, and no other until the gate opens."""
+    name = request.path["name"]
+    seen = state[name] = {"taken": 0}
+    async for chunk in request.body():
+        seen["taken"] += len(chunk)
+        await gate(name).wait()
+    return str(seen["taken"])
+
+
 def upper(request: Request) -> Any:
     """An upload and a response at once, over a thread of a pool."""
     shouted = request.body().transform(lines()).map(lambda line: line.upper() + b"\n")
@@ -109,6 +119,15 @@ async def deaf_until_opened(inbound: Any, outbound: Any) -> None:
     await outbound.send(f"{seen['messages']} messages")
 
 
+async def looped(inbound: Any, outbound: Any) -> None:
+    """Takes the first message in a plain loop, and no other until the gate opens."""
+    name = inbound.scope["path"].rpartition("/")[2]
+    seen = state[name] = {"messages": 0}
+    async for _ in inbound.receive():
+        seen["messages"] += 1
+        await gate(name).wait()
+
+
 def broken_handler(inbound: Any, outbound: Any) -> Any:
     return outbound.send("one").then(Mono.error(RuntimeError("the handler broke")))
 
@@ -132,10 +151,12 @@ app = (
     .get("/heartbeats", lambda request: sse(Flux.never(), headers_within=0.01, heartbeat=0.05))
     .get("/pool", on_a_pool)
     .post("/upload/{name}", held_upload)
+    .post("/looped/{name}", looped_upload)
     .post("/upper", upper)
     .ws("/echo", lambda inbound, outbound: outbound.send(inbound.receive()))
     .ws("/chatter/{name}", chatter)
     .ws("/deaf/{name}", deaf_until_opened)
+    .ws("/looped/{name}", looped)
     .ws("/broken", broken_handler)
     .ws("/close", lambda inbound, outbound: outbound.send("bye").close(4001, "enough"))
 )

@@ -86,3 +86,17 @@ def test_an_event_without_an_end_does_not_fill_the_memory(data: bytes) -> None:
 def test_bytes_that_are_no_text_are_an_error() -> None:
     with pytest.raises(BadFrame, match="UTF-8"):
         list(EventDecoder().feed(b"data: \xff\n\n"))
+
+
+# Copying all that has come so far for each of a quarter of a million pieces would take hours.
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("start", "end"), [(b"data: ", b"\n\n"), (b": a comment ", b"\ndata: x\n\n")])
+def test_a_long_event_in_tiny_pieces_is_not_gone_through_again_and_again(start: bytes, end: bytes) -> None:
+    size = 8 * 1024 * 1024
+    decoder = EventDecoder(2 * size)
+    found = list(decoder.feed(start))
+    for _ in range(size // 32):
+        found.extend(decoder.feed(b"x" * 32))
+    found.extend(decoder.feed(end))
+
+    assert [len(event.data) for event in found] == [size if start == b"data: " else 1]

@@ -169,9 +169,12 @@ def test_the_name_is_found_in_a_hello_however_it_is_cut() -> None:
     assert asked_name(hello_for(None)) is None
 
 
+HELLO = hello_for("a.example.org")
+
+
 @given(st.binary(max_size=64), st.integers(0, 600), st.integers(0, 255))
 def test_what_is_no_hello_has_no_name_and_does_no_harm(noise: bytes, at: int, byte: int) -> None:
-    spoilt = bytearray(hello_for("a.example.org"))
+    spoilt = bytearray(HELLO)
     spoilt[at % len(spoilt)] = byte
     for data in noise, bytes([22, 3, 1]) + noise, bytes(spoilt):
         try:

@@ -1,7 +1,7 @@
 """``outbound.send(inbound.receive())`` with nothing between: the socket is connected to itself.
 
-What is received is written by the transport's own method, without a call of ours on the way, and a full
-write buffer pauses reading. The end of it, and its errors, are those of any other send.
+What is received is counted and written, with nothing else of ours on the way, and a full write buffer pauses
+reading. The end of it, and its errors, are those of any other send.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Echo(asyncio.BaseProtocol):
         self._bridge = bridge
         self._sender = sender
         self._transport = transport
-        self.data_received: Callable[[bytes], None] = transport.write
+        self.data_received: Callable[[bytes], None] = sender.on_next
         self.pause_writing: Callable[[], None] = transport.pause_reading
         self.resume_writing: Callable[[], None] = transport.resume_reading
         transport.set_protocol(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,18 +10,18 @@ from penstock.net.channel.receiving import Receiver
 from penstock.net.errors import NetError
 from penstock.streams import Flux
 from penstock.streams.source import PublisherSource
-from penstock.streams.stream import flux_of
+from penstock.streams.stream import Stream, flux_of
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
 
-__all__ = ["Inbound", "ReceiveSource"]
+__all__ = ["Inbound", "ReceiveSource", "is_receive_on", "is_untouched_receive"]
 
 
 class ReceiveSource(PublisherSource):
     """The top of a stream of what a connection receives."""
 
-    ahead = 4  # a chunk may have a quarter of a megabyte
+    ahead = 2  # a chunk may have a quarter of a megabyte
 
     def __init__(self, receiver: Receiver) -> None:
         super().__init__(receiver)
@@ -30,6 +31,19 @@ class ReceiveSource(PublisherSource):
     def runs_on(self) -> str:
         """The loop that the socket is read on."""
         return "event loop of the connection"
+
+
+def is_receive_on(stream: Stream[Any], loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is what a connection on this loop receives, with nothing between."""
+    source = stream._source
+    return isinstance(source, ReceiveSource) and source.loop is loop and not stream._ops
+
+
+def is_untouched_receive(stream: Stream[Any], receiver: Receiver) -> bool:
+    """Whether this is what this one receives, with nothing between, and nobody has begun with it."""
+    source = stream._source
+    ours = isinstance(source, ReceiveSource) and source.publisher is receiver
+    return ours and not stream._ops and receiver.untouched
 
 
 class Inbound:

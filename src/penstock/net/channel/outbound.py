@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.net.channel.sending import Flush
@@ -25,6 +25,9 @@ S = TypeVar("S")
 
 _FILE_CHUNK = 128 * 1024
 
+_SENDS_A_TURN = 64
+"""A coroutine that sends and never waits lets others run after so many sends."""
+
 
 class Outbound(Sends):
     """What is to be sent, in order.
@@ -38,9 +41,13 @@ class Outbound(Sends):
         await outbound.send(lines)                                     # in a coroutine
     """
 
-    def __init__(self, connection: Connection, before: Mono[Any] | None = None) -> None:
+    def __init__(
+        self, connection: Connection, before: Mono[Any] | None = None, data: bytes | None = None
+    ) -> None:
         super().__init__(before)
         self._connection = connection
+        self._data = data
+        """If these bytes are all that is to be sent: then most of the work can be saved."""
 
     # ---------------------------------------------------------------- what to send
     def send(self, data: Publisher[bytes] | bytes, *, flush: Flush | None = None) -> Outbound:
@@ -50,7 +57,10 @@ class Outbound(Sends):
         once. The publisher is asked for as much as the socket takes: a peer that does not read stops it.
         """
         if isinstance(data, bytes | bytearray | memoryview):
-            data = Mono.just(bytes(data))
+            data = bytes(data)
+            if self._before is None and self._data is None and flush is None:
+                return Outbound(self._connection, data=data)
+            data = Mono.just(data)
         elif isinstance(data, str):
             raise SendRefused(
                 f"send() was given the text {data!r:.80}, and only bytes can be sent: send(text.encode()), "
@@ -95,6 +105,32 @@ class Outbound(Sends):
     def _behind(self, before: Mono[Any]) -> Outbound:
         return Outbound(self._connection, before)
 
+    def _and(self, step: Stream[Any]) -> Outbound:
+        return (
+            super()._and(step) if self._data is None else Outbound(self._connection, self.mono())._and(step)
+        )
+
+    def mono(self) -> Mono[Any]:
+        """The end of it all, as a Mono."""
+        if self._data is None:
+            return super().mono()
+        return self._sending(Mono.just(self._data))
+
+    def _sending(self, stream: Stream[Any], written: int = 0) -> Mono[Any]:
+        work = SendMany(self._connection, stream, None, written)
+        return flux_of(PublisherSource(work)).then()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        data = self._data
+        if data is None:
+            return super().__await__()
+        taken = self._connection.sent_at_once(data)
+        if taken is None:
+            return self.mono().__await__()
+        if not taken:
+            return self._sending(Mono.empty(), len(data)).__await__()
+        return _breath(self._connection)
+
     def with_connection(self, use: Callable[[Connection], object]) -> Outbound:
         """Call ``use`` with the connection, now."""
         use(self._connection)
@@ -104,6 +140,13 @@ class Outbound(Sends):
     def connection(self) -> Connection:
         """The connection that this is a side of."""
         return self._connection
+
+
+def _breath(connection: Connection) -> Generator[Any, None, None]:
+    """Nothing to wait for; but now and then the others on this loop get a turn."""
+    connection.sends_at_once += 1
+    if not connection.sends_at_once % _SENDS_A_TURN:
+        yield
 
 
 def _chunks(file: Any, offset: int, count: int | None) -> Iterator[bytes]:
@@ -120,10 +163,14 @@ def _chunks(file: Any, offset: int, count: int | None) -> Iterator[bytes]:
 class SendMany:
     """One send, as a Publisher that has no elements but an end."""
 
-    def __init__(self, connection: Connection, stream: Stream[Any], flush: Flush | None) -> None:
+    def __init__(
+        self, connection: Connection, stream: Stream[Any], flush: Flush | None, written: int = 0
+    ) -> None:
         self.connection = connection
         self.stream = stream
         self.flush = flush
+        self.written = written
+        """Bytes of it that have been written already."""
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
         """Begin, on the connection's event loop."""
@@ -185,7 +232,8 @@ class _Sending:
         if self._over:
             return
         try:
-            cancel = self._work.connection.start_sending(self._work.stream, self._work.flush, self.done)
+            work = self._work
+            cancel = work.connection.start_sending(work.stream, work.flush, self.done, work.written)
         except Exception as refused:
             self.done(refused)
             return

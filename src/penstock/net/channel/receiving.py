@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from penstock.net.channel.flushing import push_out
 from penstock.net.channel.sole_subscriber import SolePublisher, tell_end
+from penstock.net.channel.turns import Turn
 from penstock.spec import UNBOUNDED, Subscriber
 
 __all__ = ["MOST_CHUNKS", "Receiver"]
@@ -44,6 +45,7 @@ class Receiver(SolePublisher[bytes]):
         "_queued",
         "_told",
         "_transport",
+        "_turn",
         "_withheld",
     )
 
@@ -51,6 +53,7 @@ class Receiver(SolePublisher[bytes]):
         super().__init__(loop)
         self._high = read_ahead
         self._transport: Any = None
+        self._turn = Turn.of(loop)
         self._on_next: Callable[[bytes], object] = self._hold
         self._queue: deque[bytes] = deque()
         self._queued = 0
@@ -80,10 +83,16 @@ class Receiver(SolePublisher[bytes]):
         if demand:
             if demand < UNBOUNDED:  # §3.17
                 self._demand = demand - 1
+            turn = self._turn
+            turn.active = True
             try:
                 self._on_next(data)
             except Exception as fault:
                 self._subscriber_failed(fault, "on_next")
+            finally:
+                turn.active = False
+                if turn.joining:
+                    turn.end()
             if not self._high and not self._demand:
                 self._pause()
             return
@@ -159,7 +168,8 @@ class Receiver(SolePublisher[bytes]):
             self._pause()
 
     def _drain(self) -> None:
-        queue = self._queue
+        queue, turn = self._queue, self._turn
+        outermost, turn.active = not turn.active, True
         self._emitting = True
         try:
             while self._demand and queue:
@@ -171,6 +181,8 @@ class Receiver(SolePublisher[bytes]):
             self._subscriber_failed(fault, "on_next")
         finally:
             self._emitting = False
+            if outermost:
+                turn.end()
         if self._cancelled:
             return
         if self._ended and not queue:

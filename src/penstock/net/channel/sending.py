@@ -4,8 +4,9 @@ Demand is counted in elements, because the standard does so, and steered by byte
 and the peer's window are made of: the window of elements follows their mean size, so that about
 ``BUDGET`` bytes are on their way whether an element has ten bytes or a quarter of a million.
 
-Elements that a source produces inside one ``request`` are joined into one write. After such a burst the next
-request goes through the event loop, so that a source which never waits cannot keep the loop for itself.
+Elements that a source produces inside one ``request``, or out of one chunk that was received, are joined into
+one write. After such a burst the next request goes through the event loop, so that a source which never waits
+cannot keep the loop for itself.
 
 Demand cannot be taken back, and a peer that has sent small chunks may go on with large ones. So while the
 socket is full, a connection that feeds it is held back: its chunks stay on its side, where they are bounded.
@@ -21,6 +22,7 @@ from typing import Any, Final
 
 from penstock.net.channel.flushing import HIGH_WATER, Flushing
 from penstock.net.channel.receiving import Receiver
+from penstock.net.channel.turns import Turn
 from penstock.net.errors import ConnectionAborted, ReceiveStopped, SendRefused
 from penstock.net.framing.cutting import Cutting
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
@@ -69,6 +71,7 @@ class Sender:
         "_target",
         "_thread",
         "_transport",
+        "_turn",
         "_unsent",
         "_window_bytes",
         "_writable",
@@ -87,6 +90,7 @@ class Sender:
         self._loop = loop
         self._thread = get_ident()
         self._transport = transport
+        self._turn = Turn.of(loop)
         self._write = write
         self._writable = writable
         self._flush = flush
@@ -146,6 +150,9 @@ class Sender:
                 return
             data = copied
         burst = self._burst
+        if burst is None and self._turn.active:
+            burst = self._burst = []
+            self._turn.joining.append(self)
         if burst is None:
             self._bytes += len(data)
             self._left -= 1
@@ -171,6 +178,10 @@ class Sender:
         self._source_ended(None)
 
     # ---------------------------------------------------------------- what the connection calls
+    def wrote(self, size: int) -> None:
+        """An element of this size was written before, and may not have left."""
+        self._asked, self._bytes = 1, size
+
     def pause(self) -> None:
         """The transport's buffer is full."""
         self._writable = False
@@ -299,6 +310,14 @@ class Sender:
         self._burst_bytes = 0
         # Not writelines: on some interpreters it does not say when the buffer is full (CVE-2024-12254).
         self._write(data)
+
+    def end_burst(self) -> None:
+        """The chunk that these elements came from has been dealt with."""
+        self._write_burst()
+        self._burst = None
+        if self._left <= self._low and self._writable and not self._scheduled and self._done is not None:
+            self._scheduled = True
+            self._loop.call_soon(self._refill)
 
     # ---------------------------------------------------------------- other threads
     def _from_elsewhere(self, signal: Any) -> None:

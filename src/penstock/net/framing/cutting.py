@@ -25,6 +25,8 @@ __all__ = ["Cutting", "FramesSource"]
 class FramesSource(Source):
     """A stream of chunks, cut into frames by a decoder of its own for each subscriber."""
 
+    ahead = 2  # a frame is as large as its decoder allows, and its sender likes
+
     def __init__(self, label: str, upstream: Stream[Any], make: Callable[[], Decoder[Any]]) -> None:
         super().__init__("frames")
         self.label = label
@@ -57,7 +59,7 @@ class Cutting(Relay):
     The decoder is used by the source's signals alone, which are serial; the queue is what other threads see.
     """
 
-    __slots__ = ("_chunk_is_due", "_decoder")
+    __slots__ = ("_chunk_is_due", "_decoder", "_fed", "_size")
 
     def __init__(
         self,
@@ -69,6 +71,9 @@ class Cutting(Relay):
     ) -> None:
         super().__init__(ops, downstream, name, place)
         self._decoder = decoder
+        self._fed = 0
+        """Bytes since the last frame."""
+        self._size = 0
         self._chunk_is_due = False
         """A chunk was asked for and has not come."""
 
@@ -76,15 +81,24 @@ class Cutting(Relay):
         """Queue the frames that end in this chunk."""
         if self.closed or self.error is not None:
             return  # §2.8: may still come after a cancel
+        before = len(self.queue)
         try:
             self.queue.extend(self._decoder.feed(chunk))
         except Exception as error:
             self.error = error  # goes down after the frames that came before it
             if self.upstream is not None:
                 self.upstream.cancel()
+        self._fed += len(chunk)
+        frames = len(self.queue) - before
+        if frames > 0:
+            self._size, self._fed = self._fed // frames, 0
         self._chunk_is_due = False
         self.dirty = True
         self.drain()
+
+    def size_of_one(self) -> int:
+        """The mean of the frames that came last."""
+        return self._size
 
     def on_error(self, error: BaseException, /) -> None:
         """The source failed: that goes down after what is queued, and an unfinished frame is forgotten."""
@@ -106,10 +120,16 @@ class Cutting(Relay):
             return
         super().on_complete()
 
+    def can_hold(self) -> bool:
+        """No other chunk is asked for as long as frames of this one wait, unless everything was."""
+        return self.asked < UNBOUNDED
+
     def wanted(self) -> int:
         """One chunk, if there is demand and nothing is left of the last; everything, if that is wanted."""
         upstream = self.upstream
-        if upstream is None or self._chunk_is_due or self.queue or self.done or self.error is not None:
+        if self.held or upstream is None or self._chunk_is_due:
+            return 0
+        if self.queue or self.done or self.error is not None:
             return 0
         need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
         for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):

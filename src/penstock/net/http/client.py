@@ -18,7 +18,7 @@ from penstock.net.framing import BadFrame, frames, lines
 from penstock.net.http.asgi import Headers
 from penstock.net.http.errors import BadStatus
 from penstock.net.http.events import LONGEST_EVENT, Event, EventDecoder
-from penstock.net.http.outflow import PREFETCH, Outflow, as_bytes
+from penstock.net.http.outflow import LARGE, PREFETCH, Outflow, as_bytes
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
 from penstock.streams.conversion import as_stream
@@ -73,7 +73,9 @@ class Call:
         Cancels when its subscriber cancels; the connection is closed.
         """
         _library()
-        return flux_of(AsyncIterableSource(self.method.lower(), self._chunks, self.url))
+        source = AsyncIterableSource(self.method.lower(), self._chunks, self.url)
+        source.ahead = LARGE
+        return flux_of(source)
 
     def lines(self, max_length: int = _LONGEST_LINE, encoding: str = "utf-8") -> Flux[str]:
         """The body as lines of text."""

@@ -85,7 +85,7 @@ class EventDecoder(Decoder[Event]):
     def __init__(self, max_length: int = LONGEST_EVENT) -> None:
         super().__init__()
         self._limit = max_length
-        self._pending = b""
+        self._pending = bytearray()
         self._after_return = False
         """The last chunk ended with a return; a newline that comes first now belongs to it."""
         self._first = True
@@ -106,8 +106,13 @@ class EventDecoder(Decoder[Event]):
         if self._after_return and chunk[:1] == b"\n":
             chunk = chunk[1:]
         self._after_return = chunk.endswith(b"\r") or (self._after_return and not chunk)
-        lines = (self._pending + chunk).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-        self._pending = lines.pop()
+        # The chunk alone is searched: what is pending has been.
+        lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        rest = lines.pop()
+        if lines and self._pending:
+            lines[0] = bytes(self._pending) + lines[0]
+            self._pending.clear()
+        self._pending += rest
         events: list[Event] = []
         try:
             for line in lines:

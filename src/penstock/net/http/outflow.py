@@ -7,12 +7,14 @@ about ``BUDGET`` bytes wait here whether an element has ten bytes or a million.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any, Final
 
 from penstock.streams.leaving.awaiting import AsyncWindow
+from penstock.streams.stages.read_ahead import ReadAhead, step_of
 from penstock.streams.stream import Stream
 
-__all__ = ["BUDGET", "MOST_BYTES", "PREFETCH", "Outflow", "as_bytes"]
+__all__ = ["BUDGET", "LARGE", "MOST_BYTES", "PREFETCH", "Outflow", "as_bytes"]
 
 PREFETCH: Final = 256
 """Elements that are asked for ahead at most."""
@@ -21,6 +23,8 @@ BUDGET: Final = 128 * 1024
 MOST_BYTES: Final = 64 * 1024
 """Elements are joined up to this many bytes; one that is longer goes alone."""
 
+LARGE: Final = 2
+"""How many chunks or messages are asked for at a time: they are as large as the other side makes them."""
 _FIRST = 2
 """How many are asked for while nobody knows how large they are."""
 
@@ -31,7 +35,7 @@ class Outflow(AsyncWindow):
     The elements may come on any thread; all methods but those of a Subscriber belong to the event loop.
     """
 
-    __slots__ = ("_asked", "_most", "_sent_bytes", "_sent_elements", "_target")
+    __slots__ = ("_asked", "_dropped", "_kept", "_most", "_sent_bytes", "_sent_elements", "_target")
 
     def __init__(self, prefetch: int = PREFETCH) -> None:
         self._target = min(_FIRST, prefetch)
@@ -40,10 +44,34 @@ class Outflow(AsyncWindow):
         self._asked = self._target
         self._sent_elements = 0
         self._sent_bytes = 0
+        self._kept: deque[Any] = deque()
+        """What was not sent, where that is what a peer sends, and perhaps some that was."""
+        self._dropped = 0
+        """Elements that are not kept any more."""
 
     def begin(self, stream: Stream[Any]) -> None:
         """Subscribe."""
+        step = step_of(stream._source)
+        if step is not None:
+            # What a peer sends may be small for a while and large then: a mean says nothing about it.
+            self._ahead = ReadAhead(step, self._most, self._unsent, on_window=self._asked_for_all)
         stream._connect(self)
+
+    def _asked_for_all(self) -> None:
+        self._asked = self._target = self._most
+
+    def _unsent(self) -> list[Any]:
+        while self._kept and self._dropped < self._sent_elements:
+            self._kept.popleft()
+            self._dropped += 1
+        return list(self._kept)
+
+    def on_next(self, element: Any, /) -> None:
+        """Keep the element until it is sent."""
+        super().on_next(element)
+        if self._ahead is not None:
+            self._kept.append(element)
+            self._ahead.came(element)
 
     async def batch(self, most_bytes: int = MOST_BYTES, patience: float | None = None) -> list[Any] | None:
         """What has come, up to so many bytes and at least one element; None at the end.
@@ -93,6 +121,11 @@ class Outflow(AsyncWindow):
         self._sent_bytes += size
         if self._over or self._cancelled or self._subscription is None:
             return
+        if self._ahead is not None:
+            if self._ahead.stalled:
+                self._ahead.took()
+            if not self._ahead.holds:
+                return
         waiting = self._asked - self._sent_elements
         if waiting > self._target >> 1:
             return

@@ -18,6 +18,7 @@ from penstock.net.errors import ReceiverTaken
 from penstock.net.http.asgi import Message, Receive
 from penstock.net.http.errors import CLEAN_CODES, ClientGone, WebSocketClosed
 from penstock.net.http.on_loop import steps_of
+from penstock.net.http.outflow import LARGE
 from penstock.streams import Flux
 from penstock.streams.conversion import as_stream
 from penstock.streams.stages.deferring import DeferSource
@@ -67,7 +68,9 @@ class Reception:
     def flux(self, label: str) -> Flux[Any]:
         """Everything that the client sends, each chunk when it is asked for; for one subscriber."""
         steps = steps_of(self._chunks, label).do_on_cancel(self._left_by_its_reader)
-        return flux_of(DeferSource(label, lambda: self._claim(steps), as_stream))
+        source = DeferSource(label, lambda: self._claim(steps), as_stream)
+        source.ahead = LARGE
+        return flux_of(source)
 
     def _claim(self, steps: Flux[Any]) -> Flux[Any]:
         try:

@@ -11,7 +11,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from penstock.net.http.asgi import App, Message, Receive, Scope, Send, named
-from penstock.net.http.reception import body
+from penstock.net.http.errors import ClientGone
+from penstock.net.http.reception import Reception, body
 from penstock.net.http.responses import ndjson, reply
 from penstock.net.http.websockets import Handler, websocket
 from penstock.spec import Publisher
@@ -153,8 +154,16 @@ async def _answer(function: Function, request: Request) -> App:
             return answer
         raise TypeError(f"a route returns a response, a publisher, bytes or text, not {answer!r:.80}")
     except Exception as error:
+        if isinstance(error, ClientGone) or Reception.of(request._receive).client_left:
+            # Most likely the route was reading what the client sent. There is nobody to answer.
+            _log.debug("%s: the client has gone (%r)", named(request.scope), error)
+            return _to_nobody
         _log.error("%s: the route failed", named(request.scope), exc_info=error)
         return reply("the server could not produce this response\n", status=500)
+
+
+async def _to_nobody(scope: Scope, receive: Receive, send: Send) -> None:
+    """The answer to a client that has gone."""
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -10,6 +10,7 @@ from penstock.streams.arguments import a_count, a_function
 from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.stages.awaiting import MapAsyncSource
 from penstock.streams.stages.concatenating import ConcatMapSource
+from penstock.streams.stages.inners import INNER_PREFETCH
 from penstock.streams.stages.merging import FlatMapSource
 from penstock.streams.stages.recovering import Expand, FollowSource
 from penstock.streams.stream import Stream, T, flux_of, mono_of
@@ -24,8 +25,6 @@ R = TypeVar("R")
 
 CONCURRENCY = 16
 """How many inner streams, or coroutines, run at once by default."""
-INNER_PREFETCH = 32
-"""How many elements of each inner stream wait by default."""
 
 
 def _to_stream(mapper: Callable[[Any], Any], operator: str) -> Callable[[Any], Stream[Any]]:

@@ -121,7 +121,8 @@ class FluxLeaving(_Leaving[T]):
         """Iterate over the elements; leaving the loop cancels the stream.
 
         A stream over an iterable is run by the loop itself, element by element. Any other is read ahead by
-        up to 256 elements, or four chunks of a socket; for another number see :meth:`to_iterable`.
+        up to 256 elements, or 256 KiB where elements can be large, as those of a socket; for another number
+        see :meth:`to_iterable`.
         """
         return self.to_iterable()
 
@@ -129,9 +130,9 @@ class FluxLeaving(_Leaving[T]):
         """The elements as an iterator, reading ahead by ``prefetch`` elements at most."""
         if self._pullable and prefetch is None:
             return self._pulled()
-        lazily = isinstance(self._source, IterableSource)
-        ahead = (1 if lazily else self._ahead()) if prefetch is None else a_count(prefetch, "to_iterable")
-        return iterate(self, ahead)
+        if prefetch is not None:
+            return iterate(self, a_count(prefetch, "to_iterable"))
+        return iterate(self, 1 if isinstance(self._source, IterableSource) else None)
 
     def __aiter__(self) -> AsyncIterator[T]:
         """Iterate over the elements in a coroutine; leaving the loop cancels the stream."""
@@ -145,11 +146,7 @@ class FluxLeaving(_Leaving[T]):
                 "AsyncIterator[T]",
                 pull_async(source, self._ops, _breathe),
             )
-        ahead = self._ahead() if prefetch is None else a_count(prefetch, "to_async_iterable")
-        return iterate_async(self, ahead)
-
-    def _ahead(self) -> int:
-        return PREFETCH if self._source.ahead is None else self._source.ahead
+        return iterate_async(self, None if prefetch is None else a_count(prefetch, "to_async_iterable"))
 
     def block_first(self, timeout: float | timedelta | None = None) -> T | None:
         """Wait for the first element; None if there is none. The stream is cancelled after it."""

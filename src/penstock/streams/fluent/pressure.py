@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.streams.arguments import a_count, a_function
 from penstock.streams.schedulers import Scheduler
 from penstock.streams.stages.boundaries import (
+    PREFETCH,
     LimitRateSource,
     PublishOnSource,
     SubscribeOnSource,
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from penstock.streams.mono import Mono
 
 __all__ = ["PREFETCH", "FluxPressure", "MonoPressure"]
-
-PREFETCH = 256
-"""How many elements may wait at an asynchronous boundary by default."""
 
 
 def a_scheduler(scheduler: Any, operator: str) -> Scheduler:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import none_element, none_error
 from penstock.streams.leaving.reading import Reader
-from penstock.streams.stages.boundaries import replenish_at
+from penstock.streams.stages.boundaries import PREFETCH, replenish_at
+from penstock.streams.stages.read_ahead import SMALL, ReadAhead, step_of
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -83,7 +84,7 @@ class AsyncWindow(Reader):
         """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
         queue, take = self._queue, self._queue.popleft
         batch, taken = replenish_at(self._first), 0
-        turn = 0
+        ahead, turn = self._ahead, 0
         self.home.start_turn()
         try:
             stream._connect(self)
@@ -91,9 +92,12 @@ class AsyncWindow(Reader):
                 while queue:
                     yield take()
                     taken += 1
+                    if ahead is not None and ahead.stalled and not self._over:
+                        ahead.took()
                     if taken == batch and self._subscription is not None and not self._over:
                         taken = 0
-                        self._subscription.request(batch)
+                        if ahead is None or ahead.holds:
+                            self._subscription.request(batch)
                         turn += 1
                         if turn == 4:  # a synchronous source refills at once; let others run, too
                             turn = 0
@@ -120,14 +124,44 @@ class AsyncWindow(Reader):
                 await self.home.cleaned_up(left)
 
 
+class AsyncByteWindow(AsyncWindow):
+    """The same for elements that can be large: bounded in bytes as well."""
+
+    __slots__ = ("_bound", "_small")
+
+    def __init__(self, prefetch: int, step: int) -> None:
+        super().__init__(prefetch)
+        self._ahead = self._bound = ReadAhead(
+            step, prefetch, lambda: list(self._queue), on_window=self._skip_small
+        )
+        self._small = 0
+        """Elements below this size need not be measured."""
+
+    def _skip_small(self) -> None:
+        self._small = SMALL
+
+    def on_next(self, element: Any, /) -> None:
+        """Hand the element over, and see whether there is room for more."""
+        if type(element) is bytes and len(element) < self._small:
+            self._queue.append(element)
+            if self._idle:
+                self._wake()
+            return
+        super().on_next(element)
+        self._bound.came(element)
+
+
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
-def iterate_async(stream: Stream[Any], prefetch: int) -> AsyncIterator[Any]:
-    """A stream as an asynchronous iterator."""
-    return AsyncWindow(prefetch).read(stream)
+def iterate_async(stream: Stream[Any], prefetch: int | None) -> AsyncIterator[Any]:
+    """A stream as an asynchronous iterator, which reads so many elements ahead; None is the usual number."""
+    step = step_of(stream._source) if prefetch is None else None
+    if step is not None:
+        return AsyncByteWindow(PREFETCH, step).read(stream)
+    return AsyncWindow(prefetch or PREFETCH).read(stream)
 
 
 async def await_one(stream: Stream[Any]) -> Any:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import queue
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import none_element, none_error
 from penstock.streams.leaving.reading import Reader
-from penstock.streams.stages.boundaries import replenish_at
+from penstock.streams.stages.boundaries import PREFETCH, replenish_at
+from penstock.streams.stages.read_ahead import SMALL, ReadAhead, step_of
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -51,7 +53,7 @@ class BlockingWindow(Reader):
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
         """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
         get, get_now = self.queue.get, self.queue.get_nowait
-        batch, taken = replenish_at(self._first), 0
+        batch, taken, ahead = replenish_at(self._first), 0, self._ahead
         try:
             stream._connect(self)
             while True:
@@ -70,6 +72,11 @@ class BlockingWindow(Reader):
                         raise error
                     return
                 yield element
+                if ahead is not None:
+                    if ahead.stalled and not self._over:
+                        ahead.took()
+                    if not ahead.holds:
+                        continue
                 taken += 1
                 if taken == batch and self._subscription is not None and not self._over:
                     taken = 0
@@ -78,9 +85,44 @@ class BlockingWindow(Reader):
             self.cancel()
 
 
-def iterate(stream: Stream[Any], prefetch: int) -> Iterator[Any]:
-    """A stream as an iterator."""
-    return BlockingWindow(prefetch).read(stream)
+class BlockingByteWindow(BlockingWindow):
+    """The same for elements that can be large: bounded in bytes as well."""
+
+    __slots__ = ("_bound", "_copies", "_small")
+
+    def __init__(self, prefetch: int, step: int) -> None:
+        super().__init__(prefetch)
+        self._ahead = self._bound = ReadAhead(step, prefetch, self._waiting, on_window=self._skip_small)
+        self._small = 0
+        """Elements below this size need not be measured."""
+        self._copies: deque[Any] = deque()
+        """What is in the queue, which nobody can look into, and perhaps some that have been taken."""
+
+    def _skip_small(self) -> None:
+        self._small = SMALL
+
+    def on_next(self, element: Any, /) -> None:
+        """Hand the element over, and see whether there is room for more."""
+        super().on_next(element)
+        self._copies.append(element)
+        if type(element) is not bytes or len(element) >= self._small:
+            self._bound.came(element)
+        elif len(self._copies) > 2 * PREFETCH:
+            self._waiting()
+
+    def _waiting(self) -> deque[Any]:
+        copies = self._copies
+        for _ in range(len(copies) - self.queue.qsize()):
+            copies.popleft()
+        return copies
+
+
+def iterate(stream: Stream[Any], prefetch: int | None) -> Iterator[Any]:
+    """A stream as an iterator, which reads so many elements ahead; None is the usual number."""
+    step = step_of(stream._source) if prefetch is None else None
+    if step is not None:
+        return BlockingByteWindow(PREFETCH, step).read(stream)
+    return BlockingWindow(prefetch or PREFETCH).read(stream)
 
 
 def on_an_event_loop() -> bool:

@@ -12,6 +12,7 @@ import sys
 from penstock.spec import Subscription, none_subscription
 from penstock.streams.dropped import drop_error
 from penstock.streams.home import home_here
+from penstock.streams.stages.read_ahead import ReadAhead
 
 __all__ = ["Reader"]
 
@@ -19,10 +20,12 @@ __all__ = ["Reader"]
 class Reader:
     """Keeps the first subscription it gets and asks for ``first`` elements at once."""
 
-    __slots__ = ("_cancelled", "_first", "_over", "_subscription", "_unheard", "home")
+    __slots__ = ("_ahead", "_cancelled", "_first", "_over", "_subscription", "_unheard", "home")
 
     def __init__(self, first: int) -> None:
         self._first = first
+        self._ahead: ReadAhead | None = None
+        """How it asks for elements that can be large."""
         self.home = home_here()
         """Where the stream's coroutines run."""
         self._subscription: Subscription | None = None
@@ -43,7 +46,10 @@ class Reader:
         if self._cancelled:
             subscription.cancel()  # by another thread meanwhile
             return
-        subscription.request(self._first)
+        if self._ahead is None:
+            subscription.request(self._first)
+        else:
+            self._ahead.begin(subscription)
 
     def cancel(self) -> None:
         """Stop the stream; any number of times, from any thread."""

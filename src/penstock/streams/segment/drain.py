@@ -66,6 +66,7 @@ class Drain:
         "downstream",
         "emitted",
         "halted",
+        "held",
         "home",
         "limit",
         "mailbox",
@@ -101,7 +102,7 @@ class Drain:
         """The sum of all requests; only the owner adds to it."""
         self.emitted = 0
         self.mailbox: deque[int] = deque()
-        self.halted = self.cancelled = self.closed = False
+        self.halted = self.cancelled = self.closed = self.held = False
         self.violation: BaseException | None = None
         self.dirty = True
         """Something other than demand changed since the loop last ran."""
@@ -164,6 +165,27 @@ class Drain:
             return
         self.violation = error
         self._stop()
+        self.drain()
+
+    def can_hold(self) -> bool:
+        """Whether :meth:`hold_back` bounds everything: neither we nor those above take more meanwhile."""
+        return False
+
+    def size_of_one(self) -> int | None:
+        """About how many bytes an element was made of, if that is known."""
+        return None
+
+    def hold_back(self) -> None:
+        """Emit nothing more until :meth:`let_go`; called by the subscriber inside ``on_next``."""
+        self.held = self.sated = True
+        self.limit = 0
+        if self.halted:
+            self._stop()  # it came while we wrote
+
+    def let_go(self) -> None:
+        """Go on with the demand that there is; from any thread."""
+        self.held = False
+        self.dirty = True
         self.drain()
 
     def _stop(self) -> None:
@@ -264,7 +286,7 @@ class Drain:
 
     def go_on(self) -> None:
         """Let the loop run as far as it may."""
-        self.limit = min(self.allowance(), self.emitted + FAR)
+        self.limit = 0 if self.held else min(self.allowance(), self.emitted + FAR)
         self.sated = self.limit <= self.emitted
         if self.halted:
             self._stop()  # it came while we wrote

@@ -120,6 +120,10 @@ class QueueDrain(Drain):
         if self.error is not None:
             drop_elements(left, self.name)
 
+    def size_of_one(self) -> int | None:
+        """What our source knows about it."""
+        return self.upstream.size_of_one() if isinstance(self.upstream, Drain) else None
+
     def queued(self) -> int:
         """Elements waiting."""
         return len(self.queue)
@@ -150,7 +154,13 @@ class Relay(QueueDrain):
 
     def wanted(self) -> int:
         """What the open demand needs, less what is on its way or waiting."""
-        if self.upstream is None or self.asked >= UNBOUNDED or self.done or self.error is not None:
+        if (
+            self.held
+            or self.upstream is None
+            or self.asked >= UNBOUNDED
+            or self.done
+            or self.error is not None
+        ):
             return 0
         need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
         for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
@@ -178,6 +188,22 @@ class Relay(QueueDrain):
                 return  # another thread was quicker
             finally:
                 self._asker.release()
+
+    def can_hold(self) -> bool:
+        """If our upstream can: our own queue is empty."""
+        return isinstance(self.upstream, Drain) and self.upstream.can_hold()
+
+    def hold_back(self) -> None:
+        """Stop the upstream, too, which has been asked for what we have been asked for."""
+        super().hold_back()
+        if isinstance(self.upstream, Drain):
+            self.upstream.hold_back()
+
+    def let_go(self) -> None:
+        """Let the upstream go on as well."""
+        super().let_go()
+        if isinstance(self.upstream, Drain):
+            self.upstream.let_go()
 
     def exchange(self) -> None:
         """Forget the present upstream, which ended; the next one that subscribes takes its place.

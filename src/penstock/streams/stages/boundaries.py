@@ -10,7 +10,7 @@ from _thread import start_new_thread
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec import Subscriber, Subscription
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.arguments import whole
 from penstock.streams.assembly import Place
 from penstock.streams.home import Home, home_of
@@ -18,12 +18,22 @@ from penstock.streams.schedulers import LoopScheduler, Scheduler
 from penstock.streams.segment import GONE, Drain, Op, QueueDrain
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.failing import FailedSource
+from penstock.streams.stages.read_ahead import SMALL, ReadAhead, step_of
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["LimitRateSource", "Prefetching", "PublishOnSource", "SubscribeOnSource", "replenish_at"]
+__all__ = [
+    "PREFETCH",
+    "LimitRateSource",
+    "Prefetching",
+    "PublishOnSource",
+    "SubscribeOnSource",
+    "replenish_at",
+]
 
+PREFETCH = 256
+"""How many elements may wait at an asynchronous boundary by default."""
 FAIR_SLICE = 1024
 """A stage on a shared scheduler lets others run after this many elements."""
 
@@ -57,13 +67,21 @@ class Prefetching(QueueDrain):
         first = self.upstream is None
         super().on_subscribe(subscription)
         if first and not self.closed:
-            subscription.request(self.prefetch)
+            self.request_first(subscription)
+
+    def request_first(self, subscription: Subscription) -> None:
+        """Ask for as many as may wait."""
+        subscription.request(self.prefetch)
 
     def refill(self) -> None:
         """Three quarters are gone."""
         self.refill_at += self.batch
         if self.upstream is not None:
             self.upstream.request(self.batch)
+
+    def can_hold(self) -> bool:
+        """Our queue has a bound."""
+        return True
 
     def capacity(self) -> int | None:
         """What we asked for ahead."""
@@ -112,6 +130,10 @@ class PublishOnSource(Source):
         """Put the queue and the hop in, then subscribe."""
         assert self.boundary is not None
         stage = _PublishOn(self._scheduler, self.boundary, ops, downstream, self.label, self.place)
+        # Somebody who gives a number means elements, however large they are.
+        step = step_of(self._upstream._source) if self.boundary == PREFETCH else None
+        if step is not None:
+            stage = _PublishBytesOn(step, self._scheduler, ops, downstream, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self._upstream, stage)
 
@@ -220,6 +242,56 @@ class _PublishOn(Prefetching):
 
     def runs_on(self) -> str:
         return self._scheduler.name
+
+
+class _PublishBytesOn(_PublishOn):
+    """The same for elements that can be large: the queue is bounded in bytes as well."""
+
+    __slots__ = ("_ahead", "_due", "_small")
+
+    def __init__(
+        self,
+        step: int,
+        scheduler: Scheduler,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(scheduler, PREFETCH, ops, downstream, name, place)
+        self.refill_at = self._due = UNBOUNDED
+        self._small = 0
+        """Elements below this size need not be measured."""
+        self._ahead = ReadAhead(step, PREFETCH, lambda: list(self.queue), self._stall, self._count)
+
+    def request_first(self, subscription: Subscription) -> None:
+        self._ahead.begin(subscription)
+
+    def on_next(self, element: Any, /) -> None:
+        self.queue.append(element)
+        self.dirty = True
+        if self.idle:
+            self.drain()
+        if type(element) is not bytes or len(element) >= self._small:
+            self._ahead.came(element)
+
+    def _count(self) -> None:
+        self._small = SMALL
+        self.refill_at = self._due = self.batch
+
+    def _stall(self) -> None:
+        self.refill_at = 0  # the loop calls refill() after the next element that it takes
+
+    def refill(self) -> None:
+        if self.taken >= self._due:
+            self._due += self.batch
+            if self.upstream is not None:
+                self.upstream.request(self.batch)
+        self.refill_at = self._due
+        if self.upstream is not None and not self.done and self._ahead.stalled:
+            self._ahead.took()
+            if self._ahead.stalled:
+                self.refill_at = 0
 
 
 class SubscribeOnSource(Source):

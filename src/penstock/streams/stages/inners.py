@@ -18,11 +18,15 @@ from penstock.streams.dropped import drop_elements, drop_error
 from penstock.streams.segment import Drain, Op
 from penstock.streams.segment.writing import Head
 from penstock.streams.stages.boundaries import replenish_at
+from penstock.streams.stages.read_ahead import ReadAhead, step_of
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["Inner", "ManySources", "Outer"]
+__all__ = ["INNER_PREFETCH", "Inner", "ManySources", "Outer"]
+
+INNER_PREFETCH = 32
+"""How many elements of each source may wait by default."""
 
 
 class ManySources(Drain):
@@ -38,6 +42,16 @@ class ManySources(Drain):
         self.sources: set[Inner | Outer] = set()
         """Everything that must be cancelled if this stage is."""
         self.error: BaseException | None = None
+
+    def can_hold(self) -> bool:
+        """The queues of our sources have bounds."""
+        return True
+
+    def size_of_one(self) -> int | None:
+        """The largest that a source knows of."""
+        above = [source.subscription for source in tuple(self.sources)]
+        sizes = [one.size_of_one() for one in above if isinstance(one, Drain)]
+        return max([size for size in sizes if size is not None], default=None)
 
     @abstractmethod
     def poll(self) -> Any:
@@ -160,13 +174,26 @@ class Outer:
 class Inner:
     """Subscribes to one source and keeps a bounded queue of its elements filled."""
 
-    __slots__ = ("_batch", "_prefetch", "_stage", "_taken", "below", "done", "home", "queue", "subscription")
+    __slots__ = (
+        "_ahead",
+        "_batch",
+        "_prefetch",
+        "_stage",
+        "_taken",
+        "below",
+        "done",
+        "home",
+        "queue",
+        "subscription",
+    )
 
     def __init__(self, stage: ManySources, prefetch: int) -> None:
         self._stage = stage
         self._prefetch = prefetch
         self._batch = replenish_at(prefetch)
         self._taken = 0
+        self._ahead: ReadAhead | None = None
+        """How elements are asked for that can be large."""
         self.home = stage.home
         self.below = stage.below
         self.queue: deque[Any] = deque()
@@ -175,6 +202,10 @@ class Inner:
 
     def subscribe_to(self, stream: Stream[Any]) -> None:
         """Become a source of the stage."""
+        # Somebody who gives a number means elements, however large they are.
+        step = step_of(stream._source) if self._prefetch == INNER_PREFETCH else None
+        if step is not None:
+            self._ahead = ReadAhead(step, self._prefetch, self._waiting)
         self._stage.add(self)
         stream._connect(self)
 
@@ -186,11 +217,16 @@ class Inner:
         if self._stage.closed:
             subscription.cancel()  # cancelled by another thread meanwhile
             return
-        subscription.request(self._prefetch)
+        if self._ahead is None:
+            subscription.request(self._prefetch)
+        else:
+            self._ahead.begin(subscription)
 
     def on_next(self, element: Any, /) -> None:
         self.queue.append(element)
         self._stage.wake()
+        if self._ahead is not None:
+            self._ahead.came(element)
 
     def on_error(self, error: BaseException, /) -> None:
         self.subscription = None  # not done: see Outer
@@ -209,11 +245,19 @@ class Inner:
     def took_one(self) -> None:
         """Three quarters of the queue gone: ask for as many."""
         self._taken += 1
+        if self._ahead is not None:
+            if self._ahead.stalled and not self.done:
+                self._ahead.took()
+            if not self._ahead.holds:
+                return
         if self._taken == self._batch:
             self._taken = 0
             subscription = self.subscription
             if subscription is not None and not self.done:
                 subscription.request(self._batch)
+
+    def _waiting(self) -> list[Any]:
+        return list(self.queue)
 
     def cancel(self) -> None:
         self.queue.clear()

@@ -125,6 +125,11 @@ class _MergedInner(Inner):
     def on_next(self, element: Any, /) -> None:
         self._ready.append((self, element))
         self._stage.wake()
+        if self._ahead is not None:
+            self._ahead.came(element)
+
+    def _waiting(self) -> list[Any]:
+        return [element for inner, element in list(self._ready) if inner is self and element is not _END]
 
     def on_complete(self) -> None:
         self.done = True
