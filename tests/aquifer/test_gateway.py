@@ -614,3 +614,10 @@ def test_something_that_is_no_source_is_refused_at_once() -> None:
 def test_limits_of_zero_are_refused_at_once() -> None:
     with pytest.raises(ValueError, match="above 0"):
         Limits(max_subscribers=0)
+
+
+@pytest.mark.parametrize("lease", [0.001, 7 * 24 * 3600.0, 1e12])
+def test_any_lease_can_be_had(lease: float) -> None:
+    """The system counts the silence of a connection in a number with a bound of its own."""
+    with Gateway(Numbers(10), ANYWHERE, limits=Limits(lease=lease)) as gateway:
+        assert list(AquiferPublisher(gateway.endpoint, lease=60.0).flux()) == Numbers(10).values()

@@ -90,3 +90,15 @@ def test_a_source_that_gives_little_does_not_make_the_line_look_slow() -> None:
         pace.asked(100 * number, 100 * (number - 1), float(number))
         pace.arrived(100 * number, number + 0.4)
     assert pace.ahead == 64 * KIB, "neither more nor less: nothing had to wait"
+
+
+def test_on_a_quick_line_there_is_soon_less_to_ask_though_nothing_has_to_wait() -> None:
+    """A live source of 10 MB a second on a machine where everything arrives within a millisecond."""
+    pace, sent, now = Pace(16 << 20), 0, 0.0
+    for _ in range(20):
+        before, sent = sent, sent + pace.ask_every
+        now += pace.ask_every / 10e6
+        assert pace.has_room(sent - before)
+        pace.asked(sent, before, now)
+        pace.arrived(sent, now + 0.001)
+    assert pace.ask_every == 4 << 20

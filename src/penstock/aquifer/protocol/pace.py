@@ -26,6 +26,8 @@ _QUARTER: Final = 4
 be cut."""
 _QUICK: Final = 0.25
 """Seconds from the sending to the answer on a quick line: there, four times as much is tried, not twice."""
+_AT_ONCE: Final = 0.01
+"""Seconds after which even sixteen times as much is tried: a line of this machine, or of this house."""
 _SHORT: Final = 0.5
 """Seconds in queues that are no reason to send less ahead, and a reason to try more."""
 _LONG: Final = 2.0
@@ -89,9 +91,11 @@ class Pace:
         self._fastest = min(self._fastest, took)
         queued = took - self._fastest
         self._quick = took < _QUICK
+        carried = int((received - before) / took)
         if queued > _LONG:
-            self.ahead = max(min(int((received - before) / took), self.ahead), min(_LEAST, self._most))
-        elif queued < _SHORT and self._held and sent > self._grown_at:
+            self.ahead = max(min(carried, self.ahead), min(_LEAST, self._most))
+        elif queued < _SHORT and sent > self._grown_at and (self._held or carried * _QUICK > self.ahead):
             self._held = False
-            self.ahead = min((4 if self._quick else 2) * self.ahead, self._most)
+            factor = 16 if took < _AT_ONCE else 4 if self._quick else 2
+            self.ahead = min(factor * self.ahead, self._most)
             self._grown_at = self._asked[-1][0] if self._asked else sent
