@@ -241,3 +241,45 @@ def test_a_handler_that_does_not_take_messages_holds_the_client(server: Served) 
 
     run(ask())
     assert sent == count
+
+
+# ---------------------------------------------------------------- reading in a loop
+
+
+def test_a_loop_over_a_body_reads_few_chunks_ahead(server: Served) -> None:
+    head = "POST /looped/body HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000000\r\n\r\n"
+    with server.connection() as client:
+        client.sendall(head.encode() + BLOCK)
+        server.until("body", "taken")
+        assert push(client, 2 * MOST) < MOST
+    server.open_gate("body")
+
+
+def test_a_loop_over_messages_reads_few_of_them_ahead(server: Served) -> None:
+    async def main() -> None:
+        message = bytes(1_000_000)
+        client = await connect(server.ws("/looped/messages"), compression=None, ping_interval=None)
+        sent = 0
+        try:
+            while sent < 100:
+                await asyncio.wait_for(client.send(message), 2)
+                sent += 1
+        except TimeoutError:
+            pass
+        assert 0 < sent < 60  # what the sockets and the server itself hold, and few more
+        client.transport.abort()
+
+    run(main())
+    server.open_gate("messages")
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_upload_is_no_error_of_the_route(server: Served) -> None:
+    for number in range(3):
+        with server.connection() as client:
+            client.sendall(
+                f"POST /looped/left{number} HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\nabc".encode()
+            )
+            server.until(f"left{number}", "taken")
+        server.open_gate(f"left{number}")
+    assert server.ask.get("/numbers/3").text.split() == ["0", "1", "2"]
+    assert "the route failed" not in server.log.read_text()
