@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main
+from penstock.cli.complaints import Complaint
+from penstock.cli.run_loading import load_pipeline
 from tests.cli import running
 from tests.cli.running import Gateway, Program
 
 pytest.importorskip("pyspark")
 pq = pytest.importorskip("pyarrow.parquet")
 
-LONG = 120.0
+LONG = 240.0
 """Seconds: Spark takes five to start, and half a minute on a busy machine."""
 
 APP = """
@@ -109,7 +111,7 @@ def printed(app: Path) -> list[object]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_pipeline_runs_to_its_end_and_shows_how_it_goes(app: Path) -> None:
     state = app.parent / "state"
     with Run(str(app), "--checkpoint", str(state), "--master", "local[2]") as program:
@@ -134,7 +136,7 @@ pipeline = Pipeline({endpoint!r}, schema="n bigint").into("parquet", path={out!r
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_beside_a_gateway_that_leaves_at_the_end_it_ends_well(app: Path) -> None:
     lines, out = app.parent / "lines", app.parent / "parquet"
     lines.write_text("".join(f'{{"n": {n}}}\n' for n in range(1000)))
@@ -151,7 +153,7 @@ def test_beside_a_gateway_that_leaves_at_the_end_it_ends_well(app: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_gateway_whose_source_failed_is_a_failure(app: Path) -> None:
     lines, out = app.parent / "lines", app.parent / "parquet"
     lines.write_text('{"n": 1}\nnot json\n')
@@ -165,7 +167,7 @@ def test_a_gateway_whose_source_failed_is_a_failure(app: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_stopped_by_ctrl_c_or_sigterm_it_goes_on_where_it_was(app: Path) -> None:
     again = ("--checkpoint", str(app.parent / "state"), "--master", "local[2]")
     with Run(f"{app}:endless", *again) as program:
@@ -185,7 +187,7 @@ def test_stopped_by_ctrl_c_or_sigterm_it_goes_on_where_it_was(app: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
     with app.open("a") as file:
         file.write(
@@ -254,3 +256,14 @@ def test_a_setting_without_a_value_is_refused(capsys: pytest.CaptureFixture[str]
 def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     assert "penstock run app.py --checkpoint state" in capsys.readouterr().out
+
+
+def test_a_spark_that_does_not_start_is_not_the_fault_of_the_file_that_needs_it(tmp_path: Path) -> None:
+    app = tmp_path / "needs_spark.py"
+    app.write_text('raise RuntimeError("[SESSION_OR_CONTEXT_NOT_EXISTS] none")')
+
+    def start_spark() -> None:
+        raise Complaint("Spark did not start: no Java", 1)
+
+    with pytest.raises(Complaint, match=r"^Spark did not start: no Java$"):
+        load_pipeline(str(app), start_spark)

@@ -79,6 +79,8 @@ def _file(path: Path, start_spark: Callable[[], object]) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         _with_spark_if_need_be(lambda: loader.exec_module(module), start_spark)
+    except Complaint:
+        raise  # Spark did not start: not the fault of the file.
     except Exception as error:
         raise Complaint(f"{path} cannot be run: {_where(error)}", 1) from error
     from pyspark import cloudpickle
@@ -96,6 +98,8 @@ def _module(name: str, start_spark: Callable[[], object]) -> ModuleType:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise Complaint(f"{name} cannot be imported: {_where(error)}", 1) from error
         raise Complaint(f"there is no module {name}: check the name") from None
+    except Complaint:
+        raise
     except Exception as error:
         raise Complaint(f"{name} cannot be imported: {_where(error)}", 1) from error
 

@@ -127,8 +127,8 @@ def _session(arguments: argparse.Namespace, view: RunView) -> SparkSession:
         raise Complaint(f"Spark did not start: {reason_of(error)}{where}", 1) from None
 
 
-class _Interrupted(Exception):
-    """A signal came while Spark was being started."""
+class _Interrupted(BaseException):
+    """A signal came while Spark was being started; not an error of the code that may have asked for it."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
