@@ -21,6 +21,7 @@ _ANSWERS: Final = 1000
 """How many answers may wait for a peer that does not read them; more are dropped, and it will ask again."""
 _LONGEST_TOPIC: Final = 4096
 """Bytes that a peer may send to a data port, where it has nothing to say but which topic it wants."""
+_SHORTEST_SILENCE: Final = 10
 _LONGEST_SILENCE: Final = 600
 """Seconds. The system refuses more than some hours, and libzmq then aborts the process."""
 _PROBES: Final = 3
@@ -98,7 +99,7 @@ class Listener:
         # libzmq abort the process (zeromq/libzmq#4364, #3937). Who hangs is found out by the lease.
         # The system is as patient as the lease: a line that is slow, or silent for ten seconds, is not dead,
         # and a plain peer could not have what was on it sent again.
-        silence = min(max(round(self._limits.lease), 2), _LONGEST_SILENCE)
+        silence = round(min(max(self._limits.lease, _SHORTEST_SILENCE), _LONGEST_SILENCE))
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, silence // 2)
         socket.setsockopt(zmq.TCP_KEEPALIVE_INTVL, max(silence // (2 * _PROBES), 1))
