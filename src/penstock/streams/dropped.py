@@ -8,11 +8,12 @@ log a WARNING; set your own with :func:`on_dropped`.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+from penstock.streams.schedulers.scheduler import SchedulerClosed, asks_main_thread_to_stop
 
 __all__ = ["drop_elements", "drop_error", "on_dropped"]
 
@@ -57,6 +58,8 @@ def on_dropped(
 
 def drop_error(error: BaseException, where: str) -> None:
     """Report an error that has no subscriber to go to."""
+    if isinstance(error, SchedulerClosed) and not threading.main_thread().is_alive():
+        return  # the interpreter is exiting, and the shared schedulers close one by one
     _call(_error_hook, error, where)
 
 

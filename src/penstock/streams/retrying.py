@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.streams.arguments import a_count, a_function, seconds
+from penstock.streams.arguments import a_function, a_whole_number, seconds
 from penstock.streams.schedulers import Scheduler, shared_timer
 
 __all__ = ["Retry", "RetryExhausted"]
@@ -41,14 +41,19 @@ class Retry:
     """A number from 0 to 1."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attempts", a_count(self.attempts, "Retry"))
-        object.__setattr__(self, "first", seconds(self.first, "Retry"))
-        object.__setattr__(self, "longest", seconds(self.longest, "Retry"))
+        object.__setattr__(self, "attempts", a_whole_number(self.attempts, "Retry"))
+        if self.attempts < 1:
+            raise ValueError(f"a retry needs at least 1 attempt, not {self.attempts}")
+        for name in ("first", "longest"):
+            pause = getattr(self, name)
+            if isinstance(pause, int | float) and pause < 0:
+                raise ValueError(f"the pauses of a retry must not be negative: {name}={pause}")
+            object.__setattr__(self, name, seconds(pause, "Retry"))
         a_function(self.scheduler, "Retry")
         a_function(self.randomness, "Retry")
-        if self.first < 0 or self.longest < self.first:
+        if self.longest < self.first:
             raise ValueError(
-                f"pauses must not be negative, nor first > longest: {self.first}, {self.longest}"
+                f"of the pauses of a retry the first must not be the longest: {self.first} > {self.longest}"
             )
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"jitter is a part of the pause, from 0 to 1, not {self.jitter}")

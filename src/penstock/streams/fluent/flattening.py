@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.spec import Publisher
 from penstock.streams.arguments import a_count, a_function
 from penstock.streams.conversion import as_mono, as_stream
-from penstock.streams.stages.awaiting import MapAsyncSource
 from penstock.streams.stages.concatenating import ConcatMapSource
 from penstock.streams.stages.inners import INNER_PREFETCH
+from penstock.streams.stages.map_async import MapAsyncSource
 from penstock.streams.stages.merging import FlatMapSource
 from penstock.streams.stages.recovering import Expand, FollowSource
 from penstock.streams.stream import Stream, T, flux_of, mono_of

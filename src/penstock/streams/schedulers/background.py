@@ -10,13 +10,16 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable
 
 from penstock.streams.schedulers.forking import renew_after_fork
-from penstock.streams.schedulers.loop import LoopScheduler
+from penstock.streams.schedulers.loop import LoopScheduler, loops_of_exiting_process
 from penstock.streams.schedulers.process_wide import ProcessWide
 from penstock.streams.schedulers.scheduler import SchedulerClosed, Task, Timer, report_task_error
 from penstock.streams.schedulers.stays_open import StaysOpen
 
 _EXIT_PATIENCE = 3.0
 """Seconds that the interpreter's exit waits for the loop to wind down; a task that blocks it gets no more."""
+
+_MOST_TURNS = 10
+"""How often the loop looks for tasks that were started while others ended."""
 
 _left_to_parent: list[AbstractEventLoop] = []
 """Loops inherited through a fork. Closing one would unregister the *parent's* sockets, which share the same
@@ -48,11 +51,6 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
         """The running loop, for `asyncio.run_coroutine_threadsafe(coroutine, scheduler.loop)`."""
         self._ensure_running()
         return self._loop
-
-    @property
-    def winding_down(self) -> bool:
-        """See `LoopScheduler.winding_down`."""
-        return self._closed
 
     def submit(self, task: Task) -> None:
         """Run `task` in one of the loop's next rounds."""
@@ -104,6 +102,7 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
             _wind_down(loop)
 
     def _wind_down_at_exit(self) -> None:
+        loops_of_exiting_process.append(self._loop)
         thread, self._closed = self._thread, True
         if thread is None or not thread.is_alive():
             return
@@ -115,14 +114,22 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
 
 def _wind_down(loop: AbstractEventLoop) -> None:
     # A task still pending when it is collected would complain on stderr: cancel them all and let them end.
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    # One of them may have started another just before, so look again.
+    for _ in range(_MOST_TURNS):
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(_ended(tasks))
+        if not tasks and not asyncio.all_tasks(loop):
+            break
     loop.run_until_complete(loop.shutdown_asyncgens())
     asyncio.set_event_loop(None)
     loop.close()
+
+
+async def _ended(tasks: set[asyncio.Task[object]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)
 
 
 _background = ProcessWide(BackgroundLoopScheduler)

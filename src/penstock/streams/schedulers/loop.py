@@ -23,6 +23,8 @@ from penstock.streams.schedulers.timers import shared_timers
 _NO_THREAD = 0  # never the identifier of a thread
 LOOK_AFTER = 1.0
 """Seconds after which a scheduler with pending timers looks whether its loop still lives."""
+loops_of_exiting_process: list[AbstractEventLoop] = []
+"""Loops of ours that the exit of the interpreter is about to close."""
 _timer_thread = ImmediateScheduler("timer thread")
 
 
@@ -73,7 +75,7 @@ class LoopScheduler(Scheduler):
     @property
     def winding_down(self) -> bool:
         """True while the interpreter exits and cancels what still runs here: nobody needs to hear of that."""
-        return False
+        return self._loop in loops_of_exiting_process
 
     def now(self) -> float:
         """Seconds of the loop's own clock, `loop.time()`."""
