@@ -203,9 +203,16 @@ class UdpChannel(Disposable):
         self._close(cancel_handler=not self._receiver.taken)
 
     def start_sending(
-        self, stream: Stream[Any], flush: object, done: Callable[[BaseException | None], object]
+        self,
+        stream: Stream[Any],
+        flush: object,
+        done: Callable[[BaseException | None], object],
+        written: object = 0,
     ) -> Callable[[], object]:
-        """Send the elements of a stream; returns what stops it. On the event loop only."""
+        """Send the elements of a stream; returns what stops it. On the event loop only.
+
+        A datagram is a write of its own, so ``flush`` and what was ``written`` before do not matter here.
+        """
         if self._closed:
             raise ConnectionAborted(f"{self.label} the socket was closed before this send began")
         if self._sender is not None:
