@@ -289,12 +289,13 @@ class Connection:
             self._watch.cancel()
         self._echo = None
         sender, self._sender = self._sender, None
-        # The sender first: its source may be what we receive, whose error knows nothing of what was written.
+        # What we receive may be what is sent. Its error does not know what was written, so the sender tells.
         if sender is not None:
-            sender.lost(
-                "the connection was closed" if error is None else f"the connection was lost ({error})", error
-            )
+            sender.ignore_end()
         self._receiver.end(self._broken(error))
+        if sender is not None:
+            why = "the connection was closed" if error is None else f"the connection was lost ({error})"
+            sender.lost(why, error)
         self._tell_peer_end()
         tell_state(self, State.DISCONNECTING)
         self._connections.remove(self)

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.net import (
     BadCertificate,
+    Connection,
     HandshakeFailed,
     Inbound,
     Outbound,
@@ -75,6 +76,10 @@ def test_a_handler_that_completes_flushes_and_says_goodbye(
     run_on(kind, main())
 
 
+def flushes(connection: Connection) -> bool:
+    return connection._sender is not None and connection._sender.flushing
+
+
 @on_each_loop
 def test_a_peer_that_pauses_for_longer_than_a_close_lingers_gets_everything(
     kind: str, authority: Authority
@@ -88,7 +93,7 @@ def test_a_peer_that_pauses_for_longer_than_a_close_lingers_gets_everything(
             client = CLIENT.secure(trust=authority.trust).port(running.port)
             client = client.read_ahead(0).option("SO_RCVBUF", 65_536)
             async with await soon(client.connect()) as connection:
-                await until(lambda: running.connections and running.connections[0]._flushing)
+                await until(lambda: running.connections and flushes(running.connections[0]))
                 await asyncio.sleep(0.2)
                 assert running.connections[0].busy
                 got = 0

@@ -204,6 +204,10 @@ class Sender:
         """Whether the source is at its end, and the socket has not taken all of it."""
         return self._finishing and self._done is not None
 
+    def ignore_end(self) -> None:
+        """The connection is gone: from now on the end of the source is not the end of the send."""
+        self._finishing = True
+
     def lost(self, why: str, error: BaseException | None = None) -> None:
         """The connection is gone; what it had not taken is told as an error, never as an end."""
         if self._done is None:
