@@ -5,6 +5,7 @@ import queue
 import signal
 import subprocess
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -263,6 +264,78 @@ def test_two_rotations_in_a_row_lose_nothing(tmp_path: Path) -> None:
         path.rename(tmp_path / "app.log.2")
         path.write_bytes(b"three\n")
         assert following.take(1) == [b"three"]
+
+
+def test_rotations_while_nobody_asks_for_lines_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\ntwo\n")
+    following = Following()
+    source_of(path, follow=True)(0).subscribe(following)
+    assert following.subscription is not None
+    following.subscription.request(1)  # Then the log is full, say.
+    for number in range(3):
+        for older in range(number, 0, -1):
+            (tmp_path / f"app.log.{older}").rename(tmp_path / f"app.log.{older + 1}")
+        path.rename(tmp_path / "app.log.1")
+        path.write_bytes(b"file %d\n" % number)
+        # As if some time lay between them.
+        written = os.stat(tmp_path / "app.log.1").st_mtime_ns + 1_000_000
+        os.utime(path, ns=(written, written))
+    asking = threading.Thread(target=following.subscription.request, args=(1000,))
+    asking.start()
+    assert following.take(5) == [b"one", b"two", b"file 0", b"file 1", b"file 2"]
+    following.subscription.cancel()
+    asking.join(PATIENCE)
+    assert not asking.is_alive()
+
+
+def test_a_file_that_was_read_is_not_read_again_because_somebody_has_written_to_it_late(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, follow=True)) as following:
+        assert following.take(1) == [b"one"]
+        path.rename(tmp_path / "app.log.1")
+        path.write_bytes(b"two\n")
+        assert following.take(1) == [b"two"]
+        path.rename(tmp_path / "app.log.2")
+        append(tmp_path / "app.log.1", b"too late\n")
+        path.write_bytes(b"three\n")
+        assert following.take(1) == [b"three"]
+
+
+def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, follow=True)) as following:
+        assert following.take(1) == [b"one"]
+        path.rename(tmp_path / "app.log.1")
+        os.mkfifo(path)
+        append(tmp_path / "app.log.1", b"two\n")
+        assert following.take(1) == [b"two"]
+        (tmp_path / "new").write_bytes(b"three\n")
+        (tmp_path / "new").rename(path)
+        assert following.take(1) == [b"three"]
+
+
+def test_a_line_that_is_passed_over_is_not_kept_to_know_the_file_again(tmp_path: Path) -> None:
+    path, memory = tmp_path / "readings.txt", tmp_path / "place"
+    with path.open("wb") as file:
+        for _ in range(32):
+            file.write(b"x" * LONGEST)
+        file.write(b"\none\n")
+    source = source_of(path, memory, on_bad_line="skip")
+    tracemalloc.start()
+    try:
+        assert read(source) == [b"one"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * LONGEST
+
+    append(path, b"two\n")
+    assert read(source_of(path, memory, on_bad_line="skip"), 1) == [b"two"]
 
 
 def test_a_file_that_is_cut_off_is_read_from_its_beginning(

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CHECKED", "START", "Place", "PlaceFile", "fingerprint", "holds", "renamed"]
+__all__ = ["CHECKED", "START", "Place", "PlaceFile", "fingerprint", "holds", "renamed", "rotated_since"]
 
 _log = logging.getLogger("penstock.cli")
 
@@ -99,10 +99,7 @@ def renamed(path: str, place: Place) -> tuple[str | None, list[str]]:
     file itself.
     """
     here = Path(path)
-    beside = []
-    for entry in os.scandir(here.absolute().parent):
-        if entry.name.startswith(here.name) and not entry.name.endswith(_PACKED) and entry.is_file():
-            beside.append((entry.stat().st_mtime_ns, entry.inode(), entry.path))
+    beside = [(state.st_mtime_ns, state.st_ino, name) for name, state in _beside(here)]
     ours = [found for found in beside if found[1] == place.inode and holds(found[2], place)]
     if not ours:
         return None, []
@@ -112,3 +109,31 @@ def renamed(path: str, place: Place) -> tuple[str | None, list[str]]:
     itself = str(here.absolute())
     later = sorted(found for found in beside if found[0] > written and found[2] != itself)
     return name, [other for _, _, other in later if other != name] + ([path] if here.exists() else [])
+
+
+def rotated_since(moment: float, path: str, newest: os.stat_result) -> list[tuple[str, int]]:
+    """The files that were begun after ``newest`` and renamed since ``moment``, in order, with their inodes.
+
+    The one that has the name ``path`` now is not among them.
+    """
+    itself = str(Path(path).absolute())
+    found = [
+        (state.st_mtime_ns, name, state.st_ino)
+        for name, state in _beside(Path(path))
+        # A second less: the clock of a file system is a little behind.
+        if state.st_mtime_ns > newest.st_mtime_ns and state.st_ctime > moment - 1 and name != itself
+    ]
+    return [(name, inode) for _, name, inode in sorted(found)]
+
+
+def _beside(path: Path) -> list[tuple[str, os.stat_result]]:
+    """The file, and those that may once have had its name: rotated ones begin with it."""
+    found = []
+    with os.scandir(path.absolute().parent) as entries:
+        for entry in entries:
+            if not entry.name.startswith(path.name) or entry.name.endswith(_PACKED):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # Renamed or removed just now.
+                if entry.is_file():
+                    found.append((entry.path, entry.stat()))
+    return found

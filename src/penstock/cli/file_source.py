@@ -20,7 +20,16 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from penstock.cli.complaints import Complaint
-from penstock.cli.file_place import CHECKED, START, Place, PlaceFile, fingerprint, holds, renamed
+from penstock.cli.file_place import (
+    CHECKED,
+    START,
+    Place,
+    PlaceFile,
+    fingerprint,
+    holds,
+    renamed,
+    rotated_since,
+)
 from penstock.cli.gateway_sources import CHUNK, Lines, Origin, SourceOptions
 from penstock.cli.line_splitter import BadLines, LineSplitter
 from penstock.spec import Publisher
@@ -95,6 +104,10 @@ class _Followed:
         self._file = first
         self._later: deque[_OpenFile] = deque(_OpenFile(name) for name in next)
         self._quiet_since: float | None = None
+        self._looked = time.time()
+        """When the newest of these files was last seen under the name that is followed."""
+        self._finished: set[int] = set()
+        """The inodes of those before."""
         self._woken = threading.Event()
         self.has_end = False
         """Whether what is there now is all that is wanted."""
@@ -121,6 +134,7 @@ class _Followed:
             if self.has_end and not self._later:
                 return b""
             if self._later and self._is_finished():
+                self._finished.add(self._file.inode)
                 self._file.close()
                 self._file = self._later.popleft()
                 self._quiet_since = None
@@ -129,19 +143,34 @@ class _Followed:
         return None
 
     def _look_for_another(self) -> None:
-        newest = self._later[-1] if self._later else self._file
+        newest = os.fstat((self._later[-1] if self._later else self._file).descriptor)
+        now = time.time()
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
             return  # Renamed, and the new one is not there yet.
-        known = os.fstat(newest.descriptor)
-        if (found.st_dev, found.st_ino) != (known.st_dev, known.st_ino):
-            # Opened now: by the time it is read it may have another name.
-            another = _OpenFile(self._path)
-            if stat.S_ISREG(os.fstat(another.descriptor).st_mode):
-                self._later.append(another)
-            else:
-                another.close()
+        if (found.st_dev, found.st_ino) == (newest.st_dev, newest.st_ino):
+            self._looked = now
+            return
+        if not stat.S_ISREG(found.st_mode):
+            return  # Not even opened: that of a FIFO waits for who writes to it.
+        # While nobody asked for lines, nobody looked: there may have been others in between. All are opened
+        # now, because by the time they are read they may have other names.
+        known = self._finished | {file.inode for file in (self._file, *self._later)}
+        rotated = rotated_since(self._looked, self._path, newest)
+        between = [(name, inode) for name, inode in rotated if inode not in known]
+        opened: list[_OpenFile] = []
+        for name, inode in (*between, (self._path, found.st_ino)):
+            opened.append(_OpenFile(name))
+            with contextlib.suppress(FileNotFoundError):
+                if opened[-1].inode == inode:
+                    continue
+            # Renamed just now. The next look finds them under their new names.
+            for file in opened:
+                file.close()
+            return
+        self._later.extend(opened)
+        self._looked = now
 
     def _is_finished(self) -> bool:
         now = time.monotonic()
@@ -266,25 +295,27 @@ class FileLines(Origin):
             if self._memory is not None and place is START:
                 # From now on the file is known under any name.
                 self._memory.save(replace(START, inode=reader.inode))
-            ended, tail = place.ended, b""
+            ended, last = place.ended, b""  # The last bytes that were read, to know the file again.
             while chunk := reader.read():
                 if isinstance(chunk, Cut):
                     self._tell_of(chunk, splitter.forget())
-                    tail = b""
+                    last = b""
                     continue
                 if not ended:
                     chunk = self._behind_last_line(chunk)
                     ended = True
                 yield from splitter.feed(chunk)
-                if self._memory is not None:
-                    tail = (tail + chunk)[-CHECKED - splitter.pending :]
-                    self._pass(reader, splitter, tail[: len(tail) - splitter.pending][-CHECKED:])
+                whole = chunk.rfind(b"\n") + 1
+                if whole:
+                    last = (last + chunk[:whole])[-CHECKED:]
+                    self._pass(reader, splitter, last)
+                last = (last + chunk[whole:])[-CHECKED:]
             self._cancelled = chunk is None
             if self._cancelled or not splitter.pending:
                 return
             if self._options.take_last_line:
                 yield from splitter.finish()
-                self._pass(reader, splitter, tail[-CHECKED:], ended=False)
+                self._pass(reader, splitter, last, ended=False)
                 return
             _log.warning(
                 "the last line of %s has no newline, so it may not be complete: its %d bytes are left out. "
