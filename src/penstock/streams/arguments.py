@@ -69,7 +69,10 @@ def whole(n: Any) -> int | None:
         return n
     if isinstance(n, bool) or not hasattr(type(n), "__index__"):
         return None
-    return index(n)
+    try:
+        return index(n)
+    except Exception:  # the type may have numbers and others, as numpy's arrays
+        return None
 
 
 def a_whole_number(n: Any, operator: str) -> int:

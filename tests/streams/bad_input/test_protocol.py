@@ -93,6 +93,21 @@ def test_a_source_that_raises_stop_iteration_in_a_mapper_fails_instead_of_ending
     assert not recorder.completed
 
 
+def test_a_source_that_raises_stop_iteration_when_it_is_opened_fails_instead_of_ending() -> None:
+    empty: Iterator[str] = iter(())
+
+    class SkipsItsHeading:
+        def __iter__(self) -> Iterator[str]:
+            next(empty)
+            return empty
+
+    for source in (Flux.from_iterable(SkipsItsHeading()), Flux.from_iterable(SkipsItsHeading()).map(str)):
+        recorder = Recorder.of(source, UNBOUNDED)
+        assert isinstance(recorder.error, RuntimeError)
+        assert isinstance(recorder.error.__cause__, StopIteration)
+        assert not recorder.completed
+
+
 def test_an_iterable_whose_iter_raises_fails_the_stream() -> None:
     class Bad:
         def __iter__(self) -> Iterator[int]:

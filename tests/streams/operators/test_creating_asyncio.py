@@ -294,3 +294,34 @@ def test_the_second_reader_of_an_asynchronous_generator_is_told_that_it_is_used_
         assert [x async for x in again] == [x async for x in again] == [1, 2]
 
     asyncio.run(main())
+
+
+class Failing:
+    """An asynchronous iterator whose step raises, and whose closing may raise, too."""
+
+    def __init__(self, step: BaseException, closing: BaseException | None = None) -> None:
+        self._step = step
+        self._closing = closing
+
+    def __aiter__(self) -> Failing:
+        return self
+
+    async def __anext__(self) -> Any:
+        raise self._step
+
+    async def aclose(self) -> None:
+        if self._closing is not None:
+            raise self._closing
+
+
+@pytest.mark.parametrize("closing", [None, GeneratorExit(), asyncio.CancelledError(), OSError()], ids=repr)
+@pytest.mark.parametrize("step", [GeneratorExit(), ValueError()], ids=repr)
+def test_a_step_that_fails_is_told_however_the_closing_ends(
+    step: BaseException, closing: BaseException | None
+) -> None:
+    dropped: list[BaseException] = []
+    with on_dropped(error=lambda error, where: dropped.append(error)):
+        recorder = Recorder.of(Flux.from_async_iterable(lambda: Failing(step, closing)), first=1)
+
+        assert recorder.wait().error is step
+    assert dropped in ([], [closing])

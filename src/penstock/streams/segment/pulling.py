@@ -48,8 +48,12 @@ class PullDrain(Drain):
 
     def source(self) -> Iterator[Any]:
         """Open the iterable, which is ours to close."""
-        self._iterable = self._factory()
-        self._iterator = iterator = iter(self._iterable)
+        try:
+            self._iterable = self._factory()
+            self._iterator = iterator = iter(self._iterable)
+        except StopIteration as stop:
+            # Whoever runs our loop would take it for the end. As in a generator, it is an error here.
+            raise RuntimeError(f"opening {self.name} raised StopIteration") from stop
         if self._left is not None:
             self._left = iterator.__length_hint__  # type: ignore[attr-defined]
         return iterator

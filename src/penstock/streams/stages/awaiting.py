@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+from asyncio.events import _get_running_loop as running_loop_or_none
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -160,17 +161,23 @@ class _Stepping:
             return
         try:
             await self._step(iterator)
-        except GeneratorExit:
-            raise  # the loop was closed with this task in it: nothing can be awaited any more
         except asyncio.CancelledError:
             self._stopped()
             await self._close(iterator)
             raise
         except BaseException as error:
-            await self._close(iterator)
-            self._failed(error)
+            if isinstance(error, GeneratorExit) and not self._at_work():
+                raise  # the loop was closed with this task in it: nothing can be awaited any more
+            try:
+                await self._close(iterator)
+            finally:  # also if the closing was cancelled: somebody waits to hear how this ended
+                self._failed(error)
         else:
             await self._close(iterator)
+
+    def _at_work(self) -> bool:
+        """Whether the loop is running our task just now, rather than throwing it away."""
+        return running_loop_or_none() is not None and asyncio.current_task() is self._task
 
     def _stopped(self) -> None:
         if not self._cancelled and not self._scheduler.winding_down:
@@ -189,9 +196,11 @@ class _Stepping:
         if close is not None:
             try:
                 await close()
-            except (GeneratorExit, asyncio.CancelledError):
+            except asyncio.CancelledError:
                 raise
             except BaseException as error:
+                if isinstance(error, GeneratorExit) and not self._at_work():
+                    raise
                 drop_error(error, f"closing {self._relay.name}")
                 if asks_main_thread_to_stop(error):
                     raise
