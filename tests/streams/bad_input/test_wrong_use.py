@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from penstock.spec import RuleViolation
 from penstock.streams import Flux, Mono, Overflow, Retry, Sinks, on_dropped, processor, schedulers
 from tests.streams.recording import Recorder
 
@@ -343,3 +344,19 @@ def test_hooks_of_an_emitter_are_plain_functions() -> None:
         )
     assert done.wait(30)
     assert "on_dispose() calls plain functions" in str(failed[0])
+
+
+class Several:
+    """Has ``__index__`` by its type, but is no number, as an array of numpy's."""
+
+    def __index__(self) -> int:
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+
+
+def test_what_only_looks_like_a_number_is_refused_as_any_other_object() -> None:
+    with pytest.raises(TypeError, match=r"take\(\) needs a whole number"):
+        Flux.range(3).take(Several())  # type: ignore[arg-type]
+    for stream in (Flux.range(3), Flux.range(3).limit_rate(2), Flux.range(3).flat_map(Flux.just)):
+        recorder = Recorder.of(stream)
+        recorder.subscription.request(Several())  # type: ignore[arg-type]
+        assert isinstance(recorder.error, RuleViolation)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
 
 import pytest
 
 from penstock.streams import Flux, Mono, Retry, Sinks, on_dropped, schedulers
+from penstock.streams.segment.chains import culprit, run, shape_of, states_of
+from penstock.streams.segment.writing import SOURCE, Head, Tail
 
 PATIENCE = 30.0
 
@@ -101,6 +104,35 @@ def test_exit_and_ctrl_c_on_the_main_thread_reach_the_subscriber_and_the_caller(
     assert dropped == []
 
 
+NESTED: dict[str, Callable[[], Any]] = {
+    "flat_map": lambda: Flux.range(9).flat_map(lambda x: Flux.just(x, x)),
+    "flat_map_sequential": lambda: Flux.range(9).flat_map_sequential(lambda x: Flux.just(x, x)),
+    "flat_map in flat_map": lambda: Flux.range(9).flat_map(lambda x: Flux.just(x).flat_map(Flux.just)),
+    "concat_map": lambda: Flux.range(9).concat_map(lambda x: Flux.just(x, x)),
+    "merge": lambda: Flux.merge(Flux.range(9), Flux.range(9)),
+    "zip": lambda: Flux.zip(Flux.range(9), Flux.range(9)),
+    "share": lambda: Flux.range(9).share(),
+}
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("shape", NESTED)
+def test_exit_and_ctrl_c_below_inner_streams_go_up_to_the_caller(shape: str, error: BaseException) -> None:
+    stream = NESTED[shape]()
+    heard: list[BaseException] = []
+    dropped: list[BaseException] = []
+    with on_dropped(error=lambda error, where: dropped.append(error)):
+        with pytest.raises(type(error)) as raised:
+            stream.map(raising(error)).subscribe(print, on_error=heard.append)
+        assert raised.value is error
+        with pytest.raises(type(error)):
+            stream.subscribe(raising(error), on_error=heard.append)
+        with pytest.raises(type(error)):
+            stream.do_on_next(raising(error)).count().block(PATIENCE)
+    assert heard == [error, error]
+    assert dropped == []
+
+
 @pytest.mark.parametrize("error", [SystemExit(3), Stop(), KeyboardInterrupt()], ids=repr)
 def test_a_coroutine_that_raises_ends_the_stream(error: BaseException) -> None:
     async def bad(*_: Any) -> Any:
@@ -177,3 +209,12 @@ def test_a_scheduler_without_a_thread_to_give_fails_the_stream() -> None:
     ):
         with pytest.raises(RuntimeError, match="can't start new thread"):
             stream.collect_list().block(PATIENCE)
+
+
+def test_ctrl_c_between_two_lines_of_a_loop_is_not_lost_in_the_search_for_who_raised_it() -> None:
+    ops = Flux.just(1).map(str)._ops
+    shape = shape_of(ops, Head.ITERABLE, Tail.PUSH, watched=False)
+    loop = run(shape, ops, states_of(ops), None, iter([1]), print, "just")
+    # A signal can come at an instruction that belongs to no line.
+    trace = TracebackType(None, loop.gi_frame, 0, 0)
+    assert culprit(KeyboardInterrupt().with_traceback(trace), shape) == SOURCE

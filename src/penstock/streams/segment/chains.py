@@ -111,7 +111,8 @@ def _search(error: BaseException, shape: Shape) -> int | None:
         return None
     level = max(i for i, code in enumerate(codes) if code == trace.tb_frame.f_code)
     while trace is not None and level >= 0 and trace.tb_frame.f_code == codes[level]:
-        owner = shape.loops[level].owner[trace.tb_lineno]
+        # A signal may come between two lines, where there is no number.
+        owner = shape.loops[level].owner.get(trace.tb_lineno, SOURCE)
         if owner >= 0:
             return shape.bases[level] + owner
         if owner != SOURCE:

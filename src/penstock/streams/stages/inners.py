@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_elements, drop_error
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import Drain, Op
 from penstock.streams.segment.writing import Head
 from penstock.streams.stages.boundaries import replenish_at
@@ -146,9 +147,12 @@ class Outer:
         try:
             self._on_element(element)
         except BaseException as error:
-            self._stage._caught(error)
-            self.cancel()
-            self._stage.fail(error)
+            goes_up = asks_main_thread_to_stop(error)
+            if not (goes_up and self._stage.closed):  # then it has ended with that already
+                self.cancel()
+                self._stage.fail(error)
+            if goes_up:
+                raise
 
     def on_error(self, error: BaseException, /) -> None:
         # Not done: a stage at work on another thread would take that for completion, and lose the error.
