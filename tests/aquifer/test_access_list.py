@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -201,6 +202,28 @@ def test_a_directory_that_was_removed_is_not_an_empty_one(clients: Path) -> None
     damage("moved", clients, clients)
     settle(listed)
     assert listed.keys == {ALICE.public}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of files as POSIX has them")
+def test_a_directory_that_may_not_be_read_is_not_an_empty_one(caplog: pytest.LogCaptureFixture) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # Not tmp_path: only its owner gets there.
+        os.chmod(folder, 0o755)
+        clients = Path(folder, "clients")
+        clients.mkdir()
+        add(clients, "alice", ALICE)
+        listed = AccessList.load(clients)
+        clients.chmod(0)
+        is_root = os.geteuid() == 0
+        try:
+            if is_root:
+                os.seteuid(65534)  # Root may read everything.
+            assert not listed.reload()
+        finally:
+            if is_root:
+                os.seteuid(0)
+            clients.chmod(0o755)
+    assert listed.keys == {ALICE.public}
+    assert "the last one stays in force" in caplog.text
 
 
 def test_an_empty_directory_lets_nobody_in(clients: Path, caplog: pytest.LogCaptureFixture) -> None:

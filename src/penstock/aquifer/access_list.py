@@ -158,7 +158,7 @@ class AccessList:
         if self._path is None:
             return None
         try:
-            files = sorted(self._path.glob("*.pub")) if self._path.is_dir() else [self._path]
+            files = _key_files(self._path) if self._path.is_dir() else [self._path]
             states = [(file.name, file.stat()) for file in files]
         except OSError as error:
             return error.errno
@@ -175,13 +175,18 @@ def _read(path: Path) -> dict[str, Client]:
 
 
 def _in_directory(path: Path) -> Iterator[tuple[str, Client, Path]]:
-    for file in sorted(path.glob("*.pub")):
+    for file in _key_files(path):
         key = load_public(file)
         line = read_key_file(str(file)).get("rights")
         try:
             yield key, Client(USUAL_RIGHTS if line is None else rights_in(line), file.stem), file
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from None
+
+
+def _key_files(path: Path) -> list[Path]:
+    # Not Path.glob: for that, a directory that cannot be read is an empty one, and everybody would be cut off.
+    return sorted(file for file in path.iterdir() if file.name.endswith(".pub"))
 
 
 def _in_file(path: Path) -> Iterator[tuple[str, Client, str]]:
