@@ -75,7 +75,7 @@ class DeskWithAWriter(FrontDesk):
         for delivery in self.submitted:
             for batch in delivery.batches:
                 self.written += unpack_values(batch.payload)
-            self.marks |= delivery.marks
+            self.marks |= delivery.marks_after(self.marks)
             self.log.head = len(self.written)
             delivery.end = self.log.head
         self.submitted.clear()

@@ -418,6 +418,29 @@ def test_a_writers_name_can_be_given_to_another_key() -> None:
     assert isinstance(put(desk, BOB, b"x", batch=1), OnNext)
 
 
+def test_a_name_that_is_given_away_while_a_batch_waits_keeps_the_number_of_that_batch() -> None:
+    """Otherwise the new owner could publish it a second time, or the old one take the name back."""
+    desk = DeskWithAWriter()
+    for batch in (0, 1):
+        put(desk, ALICE, b"hers", batch=batch)
+        desk.commit(batch, (0, 0, 1), caller=ALICE)
+        if not batch:
+            desk.write()
+    desk.desk.administration.give_writer("q", BOB_KEY)
+    assert code(put(desk, ALICE, b"x", batch=2)) == "AUTH"
+    put(desk, BOB, b"his", batch=2)
+    desk.commit(2, (0, 0, 1), caller=BOB)
+    desk.write()
+    assert desk.marks == {"delivered:q": f"2 {BOB_KEY}"}
+    assert desk.written == [b"hers", b"hers", b"his"]
+
+    put(desk, BOB, b"x", batch=3)
+    desk.commit(3, (0, 0, 1), caller=BOB)
+    desk.desk.administration.give_writer("q", ALICE.owner)
+    desk.write()
+    assert desk.marks == {"delivered:q": f"3 {ALICE.owner}"}
+
+
 @pytest.mark.parametrize(
     "wanted", [{"give": "ledger"}, {"give": "ledger", "to": "short"}, {"give": "x", "to": ""}]
 )

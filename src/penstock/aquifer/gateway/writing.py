@@ -188,7 +188,7 @@ class Writer:
         if delivery.withdrawn:
             delivery.failure = _WITHDRAWN
             return True
-        if not self._store(batches, delivery.marks):
+        if not self._store(batches, delivery.marks_after(self._log.journal.marks)):
             return False
         delivery.end = self._log.head
         self._published()

@@ -80,11 +80,13 @@ class Delivery:
     end: int | None = None
     """The log's head after it, once it is there."""
     failure: str | None = None
+    hands_over: bool = False
+    """Whether it only changes the owner of the name, whichever batch of that was the last."""
 
-    @property
-    def marks(self) -> dict[str, str]:
-        """What is stored with it."""
-        return {_MARK + self.query: f"{self.batch} {self.owner or _NO_KEY}"}
+    def marks_after(self, marks: Mapping[str, str]) -> dict[str, str]:
+        """What is stored with it, if these marks are there already."""
+        batch = _batch_in(marks, self.query) if self.hands_over else self.batch
+        return {_MARK + self.query: f"{batch} {self.owner or _NO_KEY}"}
 
 
 @dataclass
@@ -119,6 +121,8 @@ class Deliveries:
         self._has_room_for_mark = has_room_for_mark
         self._staged: dict[_Key, _Attempt] = {}
         self._pending: dict[tuple[str, int], Delivery] = {}
+        self._handovers: dict[str, Delivery] = {}
+        """By name, those that are not written yet."""
         self.nbytes = 0
         """How much is staged."""
 
@@ -243,11 +247,12 @@ class Deliveries:
 
     def _published(self, query: str) -> int:
         """The last batch of this writer that is in the log; -1 if there is none."""
-        number, _, _ = self._marks().get(_MARK + query, "-1").partition(" ")
-        return int(number)
+        return _batch_in(self._marks(), query)
 
     def _is_his(self, query: str, caller: Caller) -> bool:
         """Whether nobody else has published under this name, or is about to."""
+        if query in self._handovers:
+            return self._handovers[query].owner == caller.owner
         for (name, _), delivery in self._pending.items():
             if name == query:
                 return delivery.owner == caller.owner
@@ -263,6 +268,9 @@ class Deliveries:
 
     def tick(self) -> list[Reply]:
         """Answer for what has been written since the last time."""
+        for query, handover in list(self._handovers.items()):
+            if handover.end is not None or handover.failure is not None:
+                del self._handovers[query]
         replies: list[Reply] = []
         for key, delivery in list(self._pending.items()):
             if delivery.failure is not None:
@@ -282,7 +290,10 @@ class Deliveries:
         if self._submit is None or _MARK + query not in self._marks():
             return False
         self._forget(key for key in self._staged if key[1] == query)
-        self._submit(Delivery(query, self._published(query), [], owner))
+        # Batches of the old owner may be on their way into the log. The number of the last one is looked up
+        # when it is there: the mark must not go back, or that batch could be published again.
+        self._handovers[query] = handover = Delivery(query, -1, [], owner, hands_over=True)
+        self._submit(handover)
         return True
 
     def owners(self) -> set[str]:
@@ -321,6 +332,11 @@ class Deliveries:
 _NOT_WRITABLE: Final = (
     "this gateway reads a source of its own, and takes no records: start it with writable=True"
 )
+
+
+def _batch_in(marks: Mapping[str, str], query: str) -> int:
+    number, _, _ = marks.get(_MARK + query, "-1").partition(" ")
+    return int(number)
 
 
 def _not_his(query: str) -> OnError:
