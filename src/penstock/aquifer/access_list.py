@@ -185,7 +185,7 @@ def _in_directory(path: Path) -> Iterator[tuple[str, Client, Path]]:
 
 
 def _key_files(path: Path) -> list[Path]:
-    # Not Path.glob: for that, a directory that cannot be read is an empty one, and everybody would be cut off.
+    # Not Path.glob: it takes a directory that cannot be read for an empty one. Everybody would be cut off.
     return sorted(file for file in path.iterdir() if file.name.endswith(".pub"))
 
 
