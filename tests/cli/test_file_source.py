@@ -418,6 +418,12 @@ def test_a_gateway_that_follows_a_file_and_is_killed_has_every_line_once(tmp_pat
     assert taken == [b"line %d" % number for number in range(written)]
 
 
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(Complaint, match="is not a regular file; read it with --source stdin"):
+        source_of(tmp_path / "fifo", follow=True)
+
+
 def test_only_files_are_followed() -> None:
     from penstock.cli.gateway_sources import open_source
 

@@ -209,15 +209,15 @@ class FileLines(Origin):
         self._bad = self.bad = options.bad_lines()
         self.name = path
         try:
-            mode = os.stat(path).st_mode
+            if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+                # Not even opened: that of a FIFO waits for who writes to it, and no signal ends it.
+                raise Complaint(f"{path} is not a regular file; read it with --source stdin < {path}")
             with open(path, "rb"):
                 pass
         except OSError as error:
             if os.path.isdir(path):
                 raise Complaint(f"{path} is a directory; name a file in it") from None
             raise Complaint(f"cannot read {path}: {error.strerror}; check the path in --source") from None
-        if not stat.S_ISREG(mode):
-            raise Complaint(f"{path} is not a regular file; read it with --source stdin < {path}")
 
     # ---------------------------------------------------------------- beginning
     def __call__(self, journalled: int) -> Publisher[Any]:
