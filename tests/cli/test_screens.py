@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
+from penstock.aquifer import Gateway
 from penstock.cli.block import Block, row
 from penstock.cli.columns import columns, fit, printable
-from penstock.cli.gateway_figures import Figures, Reader
+from penstock.cli.gateway_figures import Away, Figures, Meter, Reader
 from penstock.cli.gateway_view import block
 from penstock.cli.outputs import Screen
 from penstock.cli.showcase import picture
@@ -52,6 +53,7 @@ GATEWAY = Figures(
     readers=[READER, replace(READER, id="\x1b[2Jevil" + "x" * 200), replace(READER, id="독자" * 10)],
     away=[],
     counters={},
+    left_out={"subscribers": 0, "absent": 0},
 )
 MOMENT = picture.Moment(
     elapsed=123.4,
@@ -211,3 +213,18 @@ def test_no_line_of_a_block_is_wider_than_the_terminal(width: int, command: tupl
     blocks = [line for line in lines if line.startswith("  ") or "/s" in line]
     assert blocks
     assert all(columns(line) <= width for line in blocks)
+
+
+def test_a_gateway_with_many_readers_says_how_many_are_not_shown() -> None:
+    away = [Away(f"id-{number}", 0, 60.0, 60.0) for number in range(256)]
+    crowd = replace(GATEWAY, readers=[READER] * 20, away=away, left_out={"subscribers": 3, "absent": 244})
+    text = "\n".join(block(crowd, 120))
+    assert "and 11 more; penstock gateway ids lists them" in text
+    assert "and 488 more; penstock gateway ids lists them" in text
+
+
+def test_a_gateway_that_others_write_to_is_not_held_back_while_it_has_room() -> None:
+    with Gateway(None, "tcp://127.0.0.1:0", codec="bytes", writable=True) as gateway:
+        meter = Meter()
+        meter.look(gateway.status())
+        assert meter.figures(gateway.status(), 1.0).held_back == 0

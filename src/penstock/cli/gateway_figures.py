@@ -77,6 +77,8 @@ class Figures:
     readers: list[Reader]
     away: list[Away]
     counters: dict[str, int]
+    left_out: dict[str, int]
+    """How many more there are than those that the gateway has listed: ``subscribers`` and ``absent``."""
 
     def as_dict(self) -> dict[str, Any]:
         """For a line of JSON."""
@@ -94,7 +96,10 @@ class Meter:
         """Note whether the source is held back now; the more looks, the better the answer."""
         source = status["source"]
         self._looks += 1
-        self._held += status["end"] is None and source["requested"] <= source["received"]
+        # Where nothing was ever asked for, there may be nobody to ask: others write to this gateway.
+        waits = source["requested"] > 0 or status["records"] >= status["max_records"]
+        waits |= status["bytes"] >= status["max_bytes"]
+        self._held += status["end"] is None and waits and source["requested"] <= source["received"]
 
     def figures(self, status: Status, now: float) -> Figures:
         """How things stand, and how fast they went since the last time."""
@@ -148,6 +153,7 @@ class Meter:
                 for name, cursor in status["absent"].items()
             ],
             counters=dict(status["counters"]),
+            left_out={"subscribers": 0, "absent": 0, **status.get("left_out", {})},
         )
 
 

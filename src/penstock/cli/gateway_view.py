@@ -148,8 +148,7 @@ def block(figures: Figures, width: int) -> Iterator[str]:
         yield from row("subscribers", ["none"], width)
     for number, reader in enumerate(figures.readers[:_MOST_READERS]):
         yield from row("" if number else "subscribers", _told(reader), width)
-    if len(figures.readers) > _MOST_READERS:
-        yield from row("", [f"and {len(figures.readers) - _MOST_READERS} more"], width)
+    yield from _more(len(figures.readers) + figures.left_out["subscribers"], width)
     for number, away in enumerate(figures.away[:_MOST_READERS]):
         said = [
             pad(printable(away.id), 20),
@@ -157,6 +156,12 @@ def block(figures: Figures, width: int) -> Iterator[str]:
             f"kept for {duration(max(away.remaining, 0))} of {duration(away.lease)}",
         ]
         yield from row("" if number else "away", said, width)
+    yield from _more(len(figures.away) + figures.left_out["absent"], width)
+
+
+def _more(total: int, width: int) -> Iterator[str]:
+    if total > _MOST_READERS:
+        yield from row("", [f"and {total - _MOST_READERS:,} more;", "penstock gateway ids lists them"], width)
 
 
 def _source(figures: Figures, width: int) -> list[str]:
@@ -193,7 +198,7 @@ def _line(figures: Figures) -> str:
     worst = max((reader.lag for reader in readers), default=0)
     rate = sum(reader.rate for reader in readers)
     lag = f", lag up to {worst:,}, {rate:,.0f}/s in all" if readers else ""
-    away = f", {len(figures.away)} away" if figures.away else ""
+    away = f", {len(figures.away) + figures.left_out['absent']:,} away" if figures.away else ""
     return (
         f"{duration(figures.uptime):>8}  source {' '.join(_source(figures, _ONE_LINE)).strip()}  "
         f"log {_offsets(figures)}, {figures.full:.0%} full  "
