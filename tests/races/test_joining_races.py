@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -69,6 +71,32 @@ def test_cancel_against_threaded_sources_cancels_all_of_them(pool: PoolScheduler
         recorder = Recorder.of(getattr(Flux, operator)(source(), source(), source()), UNBOUNDED)
         together(recorder.cancel, recorder.cancel)
         eventually(lambda live=live: live == [])
+        recorder.check()
+
+
+@pytest.mark.parametrize("operator", ["concat", "limit_rate", "publish_on", "retry", "share"])
+def test_cancel_against_a_stage_that_asks_its_source_for_more(pool: PoolScheduler, operator: str) -> None:
+    stages: dict[str, Callable[[Flux[Any]], Flux[Any]]] = {
+        "concat": lambda flux: Flux.concat(flux, flux, flux),
+        "limit_rate": lambda flux: flux.limit_rate(1),
+        "publish_on": lambda flux: flux.publish_on(pool, prefetch=1),
+        "retry": lambda flux: flux.retry(1),
+        "share": lambda flux: flux.share(prefetch=1),
+    }
+    for _ in rounds(0.5):
+        started = threading.Event()
+        source = stages[operator](Flux.range(5).subscribe_on(pool)).do_on_next(lambda _, go=started: go.set())
+        recorder = Recorder.of(source)
+
+        def ask(recorder: Recorder = recorder) -> None:
+            for _ in range(20):
+                recorder.request(1)
+
+        def leave(recorder: Recorder = recorder, started: threading.Event = started) -> None:
+            assert started.wait(20)
+            recorder.cancel()
+
+        together(ask, leave)
         recorder.check()
 
 

@@ -13,7 +13,7 @@ from penstock.net.addresses import local_of, remote_of
 from penstock.net.channel.closing import Closing
 from penstock.net.channel.echoing import Echo
 from penstock.net.channel.flushing import HIGH_WATER
-from penstock.net.channel.handling import HandlerRun, tell_failure
+from penstock.net.channel.handling import HandlerRun, tell_failure, tells_failure
 from penstock.net.channel.inbound import Inbound, is_receive_on, is_untouched_receive
 from penstock.net.channel.outbound import Outbound
 from penstock.net.channel.receiving import Receiver
@@ -181,13 +181,11 @@ class Connection:
         tell_state(self, State.CONNECTED)
         self._watch = self._watching()
         tell_state(self, State.CONFIGURED)
-        try:
+        with tells_failure(self._handler_done):
             for call in self.settings.on_connection:
                 call(self)
             if self.settings.handler is not None:
                 self._run(self.settings.handler(self.inbound, self.outbound))
-        except Exception as fault:
-            self._handler_done(fault)
 
     def _run(self, work: Any) -> None:
         if work is None:

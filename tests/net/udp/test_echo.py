@@ -273,6 +273,9 @@ def test_a_handler_that_fails_closes_the_socket_and_is_logged(
     def fail(inbound: Any, outbound: Any) -> Any:
         return inbound.receive().map(lambda datagram: 1 // 0)
 
+    def cancel(inbound: Any, outbound: Any) -> Any:
+        raise asyncio.CancelledError
+
     async def main() -> str:
         server = await UdpServer.create().handle(fail).bind()
         async with await UdpClient.create().port(server.port).connect() as client:
@@ -280,11 +283,14 @@ def test_a_handler_that_fails_closes_the_socket_and_is_logged(
             await asyncio.wait_for(server.wait_closed(), 30)
         nothing = await UdpServer.create().handle(lambda inbound, outbound: None).bind()
         assert nothing.closed
+        cancelled = await UdpServer.create().handle(cancel).bind()
+        assert cancelled.closed
         return server.label.replace(" ! ", " - ")
 
     label = run_on(kind, main())
     assert f"{label} the handler failed: ZeroDivisionError" in caplog.text
     assert "the handler returned None" in caplog.text
+    assert "the handler failed: CancelledError()" in caplog.text
 
 
 @on_each_loop

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.net.errors import NetError, ReceiveStopped
 from penstock.spec import UNBOUNDED, Subscription
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
-__all__ = ["HandlerRun", "tell_failure"]
+__all__ = ["HandlerRun", "tell_failure", "tells_failure"]
 
 _log = logging.getLogger("penstock.net")
 
@@ -73,6 +75,17 @@ class HandlerRun:
         self._done = None
         if subscription is not None:
             subscription.cancel()
+
+
+@contextmanager
+def tells_failure(done: Callable[[BaseException], object]) -> Iterator[None]:
+    """Whatever a handler raises when it is called ends its connection; Ctrl-C and exit go up as well."""
+    try:
+        yield
+    except BaseException as fault:
+        done(fault)
+        if asks_main_thread_to_stop(fault):
+            raise
 
 
 def tell_failure(label: str, error: BaseException, *, lost: bool, stopped: bool) -> bool:

@@ -14,6 +14,7 @@ from penstock.net.framing.decoder import Decoder
 from penstock.spec import UNBOUNDED, Subscriber
 from penstock.streams.assembly import Place
 from penstock.streams.dropped import drop_error
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import Op, Relay
 from penstock.streams.source import Next, Source
 from penstock.streams.stages.failing import FailedSource
@@ -37,8 +38,10 @@ class FramesSource(Source):
         """Make the decoder, then subscribe."""
         try:
             decoder = self._make()
-        except Exception as error:
+        except BaseException as error:
             FailedSource(error, self.label).attach(ops, downstream)
+            if asks_main_thread_to_stop(error):
+                raise
             return None
         stage = Cutting(decoder, ops, downstream, self.label, self.place)
         stage.introduce()
@@ -81,13 +84,14 @@ class Cutting(Relay):
         """Queue the frames that end in this chunk."""
         if self.closed or self.error is not None:
             return  # §2.8: may still come after a cancel
-        before = len(self.queue)
+        before, failed = len(self.queue), None
         try:
             self.queue.extend(self._decoder.feed(chunk))
-        except Exception as error:
-            self.error = error  # goes down after the frames that came before it
-            if self.upstream is not None:
-                self.upstream.cancel()
+        except BaseException as error:
+            self.error = failed = error  # goes down after the frames that came before it
+            upstream = self.upstream
+            if upstream is not None:
+                upstream.cancel()
         self._fed += len(chunk)
         frames = len(self.queue) - before
         if frames > 0:
@@ -95,6 +99,8 @@ class Cutting(Relay):
         self._chunk_is_due = False
         self.dirty = True
         self.drain()
+        if failed is not None and asks_main_thread_to_stop(failed):
+            raise failed
 
     def size_of_one(self) -> int:
         """The mean of the frames that came last."""
@@ -113,10 +119,12 @@ class Cutting(Relay):
             return
         try:
             self.queue.extend(self._decoder.finish())
-        except Exception as error:
+        except BaseException as error:
             self.error = error
             self.dirty = True
             self.drain()
+            if asks_main_thread_to_stop(error):
+                raise
             return
         super().on_complete()
 

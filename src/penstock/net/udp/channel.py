@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.net.addresses import address_text
-from penstock.net.channel.handling import HandlerRun
+from penstock.net.channel.handling import HandlerRun, tells_failure
 from penstock.net.channel.tracking import Closed
 from penstock.net.disposing import Disposable
 from penstock.net.errors import ConnectionAborted, NetError, SendRefused
@@ -153,10 +153,8 @@ class UdpChannel(Disposable):
         handler = self.settings.handler
         if handler is None:
             return
-        try:
+        with tells_failure(self._handler_done):
             self._run(handler(self.inbound, self.outbound))
-        except Exception as fault:
-            self._handler_done(fault)
 
     def _run(self, work: Any) -> None:
         if work is None:

@@ -98,8 +98,9 @@ class QueueDrain(Drain):
 
     def ask(self, n: int) -> None:
         """Pass demand on."""
-        if self.upstream is not None:
-            self.upstream.request(n)
+        upstream = self.upstream  # cancel() on another thread may take it away between two looks
+        if upstream is not None:
+            upstream.request(n)
 
     def refill(self) -> None:
         """Called by the loop at ``refill_at``."""
@@ -122,7 +123,8 @@ class QueueDrain(Drain):
 
     def size_of_one(self) -> int | None:
         """What our source knows about it."""
-        return self.upstream.size_of_one() if isinstance(self.upstream, Drain) else None
+        upstream = self.upstream
+        return upstream.size_of_one() if isinstance(upstream, Drain) else None
 
     def queued(self) -> int:
         """Elements waiting."""
@@ -130,7 +132,8 @@ class QueueDrain(Drain):
 
     def upstreams(self) -> list[Any]:
         """Our source."""
-        return [self.upstream] if self.upstream is not None else []
+        upstream = self.upstream
+        return [upstream] if upstream is not None else []
 
 
 class Relay(QueueDrain):
@@ -154,13 +157,8 @@ class Relay(QueueDrain):
 
     def wanted(self) -> int:
         """What the open demand needs, less what is on its way or waiting."""
-        if (
-            self.held
-            or self.upstream is None
-            or self.asked >= UNBOUNDED
-            or self.done
-            or self.error is not None
-        ):
+        upstream = self.upstream
+        if self.held or upstream is None or self.asked >= UNBOUNDED or self.done or self.error is not None:
             return 0
         need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
         for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
@@ -169,7 +167,7 @@ class Relay(QueueDrain):
         if n <= 0:
             return 0
         self.asked = UNBOUNDED if n == UNBOUNDED else self.asked + n
-        self._owed.append((self.upstream, n))
+        self._owed.append((upstream, n))
         return n
 
     def ask(self, n: int) -> None:
@@ -191,19 +189,22 @@ class Relay(QueueDrain):
 
     def can_hold(self) -> bool:
         """If our upstream can: our own queue is empty."""
-        return isinstance(self.upstream, Drain) and self.upstream.can_hold()
+        upstream = self.upstream
+        return isinstance(upstream, Drain) and upstream.can_hold()
 
     def hold_back(self) -> None:
         """Stop the upstream, too, which has been asked for what we have been asked for."""
         super().hold_back()
-        if isinstance(self.upstream, Drain):
-            self.upstream.hold_back()
+        upstream = self.upstream
+        if isinstance(upstream, Drain):
+            upstream.hold_back()
 
     def let_go(self) -> None:
         """Let the upstream go on as well."""
         super().let_go()
-        if isinstance(self.upstream, Drain):
-            self.upstream.let_go()
+        upstream = self.upstream
+        if isinstance(upstream, Drain):
+            upstream.let_go()
 
     def exchange(self) -> None:
         """Forget the present upstream, which ended; the next one that subscribes takes its place.

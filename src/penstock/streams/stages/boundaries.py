@@ -76,8 +76,7 @@ class Prefetching(QueueDrain):
     def refill(self) -> None:
         """Three quarters are gone."""
         self.refill_at += self.batch
-        if self.upstream is not None:
-            self.upstream.request(self.batch)
+        self.ask(self.batch)
 
     def can_hold(self) -> bool:
         """Our queue has a bound."""
@@ -285,8 +284,7 @@ class _PublishBytesOn(_PublishOn):
     def refill(self) -> None:
         if self.taken >= self._due:
             self._due += self.batch
-            if self.upstream is not None:
-                self.upstream.request(self.batch)
+            self.ask(self.batch)
         self.refill_at = self._due
         if self.upstream is not None and not self.done and self._ahead.stalled:
             self._ahead.took()
