@@ -53,6 +53,25 @@ def test_a_function_that_raises_when_a_connection_comes_closes_it(
     assert caplog.text.count(f"the handler failed: {error!r}") == 2
 
 
+@on_each_loop
+@any_error
+def test_a_flush_function_that_raises_fails_the_send(kind: str, error: BaseException) -> None:
+    def flush(data: bytes) -> bool:
+        raise error
+
+    async def main() -> None:
+        reads = TcpServer.create().handle(lambda inbound, outbound: inbound.receive())
+        async with (
+            await reads.bind() as server,
+            await TcpClient.create().port(server.port).connect() as client,
+        ):
+            ticks = Flux.interval(0.001).on_backpressure_drop().map(lambda _: b"x")
+            with pytest.raises(type(error)):
+                await soon(client.outbound.send(ticks, flush=flush))
+
+    run_on(kind, main())
+
+
 class Broken:
     """A decoder that raises, at a chunk or at the end."""
 

@@ -26,6 +26,7 @@ from penstock.net.channel.turns import Turn
 from penstock.net.errors import ConnectionAborted, ReceiveStopped, SendRefused
 from penstock.net.framing.cutting import Cutting
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import QueueDrain, Relay
 
 __all__ = ["BUDGET", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
@@ -293,8 +294,10 @@ class Sender:
         self._burst = []
         try:
             subscription.request(n)
-        except Exception as fault:
+        except BaseException as fault:
             self._end(fault, cancel=True)  # §3.16
+            if asks_main_thread_to_stop(fault):
+                raise
         finally:
             self._write_burst()
             self._burst = None
@@ -404,8 +407,10 @@ class Sender:
     def _wants_flush(self, data: bytes) -> bool:
         try:
             return self._flush is not None and bool(self._flush(data))
-        except Exception as fault:
+        except BaseException as fault:
             self._end(fault, cancel=True)
+            if asks_main_thread_to_stop(fault):
+                raise
             return False
 
     def _as_bytes(self, data: Any) -> bytes | None:

@@ -22,6 +22,7 @@ from penstock.net.udp.pacing import Pacer
 from penstock.net.udp.readiness import Readiness
 from penstock.net.udp.sendable import as_datagram, refusal
 from penstock.spec import Subscription, none_element, none_error, none_subscription
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
 __all__ = ["BUDGET", "MOST_DATAGRAMS", "DatagramSender", "SenderOwner"]
 
@@ -197,8 +198,10 @@ class DatagramSender:
         self._asking = True
         try:
             subscription.request(n)
-        except Exception as fault:
+        except BaseException as fault:
             self._end(fault, cancel=True)  # §3.16
+            if asks_main_thread_to_stop(fault):
+                raise
         finally:
             self._asking = False
 
