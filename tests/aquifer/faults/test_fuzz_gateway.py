@@ -25,8 +25,7 @@ RECORDS = 400_000
 class Attack:
     """The threads that send nonsense, and what went wrong in them."""
 
-    def __init__(self, endpoint: str, data_port: int, messages: int = MESSAGES) -> None:
-        self.messages = messages
+    def __init__(self, endpoint: str, data_port: int) -> None:
         self.endpoint = endpoint
         self.host, _, self.control_port = endpoint.rpartition("//")[2].partition(":")
         self.data_endpoint = f"tcp://{self.host}:{data_port}"
@@ -49,8 +48,7 @@ class Attack:
 
     def talk(self, fuzzer: Fuzzer) -> None:
         """Control messages, on connections that come and go."""
-        wanted = self.messages // SENDERS
-        while wanted > 0 and not self.stop.is_set():
+        while not self.stop.is_set():
             control = self.context.socket(zmq.DEALER)
             control.setsockopt(zmq.LINGER, 1000)
             control.setsockopt(zmq.SNDTIMEO, 2000)
@@ -64,7 +62,8 @@ class Attack:
                 except zmq.Again:
                     break  # Perhaps it was turned away; the next connection.
                 self.sent += 1
-                wanted -= 1
+                if self.stop.is_set():
+                    break
                 while listens and control.poll(0):
                     control.recv_multipart()
             control.close()
@@ -109,8 +108,16 @@ class Attack:
         self.context.destroy(linger=0)
 
 
+def counted(probe: Peer) -> dict[str, int]:
+    """What has come in that should not have."""
+    counters: dict[str, int] = probe.ask({"jsonClass": "Subscribe", "x": {"v": 1, "probe": True}})["x"][
+        "status"
+    ]["counters"]
+    return counters
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_gateway_among_peers_that_talk_nonsense_serves_those_who_behave() -> None:
     print(f"seed {SEED}")
     source = Numbers(RECORDS)
@@ -134,7 +141,10 @@ def test_a_gateway_among_peers_that_talk_nonsense_serves_those_who_behave() -> N
             newcomer = read(gateway.endpoint, 1, keep=False, patience=30)
             eventually(has(newcomer, 1), "a newcomer was not served during the attack", timeout=15)
             newcomer.cancel()
-            eventually(lambda: attack.sent > MESSAGES - 1000 or attack.problems, timeout=60)
+            # Not all that was sent arrives: connections are closed in the middle, and those are not read that
+            # do not read. So it goes on until enough has.
+            eventually(lambda: attack.sent >= MESSAGES or attack.problems, timeout=60)
+            eventually(lambda: counted(probe)["malformed"] > MESSAGES // 10 or attack.problems, timeout=60)
         took = time.monotonic() - started
         assert attack.problems == []
 
@@ -163,8 +173,8 @@ def test_a_gateway_that_lets_others_write_stands_nonsense_as_well() -> None:
         AquiferPublisher(gateway.endpoint, lease=2, patience=60).subscribe(reader)
         port = probe.subscribe(keep=False)["port"]
         probe.ask({"jsonClass": "Subscribe", "cancel": True, "x": {"v": 1}})
-        with Attack(gateway.endpoint, port, messages) as attack:
-            eventually(lambda: attack.sent > messages - 1000 or attack.problems, timeout=40)
+        with Attack(gateway.endpoint, port) as attack:
+            eventually(lambda: attack.sent >= messages or attack.problems, timeout=40)
         assert attack.problems == []
         status = probe.ask({"jsonClass": "Subscribe", "x": {"v": 1, "probe": True}})["x"]["status"]
         print(status["counters"], status["head"], reader.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 import zmq
@@ -79,9 +80,7 @@ class Listener:
         """Who has sent a message, by one of its parts, and what it may do at this moment."""
         address = _property(frame, "Peer-Address")
         if self._curve is None:
-            # Not asked for its key: without CURVE a peer can claim any.
-            unknown = Caller("", address, USUAL_RIGHTS)
-            return unknown._replace(rights=ALL_RIGHTS) if unknown.is_local else unknown
+            return _without_a_key(address)
         key = _property(frame, "User-Id")
         return Caller(key, address, self._curve.access.rights_of(key) or Right(0))
 
@@ -119,6 +118,13 @@ class Listener:
         bound = socket.getsockopt(zmq.LAST_ENDPOINT)
         assert isinstance(bound, bytes)
         return Endpoint(endpoint.host, int(bound.rstrip(b"\0").rsplit(b":", 1)[1]))
+
+
+@functools.lru_cache(1024)
+def _without_a_key(address: str) -> Caller:
+    """A caller at this address. It is not asked for its key: without CURVE a peer can claim any."""
+    unknown = Caller("", address, USUAL_RIGHTS)
+    return unknown._replace(rights=ALL_RIGHTS) if unknown.is_local else unknown
 
 
 def _property(frame: zmq.Frame, name: str) -> str:
