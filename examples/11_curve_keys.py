@@ -37,21 +37,22 @@ def main() -> None:
         alice = CurveClient(load_keys(folder / "alice"), server.keys.public)
         mallory = CurveClient(generate_keys(), server.keys.public)
 
-    source = Flux.just("one", "two", "three")
-    # control=None: there is no endpoint without encryption. In earnest it is "tcp://*:5556".
-    with Gateway(
-        source, control=None, curve=server, curve_control="tcp://127.0.0.1:0", codec="text"
-    ) as gateway:
-        endpoint = gateway.curve_endpoint
-        print("alice:", list(AquiferPublisher(endpoint, curve=alice, codec="text").flux()))
-        try:
-            list(AquiferPublisher(endpoint, curve=mallory).flux())
-        except Refused:
-            print("mallory: refused, the key is not on the list")
-        try:
-            list(AquiferPublisher(endpoint, patience=1).flux())
-        except GatewayUnreachable:
-            print("without a key: nobody answers")
+        # The list of clients stays where it is: the gateway reads it again when it changes.
+        source = Flux.just("one", "two", "three")
+        # control=None: there is no endpoint without encryption. In earnest it is "tcp://*:5556".
+        with Gateway(
+            source, control=None, curve=server, curve_control="tcp://127.0.0.1:0", codec="text"
+        ) as gateway:
+            endpoint = gateway.curve_endpoint
+            print("alice:", list(AquiferPublisher(endpoint, curve=alice, codec="text").flux()))
+            try:
+                list(AquiferPublisher(endpoint, curve=mallory).flux())
+            except Refused:
+                print("mallory: refused, the key is not on the list")
+            try:
+                list(AquiferPublisher(endpoint, patience=1).flux())
+            except GatewayUnreachable:
+                print("without a key: nobody answers")
 
 
 if __name__ == "__main__":

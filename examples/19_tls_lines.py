@@ -1,6 +1,7 @@
 """Lines over TLS, with a certificate made for the occasion: each line is answered, in order."""
 
 import asyncio
+import logging
 import tempfile
 from pathlib import Path
 
@@ -15,6 +16,8 @@ def answer(inbound, outbound):
 
 
 async def main(folder: Path) -> None:
+    # The server logs a warning for the stranger, with its address.
+    logging.getLogger("penstock.net").setLevel(logging.ERROR)
     certificate, key = SelfSigned.make("localhost").save(folder)
     server = (
         TcpServer.create()

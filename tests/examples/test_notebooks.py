@@ -23,6 +23,7 @@ def test_the_programs_of_a_page_run_in_a_notebook(page: str, tmp_path: Path) -> 
             cell = notebook.run(snippet)
 
             assert cell.errors == [], f"{snippet}: does the page say what to write in a notebook?"
-            assert cell.stderr == "", str(snippet)
+            if page != "docs/conformance.md":  # Its kit makes Subscribers raise, which Publishers report.
+                assert cell.stderr == "", str(snippet)
             if snippet.output is not None:
                 assert cell.printed == snippet.output, str(snippet)

@@ -73,7 +73,7 @@ def test_a_stream_a_read_and_both_ways_of_writing_go_through_gateways_with_keys(
 @pytest.mark.parametrize(
     ("name", "server", "told"),
     [
-        ("mallory", "gateway", 'does not let this key in. The option "curveKey" is'),
+        ("mallory", "gateway", 'list of allowed clients. The option "curveKey" is'),
         ("alice", "mallory", 'only if the option "curveServer" is its own public key'),
         (None, None, 'if it wants keys, set the options "curveKey" and "curveServer"'),
     ],

@@ -85,6 +85,9 @@ class ReceiveStopped(ConnectionAborted):
     do nothing about it. One that acts on the end of its input, such as an upload, learns that it has a part.
     """
 
+    only_for_readers = True
+    """A reader that left its loop before the connection was closed does not miss anything."""
+
 
 class IdleTimeout(NetError, TimeoutError):
     """Nothing has moved on a connection for as long as its settings allow."""

@@ -57,7 +57,13 @@ def on_dropped(
 
 
 def drop_error(error: BaseException, where: str) -> None:
-    """Report an error that has no subscriber to go to."""
+    """Report an error that has no subscriber to go to.
+
+    An error whose class says ``only_for_readers`` is not reported: it tells a reader that this side has ended
+    the stream, and without a reader there is nobody to tell.
+    """
+    if getattr(error, "only_for_readers", False):
+        return
     if isinstance(error, SchedulerClosed) and not threading.main_thread().is_alive():
         return  # the interpreter is exiting, and the shared schedulers close one by one
     _call(_error_hook, error, where)

@@ -18,7 +18,7 @@ from penstock.net import (
     TcpClient,
     TcpServer,
 )
-from penstock.streams import Mono
+from penstock.streams import Mono, on_dropped
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import LONG, Peer, begun, settled, soon, until
 
@@ -294,3 +294,25 @@ def test_one_connection_too_many_is_refused_and_another_may_come_later(
         assert "refused: there are 2 connections, as many as max_connections() allows" in caplog.text
 
     run_on(kind, main())
+
+
+@on_each_loop
+def test_a_reader_that_left_its_loop_is_not_told_of_its_own_close(kind: str) -> None:
+    """A loop is over at once when it is left, its iterator a moment later: the close comes in between."""
+    dropped: list[BaseException] = []
+
+    async def main() -> None:
+        server = TcpServer.create().handle(lambda i, o: o.send(b"hello").then(Mono.never()))
+        async with (
+            await server.bind() as running,
+            await TcpClient.create().port(running.port).connect() as connection,
+        ):
+            async for chunk in connection.inbound.receive():
+                assert chunk == b"hello"
+                break
+        await settled()
+
+    with on_dropped(error=lambda error, where: dropped.append(error)):
+        run_on(kind, main())
+
+    assert dropped == []
