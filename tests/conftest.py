@@ -1,10 +1,14 @@
 """What holds for every test run."""
 
 import gc
+import signal
 
 import pytest
 
 from tests.required_tools import skipped_part_lines
+
+# A run under nohup ignores SIGHUP, and so would every command that a test starts.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -176,9 +176,9 @@ def test_a_slow_gateway_is_waited_for(start: Start, read: Read) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lag", [0.0, 0.1], ids=["", "records-lag-behind"])
 def test_a_gateway_that_holds_its_answer_is_waited_for(start: Start, read: Read, lag: float) -> None:
-    gateway = HoldingGateway(some(50), held=2, seconds=2.3, lag=lag)
+    gateway = HoldingGateway(some(50), held=2, seconds=4, lag=lag)
 
-    recorder = read(start(gateway), window=10, timeout=0.5).wait()
+    recorder = read(start(gateway), window=10, timeout=2).wait()
 
     assert recorder.error is None
     assert recorder.items == some(50)
