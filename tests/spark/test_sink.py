@@ -55,7 +55,7 @@ def test_the_types_of_columns_become_those_of_json(spark: SparkSession, serve: S
         "day": "2026-01-02",
         "list": [1, 2],
         "inner": {"a": 1, "b": "x"},
-        "nan": None,
+        "nan": "NaN",
         "text": "ü",
     }
 
