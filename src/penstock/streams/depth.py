@@ -8,7 +8,6 @@ of a signal. So a stream says before it starts whether the stack will do.
 from __future__ import annotations
 
 import sys
-from types import FrameType
 
 from penstock.streams.source import Source
 
@@ -27,7 +26,10 @@ def too_deep(source: Source, below: int = 0) -> RecursionError | None:
     by recursion adds a stage below with each step, and no look at what stands above would find that.
     """
     needed = source.stack or frames_needed(source)
-    if needed + below <= SAFE or needed + max(below, _used()) + RESERVE <= sys.getrecursionlimit():
+    if needed + below <= SAFE:
+        return None
+    room = sys.getrecursionlimit() - RESERVE - needed
+    if below <= room and not _is_deeper_than(room):
         return None
     if below > needed:
         return RecursionError(
@@ -57,9 +59,13 @@ def frames_needed(source: Source) -> int:
     return source.stack
 
 
-def _used() -> int:
-    frame: FrameType | None = sys._getframe()
-    depth = 0
-    while frame is not None:
-        frame, depth = frame.f_back, depth + 1
-    return depth
+def _is_deeper_than(frames: int) -> bool:
+    """Whether the present stack has more frames than these."""
+    if frames < 0:
+        return True
+    # Not by f_back, which makes an object of each frame: each inner stream of a deep chain asks this.
+    try:
+        sys._getframe(frames)
+    except ValueError:
+        return False
+    return True
