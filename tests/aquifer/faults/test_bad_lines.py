@@ -143,7 +143,7 @@ def test_connections_that_die_without_a_word_hold_the_source_up_no_longer_than_t
 
 @pytest.mark.parametrize("seed", [SEED, *(pytest.param(SEED + n, marks=pytest.mark.slow) for n in (1, 2, 3))])
 def test_control_messages_may_be_lost_or_come_twice(seed: int) -> None:
-    source = Numbers(4000)
+    source = Numbers(8000)
     print(f"seed {seed}")
     with (
         Gateway(source, ANYWHERE, journal=small(), limits=Limits(lease=5)) as gateway,
