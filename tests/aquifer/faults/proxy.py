@@ -162,6 +162,7 @@ class ControlProxy:
         self._front.setsockopt(zmq.LINGER, 0)
         self.endpoint = f"tcp://127.0.0.1:{self._front.bind_to_random_port('tcp://127.0.0.1')}"
         self._backs: dict[bytes, zmq.Socket[bytes]] = {}
+        self._seen: Counter[bytes] = Counter()
         self._in_a_row: Counter[bytes] = Counter()
         """How many messages from or to a subscriber were dropped since it last got an answer."""
         self._stopping = False
@@ -202,8 +203,9 @@ class ControlProxy:
     def _times(self, peer: bytes) -> int:
         """How often a message is passed on."""
         self.passed += 1
+        self._seen[peer] += 1  # The first question of a connection and its answer get through.
         chance = self._random.random()
-        if chance < self._drop and self._in_a_row[peer] < 2:
+        if chance < self._drop and self._seen[peer] > 2 and self._in_a_row[peer] < 2:
             self.dropped += 1
             self._in_a_row[peer] += 1
             return 0
