@@ -25,6 +25,7 @@ from penstock.tck import (
     NOT_CHECKED,
     IdentityProcessorVerification,
     PublisherVerification,
+    Report,
     Result,
     SubscriberBlackboxVerification,
     SubscriberWhiteboxVerification,
@@ -33,9 +34,9 @@ from penstock.tck import (
     names_of_tests,
     rule_of,
     run,
+    write_report,
 )
-from penstock.tck.naming import KINDS
-from penstock.tck.report import Report, write_report
+from penstock.tck.names import KINDS
 from tests.conformance import (
     flux_shapes,
     mono_shapes,

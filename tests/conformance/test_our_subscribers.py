@@ -23,7 +23,7 @@ from penstock.tck import (
     WhiteboxSubscriberProbe,
     run,
 )
-from penstock.tck.upstream import ScriptedError
+from penstock.tck.subscriber.subject import ScriptedError
 
 PREFETCH = 4
 """A window that the kit's twelve elements exceed, so that it has to be refilled."""

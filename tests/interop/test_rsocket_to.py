@@ -176,7 +176,7 @@ class TestSubscriber:
     def test_when_the_first_part_is_used_up_the_next_is_asked_for(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("penstock.interop.rsocket_subscriber.MAX_REQUEST_N", 4)
+        monkeypatch.setattr("penstock.interop.rsocket_bridge.MAX_REQUEST_N", 4)
         theirs = _Theirs()
         recorder = Recorder(UNBOUNDED)
         subscriber = to_rsocket_subscriber(recorder)

@@ -1,4 +1,4 @@
-"""The front doors of the packages, read from the source of any tree: what they export, and who goes past them.
+"""The front doors of the packages, read from the source of any tree: what they export, who goes past them.
 
 Everything here is read with ``ast``, nothing is imported. So the same code measures this tree, an older
 checkout of it, and packages whose dependencies are not installed.
@@ -27,6 +27,7 @@ DOORS = (
     "penstock.tck",
     "penstock.interop",
     "penstock.interop.jvm",
+    "penstock.cli",
 )
 """Where one package of ours may enter another."""
 

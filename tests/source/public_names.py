@@ -42,9 +42,8 @@ def hidden_exceptions(source: Source) -> list[Name]:
                 isinstance(node, ast.ClassDef)
                 and not name.startswith("_")
                 and _is_error(source, module, node)
-            ):
-                if Name(module.name, name) not in public:
-                    found.append(Name(module.name, name))
+            ) and Name(module.name, name) not in public:
+                found.append(Name(module.name, name))
     return found
 
 
@@ -79,11 +78,10 @@ def _of_class(
 ) -> Iterator[tuple[Name, str]]:
     yield from _of_docstring(source, module, node, where)
     for each in node.body:
-        if isinstance(each, FunctionNode) and (not each.name.startswith("_") or _is_dunder(each.name)):
+        if isinstance(each, FunctionNode) and _is_called_by_users(each):
             yield from _of_function(source, module, each, f"{where}.{each.name}")
-        elif isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            if not each.target.id.startswith("_"):
-                yield from _of_annotation(source, module, each.annotation, f"{where}.{each.target.id}")
+        elif isinstance(each, ast.AnnAssign) and not ast.unparse(each.target).startswith("_"):
+            yield from _of_annotation(source, module, each.annotation, f"{where}.{ast.unparse(each.target)}")
     for base in node.bases:
         # The methods of a base are methods of this class, whoever exports the base.
         name = ast.unparse(base).split("[")[0]
@@ -92,8 +90,11 @@ def _of_class(
             yield from _needed(source, found, where, depth + 1)
 
 
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
+def _is_called_by_users(method: FunctionNode) -> bool:
+    """Private methods are not, nor is an ``__init__`` whose docstring says who else calls it: "Made by …"."""
+    if method.name == "__init__":
+        return not (ast.get_docstring(method) or "").startswith("Made by ")
+    return not method.name.startswith("_") or (method.name.startswith("__") and method.name.endswith("__"))
 
 
 def _of_function(
@@ -113,13 +114,21 @@ def _of_function(
     if node.returns is not None:
         yield from _of_annotation(source, module, node.returns, where)
     yield from _of_docstring(source, module, node, where)
-    for each in ast.walk(node):
+    for each in _own_statements(node):
         if isinstance(each, ast.Raise) and each.exc is not None:
             raised = each.exc.func if isinstance(each.exc, ast.Call) else each.exc
             if isinstance(raised, ast.Name):
                 found = source.definition(module.name, raised.id)
                 if found is not None and isinstance(source[found.module].scope.get(found.name), ast.ClassDef):
                     yield found, where
+
+
+def _own_statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below this one, without those of functions inside."""
+    for each in ast.iter_child_nodes(node):
+        if not isinstance(each, FunctionNode | ast.Lambda):
+            yield each
+            yield from _own_statements(each)
 
 
 def _of_annotation(
@@ -134,14 +143,28 @@ def _of_annotation(
             yield from _of_annotation(source, module, quoted, where)
         elif isinstance(node, ast.Name):
             found = source.definition(module.name, node.id)
-            if found is not None and found.name and not _is_type_variable(source, found):
+            if found is None or not found.name or _is_type_variable(source, found):
+                continue
+            named = source[found.module].scope.get(found.name)
+            if isinstance(named, ast.ClassDef):
                 yield found, where
+            else:
+                # An alias: what it stands for is what is needed. The alias itself is only shorter.
+                yield from _of_alias(source, found, named, where)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             home = source.definition(module.name, node.value.id)
             if home is not None and not home.name:
                 found = source.definition(home.module, node.attr)
                 if found is not None and found.name:
                     yield found, where
+
+
+def _of_alias(source: Source, name: Name, node: ast.stmt | None, where: str) -> Iterator[tuple[Name, str]]:
+    value = getattr(node, "value", None)
+    if isinstance(value, ast.Call):
+        yield name, where  # a NewType, or a class that is made by a function
+    elif isinstance(value, ast.expr):
+        yield from _of_annotation(source, source[name.module], value, where)
 
 
 def _is_type_variable(source: Source, name: Name) -> bool:

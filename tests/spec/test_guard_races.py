@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from penstock.spec import UNBOUNDED, strict
-from penstock.spec.guard.turn import Turn
+from penstock.spec.guard.upstream import TryLock
 from tests.spec.rigs import Case, Probe, Puppet, Wire
 from tests.spec.threads import PATIENCE, Gate, Lonely, elsewhere, held, together
 
@@ -92,7 +92,7 @@ def test_1_3_elements_left_behind_are_counted_once(around):
     assert case.rules == ["1.3", "1.3"]
 
 
-class SlowTurn(Turn):
+class SlowTryLock(TryLock):
     """Stops a thread at the two moments at which a careless guard would lose a signal, or mix up two."""
 
     __slots__ = ("after_giving_back", "after_refusal")
@@ -118,7 +118,7 @@ class SlowTurn(Turn):
 def test_1_3_a_thread_does_not_overtake_what_it_left_behind(around):
     taking, leaving = Gate(), Gate()
     case = Case(Puppet(), Probe(request=9, then=stop_at(taking, "a")), around=around)
-    case.to._turn = SlowTurn()
+    case.to._turn = SlowTryLock()
     case.to._turn.after_giving_back = leaving
     with held(taking, case.to.on_next, "a"):
         case.to.on_next("b")
@@ -133,7 +133,7 @@ def test_1_3_a_thread_does_not_overtake_what_it_left_behind(around):
 def test_1_3_a_thread_that_left_something_behind_looks_after_it(around):
     taking, refused = Gate(), Gate()
     case = Case(Puppet(), Probe(request=9, then=stop_at(taking, "a")), around=around)
-    case.to._turn = SlowTurn()
+    case.to._turn = SlowTryLock()
     with ThreadPoolExecutor(1) as pool:
         with held(taking, case.to.on_next, "a"):
             case.to._turn.after_refusal = refused

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 
 from penstock.tck import Result
-from penstock.tck.progress import Progress
+from penstock.tck.runner import ProgressLine
 
 NAMES = ["test_required_spec101_one", "test_required_spec313_other"]
 DEADLINE = 30
@@ -43,7 +43,7 @@ def results(screen: Screen) -> Iterator[Result]:
 def test_a_terminal_shows_a_line_that_changes_and_is_gone_at_the_end() -> None:
     screen = Screen(terminal=True)
 
-    assert len(list(Progress(NAMES, screen).over(results(screen)))) == 2
+    assert len(list(ProgressLine(NAMES, screen).over(results(screen)))) == 2
 
     said = screen.getvalue()
     assert re.search(r"\r0 of 2 tests, \d+ s: §1\.1 test_required_spec101_one\033\[K", said)
@@ -55,7 +55,7 @@ def test_a_terminal_shows_a_line_that_changes_and_is_gone_at_the_end() -> None:
 def test_a_log_gets_a_line_now_and_then() -> None:
     screen = Screen(terminal=False)
 
-    list(Progress(NAMES, screen, every=0.05).over(results(screen)))
+    list(ProgressLine(NAMES, screen, every=0.05).over(results(screen)))
 
     assert re.search(r"^0 of 2 tests, \d+ s: §1\.1 test_required_spec101_one\n", screen.getvalue())
     assert "\033" not in screen.getvalue()
@@ -64,7 +64,7 @@ def test_a_log_gets_a_line_now_and_then() -> None:
 def test_a_quick_run_says_nothing_to_a_log() -> None:
     screen = Screen(terminal=False)
 
-    list(Progress(NAMES, screen).over([]))
+    list(ProgressLine(NAMES, screen).over([]))
 
     assert screen.getvalue() == ""
 
@@ -73,7 +73,7 @@ def test_a_closed_output_does_not_stop_the_tests() -> None:
     screen = Screen(terminal=True)
     screen.close()
 
-    done = list(Progress(NAMES, screen).over([Result("x", NAMES[0], "1.1", "required", "pass", "", 1.0)]))
+    done = list(ProgressLine(NAMES, screen).over([Result("x", NAMES[0], "1.1", "required", "pass", "", 1.0)]))
 
     assert len(done) == 1
-    assert list(Progress(NAMES, None).over(done)) == done
+    assert list(ProgressLine(NAMES, None).over(done)) == done

@@ -81,11 +81,8 @@ def _elements(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the kit; 0 if every rule is kept, 1 if not, 2 if the subject cannot be found."""
-    from penstock.tck import names_of_tests
-    from penstock.tck.progress import Progress
-    from penstock.tck.report import About, Report, write_report
-    from penstock.tck.report.writing import format_for
-    from penstock.tck.running import run as run_verification
+    from penstock.tck import About, ProgressLine, Report, format_for, names_of_tests, write_report
+    from penstock.tck import run as run_verification
 
     try:
         verification = _verification(arguments)
@@ -97,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{arguments.subject}, profile {verification.profile}", flush=True)
     start = time.perf_counter()
     tests = run_verification(verification, time_limit=arguments.time_limit)
-    results = list(Progress(names_of_tests(verification), sys.stderr).over(tests))
+    results = list(ProgressLine(names_of_tests(verification), sys.stderr).over(tests))
     took = time.perf_counter() - start
     report = Report(results, about=About.of([verification]))
     if arguments.report is not None:
@@ -149,7 +146,7 @@ def _load(where: str) -> Any:
     module_name, colon, name = where.partition(":")
     if not (module_name and colon and name):
         raise _Unusable(f"{where!r} does not say where to look; write MODULE:FACTORY")
-    from penstock.tck.traces import described, place_of
+    from penstock.tck import described, place_of
 
     # As with `python -m`, what lies in the current directory can be imported.
     if os.getcwd() not in sys.path:

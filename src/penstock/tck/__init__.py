@@ -21,29 +21,43 @@ In every test a probe watches all that it can see: order and overlap of signals,
 ``NOT_CHECKED`` says of which rules nobody can tell from outside whether they are kept, and why.
 """
 
+from penstock.tck.caller import CallOutcome
 from penstock.tck.environment import Environment
-from penstock.tck.naming import JVM_NAMES, Kind, kind_of, python_name, rule_of
-from penstock.tck.not_checked import NOT_CHECKED
+from penstock.tck.evidence import described, place_of
+from penstock.tck.names import JVM_NAMES, NOT_CHECKED, Kind, kind_of, python_name, rule_of
 from penstock.tck.probe import Probe
-from penstock.tck.processor import IdentityProcessorVerification
-from penstock.tck.processor.helper_publisher import HelperPublisher
+from penstock.tck.processor import HelperPublisher, IdentityProcessorVerification
 from penstock.tck.publisher import PublisherVerification
-from penstock.tck.running import Result, Verdict, run
+from penstock.tck.report import About, Cell, Report
+from penstock.tck.report_formats import FORMATS, format_for, jvm_results, write_report
+from penstock.tck.runner import ProgressLine, Result, Verdict, run
 from penstock.tck.spelling import CAMEL_CASE, RSOCKET, SNAKE_CASE, SPELLINGS, Spelling
 from penstock.tck.subscriber import SubscriberBlackboxVerification, SubscriberWhiteboxVerification
+from penstock.tck.subscriber.subject import ScriptedPublisher
 from penstock.tck.subscriber.whitebox_probe import Probed, SubscriberPuppet, WhiteboxSubscriberProbe
-from penstock.tck.trial import PROFILES, Profile
-from penstock.tck.verdicts import NotApplicable, NotCheckable, NotPromised, OptionalNotMet, Violation
+from penstock.tck.trial import PROFILES, Profile, Trial
+from penstock.tck.verdicts import (
+    NotApplicable,
+    NotCheckable,
+    NotPromised,
+    OptionalNotMet,
+    SetupFailed,
+    Violation,
+)
 from penstock.tck.verification import Verification, check, names_of_tests
 
 __all__ = [
     "CAMEL_CASE",
+    "FORMATS",
     "JVM_NAMES",
     "NOT_CHECKED",
     "PROFILES",
     "RSOCKET",
     "SNAKE_CASE",
     "SPELLINGS",
+    "About",
+    "CallOutcome",
+    "Cell",
     "Environment",
     "HelperPublisher",
     "IdentityProcessorVerification",
@@ -55,20 +69,30 @@ __all__ = [
     "Probe",
     "Probed",
     "Profile",
+    "ProgressLine",
     "PublisherVerification",
+    "Report",
     "Result",
+    "ScriptedPublisher",
+    "SetupFailed",
     "Spelling",
     "SubscriberBlackboxVerification",
     "SubscriberPuppet",
     "SubscriberWhiteboxVerification",
+    "Trial",
     "Verdict",
     "Verification",
     "Violation",
     "WhiteboxSubscriberProbe",
     "check",
+    "described",
+    "format_for",
+    "jvm_results",
     "kind_of",
     "names_of_tests",
+    "place_of",
     "python_name",
     "rule_of",
     "run",
+    "write_report",
 ]

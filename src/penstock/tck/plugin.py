@@ -18,11 +18,10 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.tck.naming import Kind, kind_of, rule_of
-from penstock.tck.report import About, Report, jvm_results, write_report
-from penstock.tck.report.about import settings_of
-from penstock.tck.report.writing import format_for
-from penstock.tck.running import Result, Verdict, is_expected
+from penstock.tck.names import Kind, kind_of, rule_of
+from penstock.tck.report import About, Report, settings_of
+from penstock.tck.report_formats import format_for, jvm_results, write_report
+from penstock.tck.runner import Result, Verdict, is_expected
 from penstock.tck.verification import Verification
 
 MARKER = "rs_rule"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from penstock.spec import UNBOUNDED
-from penstock.tck.signal_log import shown
+from penstock.tck.evidence import shown
 from penstock.tck.spelling import HINT_RSOCKET, sought_hint
 from penstock.tck.trial import SIGNAL_LIMIT, Trial
 from penstock.tck.verdicts import Rejected, Runaway, Violation
@@ -26,7 +26,7 @@ DEEPEST_WATCHED: Final[int] = 50
 Hook = Callable[["Probe"], object]
 
 
-class Receiver:
+class ProbeSubscriber:
     """The object that a Publisher gets; it passes every signal to its probe.
 
     The two are separate, so that a test can let go of the Subscriber and still talk to the Subscription, and
@@ -103,12 +103,12 @@ class Probe:
         self._depth: Counter[int] = Counter()
         self._hook_on_subscribe = on_subscribe
         self._hook_on_next = on_next
-        self._receiver: weakref.ref[Receiver] | None = None
+        self._receiver: weakref.ref[ProbeSubscriber] | None = None
 
     # ---------------------------------------------------------------- what a test does
     def subscribe_to(self, publisher: Any, *, rule: str = "1.9") -> None:
         """Subscribe; ``subscribe`` has to return normally. Does not wait for ``on_subscribe``."""
-        receiver = Receiver(self)
+        receiver = ProbeSubscriber(self)
         self._receiver = weakref.ref(receiver)
         self._trial.add_cleanup(self._leave)
         self._trial.log.add(f"→ subscribe({self.name})")

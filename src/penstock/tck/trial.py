@@ -9,19 +9,26 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as StillRunning
 from typing import Any, Final, Literal
 
-from penstock.tck.calling import (
+from penstock.tck.caller import (
     CONTAINED,
     Action,
-    Caller,
+    CallOutcome,
     LoopCaller,
-    Outcome,
+    SubjectCaller,
     ThreadCaller,
     outcome_of,
 )
 from penstock.tck.environment import Environment
-from penstock.tck.signal_log import SignalLog, shown
+from penstock.tck.evidence import (
+    SignalLog,
+    comes_from,
+    described,
+    kind_of_function,
+    place_of,
+    shown,
+    trace_of,
+)
 from penstock.tck.spelling import spelling_hint
-from penstock.tck.traces import comes_from, described, kind_of_function, place_of, trace_of
 from penstock.tck.verdicts import Rejected, Runaway, SetupFailed, Violation
 
 Profile = Literal["sync", "threads", "asyncio"]
@@ -68,13 +75,15 @@ class Trial:
         self._settled_at = -1
         self._rule_of_failure = rule_of_failure
         self._deadline = time.monotonic() + environment.limit
-        self._caller: Caller = LoopCaller(self._interrupted) if profile == "asyncio" else ThreadCaller()
+        self._caller: SubjectCaller = (
+            LoopCaller(self._interrupted) if profile == "asyncio" else ThreadCaller()
+        )
         self._test_thread = threading.get_ident()
         self._kit_threads: set[int] = set()
         self._cleanups: list[Action] = []
 
     # ---------------------------------------------------------------- calling the subject
-    def outcome(self, action: Action, what: str, rule: str, *, limit: float | None = None) -> Outcome:
+    def outcome(self, action: Action, what: str, rule: str, *, limit: float | None = None) -> CallOutcome:
         """Call the subject and return how that ended.
 
         From the thread of the test the call is made on the caller's thread, and one that does not come back
@@ -97,7 +106,7 @@ class Trial:
 
     def judge(
         self,
-        outcome: Outcome,
+        outcome: CallOutcome,
         what: str,
         rule: str,
         *,
@@ -122,8 +131,8 @@ class Trial:
             self.flaw(rule, happened, "that it returns normally", thread=thread, trace=trace_of(error))
 
     def awaited(
-        self, future: Future[Outcome], what: str, rule: str, *, limit: float | None = None
-    ) -> Outcome:
+        self, future: Future[CallOutcome], what: str, rule: str, *, limit: float | None = None
+    ) -> CallOutcome:
         """Wait for the end of a call that was handed to another thread; one that hangs breaks ``rule``."""
         limit = self.environment.timeout if limit is None else limit
         seen = self.log.count
@@ -140,9 +149,9 @@ class Trial:
             # A long row of signals on a busy machine is no hang.
             seen = self.log.count
 
-    def elsewhere(self, action: Action) -> Future[Outcome]:
+    def elsewhere(self, action: Action) -> Future[CallOutcome]:
         """Have something done on another thread of the kit, at once; the future holds how it ended."""
-        future: Future[Outcome] = Future()
+        future: Future[CallOutcome] = Future()
 
         def work() -> None:
             with self.condition:

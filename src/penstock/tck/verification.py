@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from penstock.tck.environment import Environment
-from penstock.tck.naming import kind_of, rule_of
-from penstock.tck.signal_log import shown
+from penstock.tck.evidence import kind_of_function, place_of, shown, trace_of
+from penstock.tck.names import kind_of, rule_of
 from penstock.tck.spelling import METHODS_OF, SNAKE_CASE, Spelling
-from penstock.tck.traces import kind_of_function, place_of, trace_of
 from penstock.tck.trial import Profile, Trial
 from penstock.tck.verdicts import NotApplicable, NotCheckable, OptionalNotMet, SetupFailed, Violation
 

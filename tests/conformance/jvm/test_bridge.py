@@ -24,7 +24,7 @@ from penstock.interop.jvm import (  # noqa: E402
     java_error,
     reactive_streams,
 )
-from penstock.interop.jvm.elements import java_element, python_element  # noqa: E402
+from penstock.interop.jvm.conversion import java_element, python_element  # noqa: E402
 from penstock.spec import NoneViolation, RuleViolation, strict  # noqa: E402
 from penstock.streams import Flux, on_dropped, processor  # noqa: E402
 from tests.conformance.jvm.test_flow import JavaSide  # noqa: E402

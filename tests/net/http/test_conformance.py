@@ -13,7 +13,7 @@ from penstock.net.http.outflow import Outflow
 from penstock.net.http.reception import Reception
 from penstock.streams import on_dropped
 from penstock.tck import PublisherVerification, SubscriberBlackboxVerification
-from penstock.tck.upstream import ScriptedError
+from penstock.tck.subscriber.subject import ScriptedError
 
 
 @pytest.fixture(autouse=True)

@@ -33,12 +33,10 @@ specification forbids becomes a ``NullPointerException``.
 that was cancelled, completed or failed is let go; one that is only forgotten stays. So end what you start.
 """
 
-from penstock.interop.jvm.elements import PythonObject
-from penstock.interop.jvm.errors import java_error
-from penstock.interop.jvm.executor import PythonExecutor
+from penstock.interop.jvm.conversion import PythonObject, java_error
 from penstock.interop.jvm.interfaces import JavaInterfaces, flow, from_java, reactive_streams
-from penstock.interop.jvm.machine import start
-from penstock.interop.jvm.seen_from_python import (
+from penstock.interop.jvm.machine import PythonExecutor, start
+from penstock.interop.jvm.wrappers import (
     JavaProcessor,
     JavaPublisher,
     JavaSubscriber,

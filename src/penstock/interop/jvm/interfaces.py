@@ -6,8 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from penstock.interop.jvm.machine import has_interface
-from penstock.interop.jvm.seen_from_java import JavaClasses, java_classes
-from penstock.interop.jvm.seen_from_python import JavaProcessor, JavaPublisher, JavaSubscriber
+from penstock.interop.jvm.wrappers import (
+    JavaClasses,
+    JavaProcessor,
+    JavaPublisher,
+    JavaSubscriber,
+    java_classes,
+)
 from penstock.spec import Processor, Publisher, Subscriber, Subscription, check_publisher, check_subscriber
 
 __all__ = ["JavaInterfaces", "flow", "from_java", "reactive_streams"]

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, overload
 
-from penstock.spec.guard.names import Guard
-from penstock.spec.guard.publisher_guard import StrictProcessor, StrictPublisher
-from penstock.spec.guard.reporting import Report
-from penstock.spec.guard.subscriber_guard import StrictSubscriber
+from penstock.spec.guard.guards import StrictProcessor, StrictPublisher, StrictSubscriber
+from penstock.spec.guard.reports import Guard, Report
 from penstock.spec.interfaces import Processor, Publisher, Subscriber
 
 T = TypeVar("T")

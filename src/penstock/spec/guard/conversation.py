@@ -8,9 +8,14 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Generic, NoReturn, TypeVar
 
-from penstock.spec.guard.findings import (
+from penstock.spec.guard.reports import (
+    Guard,
+    Report,
     beyond_demand,
     called_during_end,
+    goes_on,
+    is_new,
+    name_of,
     overlapping_requests,
     overlapping_signal,
     second_subscription,
@@ -19,10 +24,7 @@ from penstock.spec.guard.findings import (
     subscribe_raised,
     subscriber_raised,
 )
-from penstock.spec.guard.names import Guard, name_of
-from penstock.spec.guard.reporting import Report, goes_on, is_new
-from penstock.spec.guard.turn import Turn
-from penstock.spec.guard.upstream import Upstream
+from penstock.spec.guard.upstream import TryLock, Upstream
 from penstock.spec.interfaces import Subscriber, Subscription
 from penstock.spec.violations import (
     NoneViolation,
@@ -102,8 +104,8 @@ class Conversation(Guard, Generic[T]):
         self._sink = name_of(subscriber)
         self._guards_subscriber = guards_subscriber
         self._lock = threading.Lock()
-        self._turn = Turn()
-        self._asking = Turn()
+        self._turn = TryLock()
+        self._asking = TryLock()
         self._mailbox: deque[tuple[Callable[[Any], None], Any]] = deque()
         self._upstream = Upstream(source, report, self.fail)
         self._open = True

@@ -4,13 +4,53 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
-from penstock.spec.guard.findings import cancel_raised, request_raised
-from penstock.spec.guard.reporting import Report, goes_on, is_new
-from penstock.spec.guard.turn import Turn
+from penstock.spec.guard.reports import Report, cancel_raised, goes_on, is_new, request_raised
 from penstock.spec.interfaces import UNBOUNDED, Subscription
 from penstock.spec.violations import RuleViolation
+
+
+class TryLock:
+    """A right to act that one thread can hold; others are refused at once and leave their work behind.
+
+    It is a test-and-set flag that knows its holder. Code of the user may run while the turn is held, which
+    would be wrong for a lock: nobody blocks on a turn, so nobody can deadlock on it. The pattern is always
+    the same, and loses no work: *leave the work, then try to take the turn; give the turn back, then look
+    for work*.
+    """
+
+    __slots__ = ("_flag", "_holder")
+
+    def __init__(self) -> None:
+        self._flag = threading.Lock()
+        self._holder: int | None = None
+
+    def take(self, *, anonymously: bool = False) -> bool:
+        """Take the turn if it is free, and tell whether that worked.
+
+        A holder that took it ``anonymously`` is not seen by ``is_mine`` and ``is_anothers``.
+        """
+        if not self._flag.acquire(blocking=False):
+            return False
+        if not anonymously:
+            self._holder = get_ident()
+        return True
+
+    def give_back(self) -> None:
+        """Let others take the turn."""
+        self._holder = None
+        self._flag.release()
+
+    def is_mine(self) -> bool:
+        """Tell whether this thread holds the turn."""
+        return self._holder == get_ident()
+
+    def is_anothers(self) -> bool:
+        """Tell whether another thread holds the turn, by name."""
+        holder = self._holder
+        return holder is not None and holder != get_ident()
 
 
 class Upstream:
@@ -38,7 +78,7 @@ class Upstream:
         self._report = report
         self._failed = failed
         self._lock = threading.Lock()
-        self._turn = Turn()
+        self._turn = TryLock()
         self._subscription: Subscription | None = None
         self._closed = False
         self.granted = 0

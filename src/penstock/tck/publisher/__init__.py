@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.tck.publisher.cancelling import CancellingTests
-from penstock.tck.publisher.ending import EndingTests
-from penstock.tck.publisher.flowing import FlowingTests
-from penstock.tck.publisher.interfering import InterferingTests
-from penstock.tck.publisher.requesting import RequestingTests
-from penstock.tck.publisher.sharing import SharingTests
-from penstock.tck.publisher.subscribing import SubscribingTests
+from penstock.tck.publisher.cancellation import CancellingTests
+from penstock.tck.publisher.demand import FlowingTests, RequestingTests
+from penstock.tck.publisher.interference import InterferingTests
+from penstock.tck.publisher.lifecycle import EndingTests, SubscribingTests
+from penstock.tck.publisher.multicast import SharingTests
 
 __all__ = ["PublisherVerification"]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.tck.subscriber.subject import SubscriberSubject
-from penstock.tck.upstream import HOLD, ScriptedError, Upstream
+from penstock.tck.subscriber.subject import HOLD, ScriptedError, ScriptedPublisher, SubscriberSubject
 from penstock.tck.verdicts import NotCheckable
 from penstock.tck.verification import check
 
@@ -22,7 +21,7 @@ class _Stage:
             verification.create_subscriber, "create_subscriber()", "a Subscriber"
         )
         self.subscriber = verification.spelling.subscriber_from(self._theirs)
-        self.upstream = Upstream(self._trial, self.subscriber)
+        self.upstream = ScriptedPublisher(self._trial, self.subscriber)
 
     def trigger_request(self, rule: str = "2.1") -> None:
         self._trial.log.add("→ trigger_request(subscriber)")
@@ -61,7 +60,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
         stage.upstream.expect_request("2.1")
         return stage
 
-    def _send_what_is_wanted(self, upstream: Upstream, most: int = _MOST) -> int:
+    def _send_what_is_wanted(self, upstream: ScriptedPublisher, most: int = _MOST) -> int:
         """Send elements as long as there is demand, and return how many; a Subscriber may leave any time."""
         sent = 0
         while upstream.demand and sent < most:

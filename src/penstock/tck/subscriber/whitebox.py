@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.tck.subscriber.subject import SubscriberSubject
+from penstock.tck.subscriber.subject import HOLD, End, ScriptedError, ScriptedPublisher, SubscriberSubject
 from penstock.tck.subscriber.whitebox_probe import WhiteboxSubscriberProbe
-from penstock.tck.upstream import HOLD, End, ScriptedError, Upstream
 from penstock.tck.verification import check
 
 
@@ -24,7 +23,7 @@ class _Stage:
         create = verification.create_subscriber
         made = verification.make(lambda: create(self.probe), "create_subscriber(probe)", "a Subscriber")
         self.subscriber = verification.spelling.subscriber_from(made)
-        self.upstream = Upstream(trial, self.subscriber)
+        self.upstream = ScriptedPublisher(trial, self.subscriber)
         if supply is not None:
             self.upstream.answer_at_once(supply, end)
         self.upstream.subscribe()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from penstock.tck.sameness import same
-from penstock.tck.signal_log import shown
+from penstock.tck.evidence import same, shown
 from penstock.tck.trial import Trial
 from penstock.tck.verdicts import Violation
 

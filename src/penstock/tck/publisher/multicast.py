@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.spec import UNBOUNDED
+from penstock.tck.evidence import same_elements, shown
 from penstock.tck.probe import Probe
 from penstock.tck.publisher.subject import PublisherSubject
-from penstock.tck.sameness import same_elements
-from penstock.tck.signal_log import shown
 from penstock.tck.verdicts import NotPromised, Violation
 from penstock.tck.verification import check
 

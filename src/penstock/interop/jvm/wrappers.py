@@ -1,23 +1,106 @@
-"""Objects of Python, with the methods that Java's interfaces have.
+"""The wrappers around what crosses the border: Java's objects for Python, and Python's objects for Java.
 
-Java calls these. They add nothing and hold nothing back: what a Publisher does wrong, Java sees. A guard for
-hand-written code is ``penstock.spec.strict``.
+They add nothing and hold nothing back. If a Publisher breaks a rule, the other side sees it; ``strict`` of
+:mod:`penstock.spec` is the guard for hand-written code.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from penstock.interop.jvm.elements import python_element
-from penstock.interop.jvm.errors import null_pointer
+from penstock.interop.jvm.conversion import java_element, java_error, null_pointer, python_element
 from penstock.interop.jvm.machine import implements, java_method
-from penstock.interop.jvm.seen_from_python import JavaSubscriber, JavaSubscription
-from penstock.spec import Processor, Publisher, Subscriber, Subscription
+from penstock.spec import UNBOUNDED, Processor, Publisher, Subscriber, Subscription, none_subscriber
 
 if TYPE_CHECKING:
     from penstock.interop.jvm.interfaces import JavaInterfaces
 
-__all__ = ["JavaClasses", "java_classes"]
+__all__ = [
+    "JavaClasses",
+    "JavaProcessor",
+    "JavaPublisher",
+    "JavaSubscriber",
+    "JavaSubscription",
+    "java_classes",
+]
+
+
+class JavaSubscription:
+    """A Subscription that Java made. After ``cancel``, or the end of the stream, it lets Java's object go."""
+
+    __slots__ = ("__weakref__", "_java")
+
+    def __init__(self, java: Any) -> None:
+        """Stand for the Java object."""
+        self._java = java
+
+    def request(self, n: int, /) -> None:
+        """Ask Java for ``n`` more; more than a Java ``long`` can hold is unbounded (§3.17)."""
+        java = self._java
+        if java is None:
+            return  # §3.6
+        # What is no whole number is no legal request either. Java cannot be asked for it; it can for nothing.
+        whole = isinstance(n, int) and not isinstance(n, bool)
+        java.request(max(min(n, UNBOUNDED), -UNBOUNDED) if whole else 0)
+
+    def cancel(self) -> None:
+        """Tell Java, once."""
+        java, self._java = self._java, None
+        if java is not None:
+            java.cancel()
+
+    def let_go(self) -> None:
+        """Forget Java's object without a word to it: the stream has ended."""
+        self._java = None
+
+
+class _OfJava:
+    __slots__ = ("__weakref__", "_interfaces", "java")
+
+    def __init__(self, java: Any, interfaces: JavaInterfaces) -> None:
+        self.java = java
+        """The Java object itself."""
+        self._interfaces = interfaces
+
+
+class JavaSubscriber(_OfJava):
+    """A Subscriber that Java made. Give it to any Publisher."""
+
+    __slots__ = ()
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Hand Java a Subscription that asks this one."""
+        self.java.onSubscribe(self._interfaces.subscription(subscription))
+
+    def on_next(self, element: Any, /) -> None:
+        """Hand Java the element."""
+        self.java.onNext(java_element(element))
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Hand Java the error, or what stands for it there."""
+        self.java.onError(None if error is None else java_error(error))
+
+    def on_complete(self) -> None:
+        """Tell Java of the end."""
+        self.java.onComplete()
+
+
+class JavaPublisher(_OfJava):
+    """A Publisher that Java made: ``Flux.from_publisher(from_java(publisher))`` makes a Flux of it."""
+
+    __slots__ = ()
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        """Let Java call the subscriber, on threads of its choice."""
+        if subscriber is None:
+            raise none_subscriber()
+        self.java.subscribe(self._interfaces.subscriber(subscriber))
+
+
+class JavaProcessor(JavaSubscriber, JavaPublisher):
+    """A Processor that Java made: a Subscriber and a Publisher."""
+
+    __slots__ = ()
 
 
 class JavaClasses(NamedTuple):

@@ -100,3 +100,15 @@ def kind_of(test_name: str) -> Kind:
     """Whether a test is ``required``, ``optional``, ``stochastic`` or ``untested``, by its name."""
     first = test_name.removeprefix("test_").partition("_")[0]
     return next((kind for kind in KINDS if kind == first), "required")
+
+
+NOT_CHECKED: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "1.10": "binds whoever calls subscribe, and says nothing about what happens otherwise",
+        "2.2": "is advice: how slow is too slow depends on the Publisher",
+        "2.11": "a hand-over between threads that is not safe shows only by chance",
+        "3.1": "nobody can see on whose behalf a request is made",
+        "3.14": "is a permission: a Publisher may as well stay open",
+    }
+)
+"""Why a rule is not checked, by its number; every other rule has a test that a broken subject fails."""

@@ -1,16 +1,152 @@
-"""Processor tests: what comes in goes out, as it is and in its order, and errors go first."""
+"""The verification of a Processor: everything that holds for its two sides, and what connects them."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from penstock.spec import UNBOUNDED, check_subscriber, non_positive_request
+from penstock.tck.evidence import same, shown
 from penstock.tck.probe import Probe
-from penstock.tck.processor.subject import ProcessorSubject
-from penstock.tck.sameness import same
-from penstock.tck.signal_log import shown
-from penstock.tck.upstream import ScriptedError, Upstream
+from penstock.tck.publisher import PublisherVerification
+from penstock.tck.subscriber import SubscriberWhiteboxVerification
+from penstock.tck.subscriber.subject import ScriptedError, ScriptedPublisher
+from penstock.tck.subscriber.whitebox_probe import WhiteboxSubscriberProbe
 from penstock.tck.verdicts import NotPromised, Violation
 from penstock.tck.verification import check
+
+
+class HelperPublisher:
+    """Sends the elements of an iterable to one Subscriber, on the thread of whoever asks."""
+
+    def __init__(self, elements: Iterable[Any]) -> None:
+        """Send ``elements``."""
+        self._elements = iter(elements)
+
+    def subscribe(self, subscriber: Any, /) -> None:
+        """Serve ``subscriber``."""
+        check_subscriber(subscriber)
+        subscription = _Serving(subscriber, self._elements)
+        subscriber.on_subscribe(subscription)
+        subscription.send()
+
+
+class _Serving:
+    """Counts demand, and sends in one loop at a time: a request from inside it only adds (§3.3)."""
+
+    def __init__(self, subscriber: Any, elements: Iterator[Any]) -> None:
+        self._subscriber = subscriber
+        self._elements = elements
+        self._lock = threading.Lock()
+        self._demand = 0
+        self._error: BaseException | None = None
+        self._over = False
+        # Held from the start: nothing is sent before on_subscribe has returned.
+        self._sending = True
+        self._next = next(elements, _END)
+
+    def request(self, n: int, /) -> None:
+        with self._lock:
+            if n < 1:
+                self._error = non_positive_request(n)
+            else:
+                self._demand = min(UNBOUNDED, self._demand + n)
+            if self._sending or self._over:
+                return
+            self._sending = True
+        self.send()
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._over = True
+            self._subscriber = None
+
+    def send(self) -> None:
+        while (signal := self._next_signal()) is not None:
+            signal()
+
+    def _next_signal(self) -> Any:
+        with self._lock:
+            subscriber = self._subscriber
+            if self._over or (self._error is None and self._next is not _END and not self._demand):
+                self._sending = False
+                return None
+            if self._error is None and self._next is not _END:
+                element, self._next = self._next, next(self._elements, _END)
+                self._demand -= self._demand < UNBOUNDED
+                return lambda: subscriber.on_next(element)
+            error, self._over, self._subscriber, self._sending = self._error, True, None, False
+            return subscriber.on_complete if error is None else lambda: subscriber.on_error(error)
+
+
+_END = object()
+
+
+class ProcessorSubject(PublisherVerification, SubscriberWhiteboxVerification):
+    """The hooks of a verification whose subject is a Processor."""
+
+    processor_buffer_size: int = 16
+    """The ``buffer_size`` that the kit asks for."""
+
+    def create_identity_processor(self, buffer_size: int) -> Any:
+        """Return a new Processor that passes on what it receives and holds at most ``buffer_size`` of it."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must say how to create_identity_processor(buffer_size)"
+        )
+
+    def create_helper_publisher(self, elements: int) -> Any:
+        """Return a Publisher of ``elements`` elements, in our spelling, to stand upstream."""
+        return HelperPublisher(self.create_element(number) for number in range(elements))
+
+    def create_publisher(self, elements: int) -> Any:
+        """Return the Processor as a Publisher: it is subscribed to a helper that has the elements."""
+        processor = self.create_identity_processor(self.processor_buffer_size)
+        self.create_helper_publisher(elements).subscribe(self.spelling.subscriber_from(processor))
+        return processor
+
+    def create_subscriber(self, probe: WhiteboxSubscriberProbe) -> Any:
+        """Return the Processor as a Subscriber: what it does upstream is brought about from downstream."""
+        processor = self.create_identity_processor(self.processor_buffer_size)
+        self.spelling.publisher_from(processor).subscribe(_Downstream(probe))
+        return processor
+
+
+class _Downstream:
+    """The Subscriber of a Processor whose other side is tested: it passes everything on to the probe."""
+
+    def __init__(self, probe: WhiteboxSubscriberProbe) -> None:
+        self._probe = probe
+        self._subscribed = False
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        if self._subscribed:
+            subscription.cancel()
+            return
+        self._subscribed = True
+        self._probe.register_on_subscribe(_Strings(subscription))
+
+    def on_next(self, element: Any, /) -> None:
+        self._probe.register_on_next(element)
+
+    def on_error(self, error: Any, /) -> None:
+        self._probe.register_on_error(error)
+
+    def on_complete(self) -> None:
+        self._probe.register_on_complete()
+
+
+class _Strings:
+    """The puppet: the Subscription from the Processor to its Subscriber."""
+
+    def __init__(self, subscription: Any) -> None:
+        self._subscription = subscription
+
+    def trigger_request(self, n: int, /) -> None:
+        self._subscription.request(n)
+
+    def signal_cancel(self) -> None:
+        self._subscription.cancel()
 
 
 class ConnectingTests(ProcessorSubject):
@@ -109,7 +245,7 @@ class ConnectingTests(ProcessorSubject):
         early = probe.subscription is not None
         if early:
             probe.request(2)
-        upstream = Upstream(self.trial, processor)
+        upstream = ScriptedPublisher(self.trial, processor)
         upstream.subscribe()
         if not early:
             probe.expect_subscription()
@@ -145,15 +281,15 @@ class ConnectingTests(ProcessorSubject):
             self.make(lambda: self.create_identity_processor(size), what, "a Processor")
         )
 
-    def _connected(self, supply: list[Any] | None = None) -> tuple[Upstream, Any]:
+    def _connected(self, supply: list[Any] | None = None) -> tuple[ScriptedPublisher, Any]:
         processor = self._processor()
-        upstream = Upstream(self.trial, processor)
+        upstream = ScriptedPublisher(self.trial, processor)
         if supply is not None:
             upstream.answer_at_once(supply, "complete")
         upstream.subscribe()
         return upstream, processor
 
-    def _pass_on(self, upstream: Upstream, number: int, probe: Probe) -> Any:
+    def _pass_on(self, upstream: ScriptedPublisher, number: int, probe: Probe) -> Any:
         (element,) = self.send(upstream, 1, "2.1", first=number)
         received = probe.expect_elements(number, "2.1")[-1]
         if not same(received, element):
@@ -168,3 +304,19 @@ class ConnectingTests(ProcessorSubject):
     def _require_two_subscribers(self) -> None:
         if self.max_supported_subscribers < 2:
             raise NotPromised("needs two Subscribers; max_supported_subscribers is smaller")
+
+
+class IdentityProcessorVerification(ConnectingTests):
+    """Verifies a Processor that passes on what it receives, as a Publisher and as a Subscriber (§4.1).
+
+    ::
+
+        class TestRelay(IdentityProcessorVerification):
+            max_supported_subscribers = 1
+
+            def create_identity_processor(self, buffer_size):
+                return Relay(buffer_size)
+
+    It has to keep elements until its first Subscriber comes, to accept a Subscriber before it has an upstream
+    itself, and to cancel upstream when its last Subscriber leaves.
+    """

@@ -1,14 +1,73 @@
-"""What is said about an exception of a subject: where it was raised, and how the calls got there."""
+"""The evidence that a failed test shows: signals in their order, values, the subject's traceback."""
 
 from __future__ import annotations
 
 import inspect
+import threading
+import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from penstock.tck.signal_log import shown
+KEPT_AT_EACH_END: Final[int] = 30
+"""A failed test shows this many of the first signals, and as many of the last."""
+
+_LONGEST_REPR = 60
+
+
+class Entry(NamedTuple):
+    """One line of the log: when, on which thread, and what."""
+
+    at: float
+    thread: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"  {self.at * 1000:9.2f} ms  {self.thread:<14}  {self.what}"
+
+
+class SignalLog:
+    """Everything that went back and forth in one test, in the order in which it began.
+
+    Only texts are kept: a log that held on to elements or errors would keep Subscribers alive (§3.13). Of a
+    long run the middle is left out.
+    """
+
+    def __init__(self) -> None:
+        """Start an empty log; times count from now."""
+        self.count = 0
+        self._start = time.perf_counter()
+        self._first: list[Entry] = []
+        self._last: list[Entry] = []
+
+    def add(self, what: str) -> None:
+        """Write down one signal or call of the current thread."""
+        entry = Entry(time.perf_counter() - self._start, threading.current_thread().name, what)
+        self.count += 1
+        if len(self._first) < KEPT_AT_EACH_END:
+            self._first.append(entry)
+            return
+        self._last.append(entry)
+        if len(self._last) >= 4 * KEPT_AT_EACH_END:
+            del self._last[:-KEPT_AT_EACH_END]
+
+    def __str__(self) -> str:
+        last = self._last[-KEPT_AT_EACH_END:]
+        left_out = self.count - len(self._first) - len(last)
+        gap = [f"  … {left_out} more …"] if left_out else []
+        return "\n".join([*map(str, self._first), *gap, *map(str, last)])
+
+
+def shown(value: object) -> str:
+    """A short text for a value; never raises, whatever the value's own ``repr`` does."""
+    try:
+        text = repr(value)
+    except BaseException as error:
+        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+    return text if len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 1] + "…"
+
 
 SHOWN_FRAMES: Final[int] = 12
 """Of a deeper stack the calls nearest to the exception are shown."""
@@ -80,3 +139,22 @@ def kind_of_function(returned: Any) -> str:
         returned.close()
         return "a generator function"
     return ""
+
+
+def same(one: Any, other: Any) -> bool:
+    """Tell whether two elements are the same object or equal.
+
+    Identity comes first: some objects are not equal to themselves, and some (arrays, data frames) cannot say
+    whether they are equal to anything.
+    """
+    if one is other:
+        return True
+    try:
+        return bool(one == other)
+    except BaseException:
+        return False
+
+
+def same_elements(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Tell whether two sequences have the same elements in the same order."""
+    return len(some) == len(others) and all(map(same, some, others))

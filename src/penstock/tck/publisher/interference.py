@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from penstock.tck.calling import Outcome
+from penstock.tck.caller import CallOutcome
 from penstock.tck.probe import Probe
 from penstock.tck.publisher.subject import PublisherSubject
 from penstock.tck.verdicts import NotApplicable, NotPromised, Rejected, Violation
@@ -25,7 +25,7 @@ class InterferingTests(PublisherSubject):
     ) -> None:
         """A request from another thread is served after the running ``on_next``, not beside it."""
         self._require_any_thread()
-        asked: list[Future[Outcome]] = []
+        asked: list[Future[CallOutcome]] = []
 
         def ask_elsewhere(probe: Probe) -> None:
             if not asked:

@@ -1,4 +1,4 @@
-"""``strict(publisher)``: a Publisher that may be offered to any Subscriber; and the same for a Processor."""
+"""The guards that ``strict`` returns: around a Publisher, a Subscriber or a Processor."""
 
 from __future__ import annotations
 
@@ -7,12 +7,26 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.spec.guard.conversation import Conversation
-from penstock.spec.guard.findings import subscribed_twice
-from penstock.spec.guard.names import Guard, name_of
-from penstock.spec.guard.reporting import Report, dependable, goes_on
-from penstock.spec.guard.subscriber_guard import StrictSubscriber
+from penstock.spec.guard.reports import Guard, Report, dependable, goes_on, name_of, subscribed_twice
 from penstock.spec.interfaces import Processor, Publisher, Subscriber, Subscription
 from penstock.spec.violations import check_publisher, check_subscriber
+
+T = TypeVar("T")
+
+
+class StrictSubscriber(Conversation[T]):
+    """A guard around a Subscriber: the Publisher cannot be hurt by it, nor it by the Publisher.
+
+    Like the Subscriber inside, it is good for one Subscription (§2.12).
+    """
+
+    __slots__ = ()
+
+    def __init__(self, subscriber: Subscriber[T], report: Report | None = None) -> None:
+        """Guard ``subscriber``; violations go to ``report``, or to the log."""
+        check_subscriber(subscriber)
+        super().__init__(subscriber, dependable(report), source="the Publisher", guards_subscriber=True)
+
 
 T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)

@@ -27,22 +27,22 @@ CONTAINED: Final[tuple[type[BaseException], ...]] = (
 """What is held against a hook that runs on the thread of the test; an interrupt there comes from the user."""
 
 
-class Outcome(NamedTuple):
+class CallOutcome(NamedTuple):
     """How a call ended: with what it returned, or with what it raised."""
 
     value: Any
     error: BaseException | None
 
 
-def outcome_of(action: Action) -> Outcome:
+def outcome_of(action: Action) -> CallOutcome:
     """Call something and say how that ended; an exit or an interrupt out of a subject is an outcome too."""
     try:
-        return Outcome(action(), None)
+        return CallOutcome(action(), None)
     except BaseException as error:
-        return Outcome(None, error)
+        return CallOutcome(None, error)
 
 
-class Caller(Protocol):
+class SubjectCaller(Protocol):
     """Somebody who calls a subject for the test."""
 
     @property
@@ -50,7 +50,7 @@ class Caller(Protocol):
         """The name of the thread on which the calls are made."""
         ...
 
-    def submit(self, action: Action) -> Future[Outcome]:
+    def submit(self, action: Action) -> Future[CallOutcome]:
         """Have ``action`` called soon, and return what will hold its outcome."""
         ...
 
@@ -78,13 +78,13 @@ class ThreadCaller:
 
     def __init__(self) -> None:
         """Start the thread."""
-        self._tasks: queue.SimpleQueue[tuple[Action, Future[Outcome]] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[tuple[Action, Future[CallOutcome]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
         self._thread.start()
 
-    def submit(self, action: Action) -> Future[Outcome]:
+    def submit(self, action: Action) -> Future[CallOutcome]:
         """Have ``action`` called after those before it."""
-        future: Future[Outcome] = Future()
+        future: Future[CallOutcome] = Future()
         self._tasks.put((action, future))
         return future
 
@@ -132,9 +132,9 @@ class LoopCaller:
             except BaseException as error:
                 self._interrupted(error)
 
-    def submit(self, action: Action) -> Future[Outcome]:
+    def submit(self, action: Action) -> Future[CallOutcome]:
         """Have ``action`` called by the loop."""
-        future: Future[Outcome] = Future()
+        future: Future[CallOutcome] = Future()
         self.loop.call_soon_threadsafe(_settle_future, action, future)
         return future
 
@@ -189,7 +189,7 @@ def ignore_on_threads(kind: type[BaseException]) -> None:
     threading.excepthook = hook
 
 
-def _settle_future(action: Action, future: Future[Outcome]) -> None:
+def _settle_future(action: Action, future: Future[CallOutcome]) -> None:
     future.set_result(outcome_of(action))
 
 
