@@ -25,10 +25,13 @@ pre { background: #8881; padding: .8rem; overflow-x: auto; }
 
 def to_html(report: Report) -> str:
     """The matrix, and below it every test, with the message of those that did not pass."""
-    return "\n".join([*_head(report), *_matrix(report), *_details(report), "</body></html>"]) + "\n"
+    return (
+        "\n".join([*_html_head(report), *_html_matrix(report), *_html_details(report), "</body></html>"])
+        + "\n"
+    )
 
 
-def _head(report: Report) -> Iterator[str]:
+def _html_head(report: Report) -> Iterator[str]:
     title = "Conformance to Reactive Streams"
     yield f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
     yield f"<style>{_STYLE}</style></head><body>"
@@ -37,7 +40,7 @@ def _head(report: Report) -> Iterator[str]:
     yield f'<p class="about">{escape(report.about_run.line)}</p>'
 
 
-def _matrix(report: Report) -> Iterator[str]:
+def _html_matrix(report: Report) -> Iterator[str]:
     names = "".join(f"<th>{escape(subject)}</th>" for subject in report.subjects)
     yield f"<table><thead><tr><th>Rule</th><th>Level</th>{names}<th></th></tr></thead><tbody>"
     for rule in report.rules:
@@ -48,16 +51,16 @@ def _matrix(report: Report) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _details(report: Report) -> Iterator[str]:
+def _html_details(report: Report) -> Iterator[str]:
     for subject, results in report.by_subject():
         yield f"<h2>{escape(subject)}</h2>"
         jvm = "<th>JVM kit</th>" if report.compared() else ""
         yield f"<table><thead><tr><th>Rule</th><th>Test</th><th>Verdict</th>{jvm}</tr></thead><tbody>"
-        yield from (_row(report, result) for result in results)
+        yield from (_html_row(report, result) for result in results)
         yield "</tbody></table>"
 
 
-def _row(report: Report, result: Result) -> str:
+def _html_row(report: Report, result: Result) -> str:
     test = f"<code>{escape(result.test)}</code>"
     if result.verdict == "fail":
         test += f"<pre>{escape(result.message)}</pre>"
@@ -82,13 +85,13 @@ def to_json(report: Report) -> str:
         "settings": {subject: dict(said) for subject, said in report.about_run.settings.items()},
         "subjects": report.subjects,
         "counts": dict(report.counts),
-        "rules": [_rule(report, rule) for rule in report.rules],
-        "results": [_result(report, result) for result in report.results],
+        "rules": [_json_rule(report, rule) for rule in report.rules],
+        "results": [_json_result(report, result) for result in report.results],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def _rule(report: Report, rule: str) -> dict[str, Any]:
+def _json_rule(report: Report, rule: str) -> dict[str, Any]:
     cells = {subject: report.cell(rule, subject) for subject in report.subjects}
     return {
         "rule": rule,
@@ -101,7 +104,7 @@ def _rule(report: Report, rule: str) -> dict[str, Any]:
     }
 
 
-def _result(report: Report, result: Result) -> dict[str, Any]:
+def _json_result(report: Report, result: Result) -> dict[str, Any]:
     return {
         "subject": result.subject,
         "test": result.test,
@@ -117,10 +120,13 @@ def _result(report: Report, result: Result) -> dict[str, Any]:
 
 def to_markdown(report: Report) -> str:
     """The matrix, and below it what did not pass."""
-    return "\n".join([*_head(report), *_matrix(report), *_details(report)]).rstrip() + "\n"
+    return (
+        "\n".join([*_markdown_head(report), *_markdown_matrix(report), *_markdown_details(report)]).rstrip()
+        + "\n"
+    )
 
 
-def _head(report: Report) -> Iterator[str]:
+def _markdown_head(report: Report) -> Iterator[str]:
     yield "# Conformance to Reactive Streams"
     yield ""
     yield report.summary + "."
@@ -129,26 +135,26 @@ def _head(report: Report) -> Iterator[str]:
     yield ""
 
 
-def _matrix(report: Report) -> Iterator[str]:
-    yield _row("Rule", "Level", *report.subjects, "")
-    yield _row(*["---"] * (len(report.subjects) + 3))
+def _markdown_matrix(report: Report) -> Iterator[str]:
+    yield _markdown_row("Rule", "Level", *report.subjects, "")
+    yield _markdown_row(*["---"] * (len(report.subjects) + 3))
     for rule in report.rules:
         cells = [report.cell(rule, subject).text for subject in report.subjects]
-        yield _row(rule_label(rule), report.level(rule), *cells, report.about(rule))
+        yield _markdown_row(rule_label(rule), report.level(rule), *cells, report.about(rule))
     yield ""
 
 
-def _details(report: Report) -> Iterator[str]:
+def _markdown_details(report: Report) -> Iterator[str]:
     for subject, results in report.by_subject():
         yield f"## {subject}"
         yield ""
         header = ["Rule", "Test", "Verdict", *(["JVM kit"] if report.compared() else []), "Message"]
-        yield _row(*header)
-        yield _row(*["---"] * len(header))
+        yield _markdown_row(*header)
+        yield _markdown_row(*["---"] * len(header))
         for result in results:
             jvm = [report.jvm_verdict(result)] if report.compared() else []
             verdict = result.verdict if result.expected else f"{result.verdict} (unexpected)"
-            yield _row(rule_label(result.rule), f"`{result.test}`", verdict, *jvm, result.headline)
+            yield _markdown_row(rule_label(result.rule), f"`{result.test}`", verdict, *jvm, result.headline)
         yield ""
         for result in results:
             if result.verdict == "fail":
@@ -157,7 +163,7 @@ def _details(report: Report) -> Iterator[str]:
                 yield from ["```text", result.message, "```", ""]
 
 
-def _row(*cells: str) -> str:
+def _markdown_row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 
 
