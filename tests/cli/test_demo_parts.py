@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from penstock.cli.showcase.parts import Part, PartFailed
+from penstock.cli.demo.ipc import Part, PartFailed
 
 
 def part(tmp_path: Path, *arguments: str) -> Part:

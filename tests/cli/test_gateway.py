@@ -16,14 +16,15 @@ from pathlib import Path
 import pytest
 
 from penstock.aquifer import SqliteJournal
-from penstock.cli import gateway_status_command, main
+from penstock.cli import main
+from penstock.cli.gateway import status as status_command
 from tests.cli.running import PATIENCE, Gateway, Program, penstock
 
 
 @pytest.fixture(autouse=True)
 def _ask_soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # A second is for people; what is asked here from within this process need not take it.
-    monkeypatch.setattr(gateway_status_command, "BETWEEN", 0.1)
+    monkeypatch.setattr(status_command, "BETWEEN", 0.1)
 
 
 def numbered(count: int) -> list[bytes]:

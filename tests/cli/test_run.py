@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main
-from penstock.cli.complaints import Complaint
-from penstock.cli.run_loading import load_pipeline
+from penstock.cli.errors import CommandError
+from penstock.cli.run.loader import load_pipeline
 from tests.cli import running
 from tests.cli.running import Gateway, Program
 
@@ -263,7 +263,7 @@ def test_a_spark_that_does_not_start_is_not_the_fault_of_the_file_that_needs_it(
     app.write_text('raise RuntimeError("[SESSION_OR_CONTEXT_NOT_EXISTS] none")')
 
     def start_spark() -> None:
-        raise Complaint("Spark did not start: no Java", 1)
+        raise CommandError("Spark did not start: no Java", 1)
 
-    with pytest.raises(Complaint, match=r"^Spark did not start: no Java$"):
+    with pytest.raises(CommandError, match=r"^Spark did not start: no Java$"):
         load_pipeline(str(app), start_spark)

@@ -16,15 +16,14 @@ from typing import Any
 import pytest
 
 from penstock.aquifer import Gateway
-from penstock.cli.block import Block, row
-from penstock.cli.columns import columns, fit, printable
-from penstock.cli.gateway_figures import Away, Figures, Meter, Reader
-from penstock.cli.gateway_view import block
-from penstock.cli.outputs import Screen
-from penstock.cli.showcase import picture
-from penstock.cli.showcase.directing import phase_of
-from penstock.cli.streams_demo_view import Figures as StreamFigures
-from penstock.cli.streams_demo_view import drawing, line
+from penstock.cli.demo import picture
+from penstock.cli.demo.director import phase_of
+from penstock.cli.demo.streams import Figures as StreamFigures
+from penstock.cli.demo.streams import drawing, line
+from penstock.cli.gateway.figures import Away, Figures, Meter, Reader
+from penstock.cli.gateway.view import block
+from penstock.cli.screen import Screen
+from penstock.cli.table import Block, columns, fit, printable, row
 from tests.cli.running import PATIENCE
 
 WIDTHS = [36, 50, 80, 132]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import main, tck_command
+from penstock.cli import main, tck
 from penstock.tck import Verification, kind_of, names_of_tests, rule_of, run
 from tests.conformance import report
 
@@ -113,7 +113,7 @@ def test_the_command_says_what_the_page_shows(folder: Path, capsys: pytest.Captu
 
 def test_the_table_has_every_option_of_the_command() -> None:
     parser = argparse.ArgumentParser()
-    tck_command.add_parser(parser.add_subparsers())
+    tck.add_parser(parser.add_subparsers())
     usage = parser.parse_args(["tck", "module:name"])
     options = {f"--{name.replace('_', '-')}" for name in vars(usage)} - {"--run", "--subject"}
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from penstock.cli import main
-from penstock.cli.columns import columns
+from penstock.cli.table import columns
 from penstock.spec import GLOSSARY, LANGUAGES, RULES, VERSIONS, rule
 from tests.spec.test_rules import SCRIPTS
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock import __version__
 from penstock.cli import main
-from penstock.cli.columns import columns, pad, wrap
+from penstock.cli.table import columns, pad, wrap
 from penstock.spec import RULES, rule
 
 

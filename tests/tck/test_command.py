@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import tck_command
+from penstock.cli.tck import add_parser
 
 MODULE = """
 import threading
@@ -60,7 +60,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tck(*arguments: str) -> int:
     parser = argparse.ArgumentParser()
-    tck_command.add_parser(parser.add_subparsers())
+    add_parser(parser.add_subparsers())
     parsed = parser.parse_args(["tck", *arguments])
     code: int = parsed.run(parsed)
     return code

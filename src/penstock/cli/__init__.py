@@ -1,6 +1,6 @@
 """The command ``penstock``: each subcommand is a module of this package with a function ``add_parser``.
 
-A new subcommand ``penstock demo`` is a module ``demo_command.py`` that adds its parser and says what to run::
+A new subcommand ``penstock demo`` is a module or package ``demo`` that adds its parser and says what to run::
 
     def add_parser(commands: Commands) -> None:
         parser = commands.add_parser("demo", help="see the whole thing move in a minute")
@@ -21,28 +21,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, cast
 
 from penstock import __version__
-from penstock.cli import (
-    demo_command,
-    echo_command,
-    gateway_command,
-    rules_command,
-    run_command,
-    send_command,
-    tail_command,
-    tck_command,
-)
-from penstock.cli.commands import Commands
-from penstock.cli.outputs import complete_descriptors, ending_quietly, say
+from penstock.cli import demo, echo, gateway, rules, run, send, tail, tck
+from penstock.cli.parser import Commands
+from penstock.cli.screen import complete_descriptors, ending_quietly, say
 
 REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
-    demo_command.add_parser,
-    gateway_command.add_parser,
-    tail_command.add_parser,
-    run_command.add_parser,
-    send_command.add_parser,
-    echo_command.add_parser,
-    rules_command.add_parser,
-    tck_command.add_parser,
+    demo.add_parser,
+    gateway.add_parser,
+    tail.add_parser,
+    run.add_parser,
+    send.add_parser,
+    echo.add_parser,
+    rules.add_parser,
+    tck.add_parser,
 ]
 """The subcommands, in the order in which ``penstock --help`` lists them."""
 
@@ -109,5 +100,5 @@ def _run(argv: Sequence[str] | None) -> int:
     if arguments.command is None:
         parser.print_help()
         return 0
-    run: Callable[[argparse.Namespace], int] = arguments.run
-    return run(arguments)
+    execute: Callable[[argparse.Namespace], int] = arguments.run
+    return execute(arguments)

@@ -1,0 +1,229 @@
+"""The director: starts the parts, slows the reader down in the middle, and compares what went and came."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from penstock.cli.demo.ipc import Part, PartFailed
+from penstock.cli.demo.picture import Moment, Picture
+from penstock.cli.screen import Screen, say
+from penstock.cli.signals import Interruption
+
+__all__ = ["direct", "phase_of"]
+
+Facts: TypeAlias = dict[str, Any]
+"""What a part has said, by name."""
+
+_RATE: Final = 20_000
+"""Readings per second that the source would like to send."""
+_SIGN_AFTER: Final = 2.0
+"""Seconds in which most parts have started, and nobody has to be told."""
+_BACKLOG: Final = 2 * _RATE
+"""Readings of two seconds: whoever is not so far behind keeps up."""
+_FINISH: Final = 120.0
+"""Seconds that may pass between the last reading and the last result."""
+_SEEN: Final = 3.0
+"""Seconds for which a full gateway of results is shown at least."""
+
+
+def direct(duration: float, records: int | None, headless: bool, start_limit: float) -> int:
+    """Run the demo; 0 if the results speak of exactly the readings that were sent."""
+    picture = Picture(Screen(sys.stdout, must_be_read=True), headless=headless)
+    folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
+    with Interruption() as interruption, ExitStack() as ending:
+        ending.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            picture.way()
+            return _Run(folder, picture, interruption, ending, start_limit).run(duration, records)
+        except PartFailed as failure:
+            say(f"penstock demo: {failure}")
+            return 1
+
+
+class _Run:
+    """One run, from the first process to the verdict."""
+
+    def __init__(
+        self,
+        folder: Path,
+        picture: Picture,
+        interruption: Interruption,
+        ending: ExitStack,
+        start_limit: float,
+    ) -> None:
+        self._folder = folder
+        self._start_limit = start_limit
+        self._picture = picture
+        self._interruption = interruption
+        self._ending = ending
+        self._rates = _Rates()
+
+    def run(self, duration: float, records: int | None) -> int:
+        """Start the parts from right to left, so that nobody waits for somebody who is not there."""
+        self._results = self._part("results", "results", module="gateways")
+        sink = self._started(self._results, "endpoint")
+        limit = ["--records", str(records)] if records is not None else []
+        journal = str(self._folder / "journal.db")
+        self._feed = self._part("intake", "intake", journal, module="gateways")
+        source = self._started(self._feed, "endpoint")
+        if sink is None or source is None:
+            return self._interrupted()
+        port = str(self._feed.facts["port"])
+        pace = ["--rate", str(_RATE), "--duration", str(duration)]
+        self._sensors = self._part("sensors", port, *pace, *limit)
+        if self._started(self._sensors, "sent") is None:
+            return self._interrupted()
+        self._engine = self._part("engine", source, sink, str(self._folder / "checkpoint"))
+        if self._started(self._engine, "taken") is None:
+            return self._interrupted()
+        self._picture.started()
+        self._began = time.monotonic()
+        self._first_result: float | None = None
+        self._filled: float | None = None
+        return self._watch(duration)
+
+    def _started(self, part: Part, fact: str) -> Any:
+        """What a part says when it runs; None if somebody interrupts. Meanwhile there are signs of life."""
+
+        def waits(seconds: float, elapsed: float) -> bool:
+            if part.name == "engine":
+                held = self._feed.look().get("held", 0)
+                self._picture.starting(f"starting Spark; {held:,} readings wait in the journal", elapsed)
+            elif elapsed > _SIGN_AFTER:
+                self._picture.starting(f"starting the part {part.name!r}", elapsed)
+            return self._interruption.wait(seconds)
+
+        return part.wait_for(fact, self._start_limit, waits)
+
+    def _part(self, name: str, *arguments: str, module: str | None = None) -> Part:
+        part = Part(name, *arguments, log=self._folder / f"{name}.log", module=module)
+        self._ending.callback(part.end)
+        return part
+
+    # ---------------------------------------------------------------- watching
+    def _watch(self, duration: float) -> int:
+        ended: float | None = None
+        slow = False
+        while not self._interruption.wait(0.25):
+            sensors, feed = self._sensors.look(), self._feed.look()
+            engine, results = self._engine.look(), self._results.look()
+            if sensors["error"]:
+                raise PartFailed(f"the sensors could not send: {sensors['error']}")
+            if results.get("error"):
+                raise PartFailed(f"the reader got an error: {results['error']}")
+            now = time.monotonic()
+            if results["received"] and self._first_result is None:
+                self._first_result = now
+            if slow and self._filled is None and results["held"] >= results["capacity"] * 0.75:
+                self._filled = now
+            wanted = ended is None and self._in_the_middle(now, duration)
+            if wanted != slow:
+                slow = wanted
+                self._results.say("slow" if slow else "fast")
+            if ended is None and sensors["ended"] and feed["journalled"] > sensors["sent"]:
+                ended = now
+            self._picture.show(self._moment(now, slow, ended is not None, sensors, feed, engine, results))
+            if ended is not None and results["counted"] >= sensors["sent"]:
+                return self._verdict(sensors, feed, engine, results, ended - self._began)
+            if ended is not None and now - ended > _FINISH:
+                self._verdict(sensors, feed, engine, results, ended - self._began)
+                return 1
+        return self._interrupted()
+
+    def _in_the_middle(self, now: float, duration: float) -> bool:
+        """Of the time in which there are results: before that, nobody would notice a slow reader.
+
+        On a busy machine it takes longer until its gateway has filled up, which is what there is to see.
+        """
+        if self._first_result is None:
+            return False
+        passed = (now - self._first_result) / duration
+        unseen = self._filled is None or now - self._filled < _SEEN
+        return 0.1 < passed < 0.5 or (0.5 <= passed < 1.5 and unseen)
+
+    def _moment(
+        self, now: float, slow: bool, ended: bool, sensors: Facts, feed: Facts, engine: Facts, results: Facts
+    ) -> Moment:
+        return Moment(
+            elapsed=now - self._began,
+            phase=phase_of(slow=slow, ended=ended, blocked=sensors["blocked"], backlog=feed["held"]),
+            sent=sensors["sent"],
+            sent_rate=self._rates.of("sent", sensors["sent"], now),
+            blocked=sensors["blocked"],
+            asked=feed["asked"],
+            held=feed["held"],
+            capacity=feed["capacity"],
+            batch=engine["batch"],
+            batch_seconds=engine["seconds"],
+            taken=engine["taken"],
+            taken_rate=self._rates.of("taken", engine["taken"], now),
+            results_held=results["held"],
+            results_capacity=results["capacity"],
+            results=results["received"],
+            results_rate=self._rates.of("results", results["received"], now),
+            slow=slow,
+        )
+
+    # ---------------------------------------------------------------- the end
+    def _verdict(self, sensors: Facts, feed: Facts, engine: Facts, results: Facts, seconds: float) -> int:
+        same = results["counted"] == sensors["sent"] and results["fingerprint"] == sensors["fingerprint"]
+        memory = {
+            "sensors": sensors["memory"],
+            "server and gateway": feed["memory"],
+            "Spark": engine["memory"] + engine["jvm"],
+            "gateway and reader": results["memory"],
+        }
+        said = [
+            "",
+            f"  sent      {sensors['sent']:>12,} readings, fingerprint {sensors['fingerprint']:x}",
+            f"  received  {results['counted']:>12,} readings, fingerprint {results['fingerprint']:x}",
+            f"  results   {results['received']:>12,}",
+            f"  pace      {sensors['sent'] / max(seconds, 0.1):>12,.0f} a second, over {seconds:.0f} s",
+            f"  waiting   {sensors['blocked_for']:>12.1f} s, the sensors for room",
+            *(f"  memory    {nbytes / 2**20:>12.0f} MiB at most, {name}" for name, nbytes in memory.items()),
+            "",
+            "  Nothing was lost, and nothing came twice." if same else "  NOT THE SAME: this is a defect.",
+        ]
+        self._picture.say("\n".join(said))
+        return 0 if same else 1
+
+    def _interrupted(self) -> int:
+        self._picture.say("\n  interrupted; everything is being stopped")
+        return self._interruption.exit_code
+
+
+def phase_of(*, slow: bool, ended: bool, blocked: bool, backlog: int) -> str:
+    """What is going on, in a few words that the figures bear out."""
+    if ended:
+        return "the sensors have ended; the rest is on its way"
+    if slow and blocked:
+        return "the reader is slow, so every earlier stage waits"
+    if slow:
+        return "the reader is slow; the logs before it fill up"
+    if blocked:
+        return "the journal is full, so the sensors wait for Spark"
+    if backlog > _BACKLOG:
+        return "Spark catches up with what waits in the journal"
+    return "everybody keeps up"
+
+
+class _Rates:
+    """How fast counts grow, over the last seconds."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[tuple[float, int]]] = {}
+
+    def of(self, name: str, count: int, now: float) -> float:
+        """Per second."""
+        seen = self._seen.setdefault(name, [])
+        seen.append((now, count))
+        while len(seen) > 2 and seen[0][0] < now - 3:
+            seen.pop(0)
+        (then, before), (_, after) = seen[0], seen[-1]
+        return (after - before) / (now - then) if now > then else 0.0

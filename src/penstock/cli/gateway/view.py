@@ -1,0 +1,205 @@
+"""What a running gateway shows: a block that is drawn over and over, lines now and then, or JSON."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, Final, Protocol, TextIO
+
+from penstock.cli.gateway.figures import Figures, Reader
+from penstock.cli.quantities import duration, size
+from penstock.cli.screen import Screen
+from penstock.cli.table import Block, bar, pad, printable, row, wrap
+
+__all__ = ["JsonView", "LineView", "LiveView", "QuietView", "View", "block"]
+
+_BAR: Final = 24
+_SHORTEST_BAR: Final = 6
+_BESIDE_BAR: Final = 44
+"""Columns that the label, and what is said beside a bar, take up."""
+_ONE_LINE: Final = 1000
+_MOST_READERS: Final = 12
+_LINE_EVERY: Final = 5.0
+"""Seconds between lines where nothing can be drawn over."""
+
+
+class View(Protocol):
+    """Where a gateway tells what it does."""
+
+    def begin(self, what: str, **facts: Any) -> None:
+        """It listens."""
+        ...
+
+    def show(self, figures: Figures) -> None:
+        """How things stand, about once a second."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something happened that the user should know; from any thread."""
+        ...
+
+    def close(self, text: str, **facts: Any) -> None:
+        """The last word."""
+        ...
+
+
+class QuietView:
+    """Only the beginning, the end, and what goes wrong."""
+
+    def __init__(self, out: Screen) -> None:
+        self._out = out
+        self._mutex = threading.Lock()
+
+    def begin(self, what: str, **facts: Any) -> None:
+        """Where it listens: whoever started it may need the port."""
+        self._write(f"penstock gateway: {what}\n")
+
+    def show(self, figures: Figures) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """One line."""
+        self._write(f"penstock gateway: {text}\n")
+
+    def close(self, text: str, **facts: Any) -> None:
+        """One line."""
+        self._write(f"penstock gateway: {text}\n")
+
+    def _write(self, text: str) -> None:
+        with self._mutex:
+            self._out.write(text)
+
+
+class LineView(QuietView):
+    """A line every few seconds, for a file or the journal of a service."""
+
+    def __init__(self, out: Screen) -> None:
+        super().__init__(out)
+        self._next = time.monotonic() + _LINE_EVERY
+
+    def show(self, figures: Figures) -> None:
+        """A line, if it is time for one."""
+        if time.monotonic() >= self._next:
+            self._next += _LINE_EVERY
+            self._write(_line(figures) + "\n")
+
+
+class LiveView(QuietView):
+    """A block at the bottom of a terminal that is drawn over."""
+
+    def __init__(self, out: Screen) -> None:
+        super().__init__(out)
+        self._block = Block(out)
+
+    def show(self, figures: Figures) -> None:
+        """Draw over what was there."""
+        self._block.draw(block(figures, self._out.width))
+
+    def note(self, text: str) -> None:
+        """A line above the block, which stays."""
+        self._block.say(f"penstock gateway: {text}")
+
+    def close(self, text: str, **facts: Any) -> None:
+        """A line below the block."""
+        self._block.leave()
+        super().close(text, **facts)
+
+
+class JsonView(QuietView):
+    """One JSON object to a line, on standard output; what goes wrong is on standard error as always."""
+
+    def __init__(self, out: TextIO, errors: Screen, *, progress: bool) -> None:
+        super().__init__(errors)
+        self._lines = out
+        self._progress = progress
+
+    def begin(self, what: str, **facts: Any) -> None:
+        """``{"event": "listening", "control": …}``."""
+        self._print("listening", facts)
+
+    def show(self, figures: Figures) -> None:
+        """``{"event": "progress", …}``."""
+        if self._progress:
+            self._print("progress", figures.as_dict())
+
+    def close(self, text: str, **facts: Any) -> None:
+        """``{"event": "end", …}``."""
+        self._print("end", facts)
+
+    def _print(self, event: str, facts: dict[str, Any]) -> None:
+        self._lines.write(json.dumps({"event": event, **facts}) + "\n")
+        self._lines.flush()
+
+
+def block(figures: Figures, width: int) -> Iterator[str]:
+    """The lines of a live block, and of ``penstock gateway status``, for a screen of so many columns."""
+    yield from row("source", _source(figures, width), width)
+    shown = bar(figures.full, max(min(_BAR, width - _BESIDE_BAR), _SHORTEST_BAR))
+    yield from row("log", [shown, f"{figures.full:.0%} full,", f"{figures.needed:.0%} still needed"], width)
+    kept = f"{figures.records:,} of {figures.max_records:,} records,"
+    room = f"{size(figures.bytes)} of {size(figures.max_bytes)}"
+    yield from row("", [f"offsets {_offsets(figures)},", kept, room], width)
+    if figures.stalled is not None:
+        yield from row("STALLED", figures.stalled.split(), width)
+    if not figures.readers:
+        yield from row("subscribers", ["none"], width)
+    for number, reader in enumerate(figures.readers[:_MOST_READERS]):
+        yield from row("" if number else "subscribers", _told(reader), width)
+    yield from _more(len(figures.readers) + figures.left_out["subscribers"], width)
+    for number, away in enumerate(figures.away[:_MOST_READERS]):
+        said = [
+            pad(printable(away.id), 20),
+            f"{away.behind:,} behind;",
+            f"kept for {duration(max(away.remaining, 0))} of {duration(away.lease)}",
+        ]
+        yield from row("" if number else "away", said, width)
+    yield from _more(len(figures.away) + figures.left_out["absent"], width)
+
+
+def _more(total: int, width: int) -> Iterator[str]:
+    if total > _MOST_READERS:
+        yield from row("", [f"and {total - _MOST_READERS:,} more;", "penstock gateway ids lists them"], width)
+
+
+def _source(figures: Figures, width: int) -> list[str]:
+    taken = f"{figures.taken:,} taken" + (f", {figures.skipped:,} skipped" if figures.skipped else "")
+    if figures.failure is not None:
+        return [f"FAILED after {taken}:", *wrap(printable(figures.failure), max(width - 14, 20))]
+    if figures.end is not None:
+        return [f"has ended, {taken}"]
+    return [f"{figures.source_rate:>10,.0f}/s ", f"{taken} ", _held_back(figures)]
+
+
+def _held_back(figures: Figures) -> str:
+    if figures.held_back < 0.005:
+        return "not held back"
+    return "HELD BACK" if figures.held_back > 0.995 else f"held back {figures.held_back:.0%} of the time"
+
+
+def _offsets(figures: Figures) -> str:
+    return f"{figures.first:,}..{figures.head - 1:,}" if figures.head > figures.first else "none yet"
+
+
+def _told(reader: Reader) -> list[str]:
+    return [
+        pad(printable(reader.label), 20),
+        f"{reader.dialect:8} {reader.state:9}",
+        f"{reader.rate:>9,.0f}/s ",
+        f"lag {reader.lag:,} ",
+        *([] if reader.keep else ["best effort"]),
+    ]
+
+
+def _line(figures: Figures) -> str:
+    readers = figures.readers
+    worst = max((reader.lag for reader in readers), default=0)
+    rate = sum(reader.rate for reader in readers)
+    lag = f", lag up to {worst:,}, {rate:,.0f}/s in all" if readers else ""
+    away = f", {len(figures.away) + figures.left_out['absent']:,} away" if figures.away else ""
+    return (
+        f"{duration(figures.uptime):>8}  source {' '.join(_source(figures, _ONE_LINE)).strip()}  "
+        f"log {_offsets(figures)}, {figures.full:.0%} full  "
+        f"{len(readers)} subscriber{'s' * (len(readers) != 1)}{lag}{away}"
+    )

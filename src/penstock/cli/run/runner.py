@@ -1,0 +1,201 @@
+"""A pipeline at the command line: loaded, started, watched, and stopped in good order whatever ends it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from penstock.aquifer.errors import AquiferError, JournalError
+from penstock.cli.errors import CommandError, ScreenLog
+from penstock.cli.run.loader import load_pipeline
+from penstock.cli.run.view import RunView
+from penstock.cli.screen import Screen
+from penstock.cli.signals import Interruption
+from penstock.spark import Pipeline, QueryFailed, RunningPipeline, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["run_pipeline"]
+
+_LOOK: Final = 0.1
+_LOOKS_PER_SHOW: Final = 10
+_STOPPING: Final = 20.0
+"""Seconds that stopping may take; after that the process ends, and Spark with it."""
+
+
+def run_pipeline(arguments: argparse.Namespace) -> int:
+    """Run until the source has ended and everything is dealt with, or a signal comes; the exit code."""
+    view = RunView(Screen(), quiet=arguments.quiet)
+    with _Notes(view.warn):
+        try:
+            pipeline = load_pipeline(arguments.target, lambda: _session(arguments, view))
+            spark = _session(arguments, view)
+        except _Interrupted as interrupted:
+            return interrupted.code
+        except KeyboardInterrupt:
+            return 130
+        with Interruption() as interruption:  # After Spark, which would take Ctrl-C for itself.
+            try:
+                return _run(pipeline, spark, arguments, view, interruption)
+            finally:
+                _bounded(spark.stop, interruption, view)
+
+
+def _run(
+    pipeline: Pipeline,
+    spark: SparkSession,
+    arguments: argparse.Namespace,
+    view: RunView,
+    interruption: Interruption,
+) -> int:
+    again = f"--checkpoint {arguments.checkpoint}" if arguments.checkpoint else None
+    try:
+        running = pipeline.start(spark=spark, checkpoint=arguments.checkpoint, once=arguments.once)
+        view.note(f"running {arguments.target}; Ctrl-C stops it")
+        try:
+            _watch(running, view, interruption)
+        finally:
+            _bounded(running.stop, interruption, view)
+    except QueryFailed as error:
+        remedy = f"; mend it and run again with {again}: it goes on there" if again else ""
+        raise CommandError(f"the query failed: {error}{remedy}", 1) from None
+    except (AquiferError, JournalError, OSError) as error:
+        raise CommandError(str(error), 1) from None
+    except ValueError as error:  # An option that cannot be.
+        raise CommandError(str(error)) from None
+    progress = running.progress()
+    records = f"{progress.records:,} records" if progress is not None else "no records"
+    if interruption.signal is None:
+        view.note(f"done: {records}")
+        return 0
+    view.note(f"stopped after {records}; " + (f"{again} goes on there" if again else "a restart begins anew"))
+    return interruption.exit_code
+
+
+def _watch(running: RunningPipeline, view: RunView, interruption: Interruption) -> None:
+    """Show how things go until it ends; a failure is raised."""
+    looks = 0
+    while not interruption.wait(_LOOK):
+        looks += 1
+        ended = running.wait(0)
+        if ended or looks % _LOOKS_PER_SHOW == 0:
+            view.show(running.progress())
+        if ended:
+            return
+
+
+def _bounded(stop: object, interruption: Interruption, view: RunView) -> None:
+    """Stop something that may hang, for as long as a user would wait; a kill does no harm."""
+    assert callable(stop)
+    thread = threading.Thread(target=stop, name="penstock-run-stop", daemon=True)
+    thread.start()
+    thread.join(_STOPPING)
+    if thread.is_alive():
+        view.warn(f"stopping takes longer than {_STOPPING:g} s: ended without it; nothing is lost")
+        os._exit(interruption.exit_code if interruption.signal is not None else 1)
+
+
+# ---------------------------------------------------------------- Spark
+def _session(arguments: argparse.Namespace, view: RunView) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    if SparkSession.getActiveSession() is None:
+        view.note("starting Spark …")
+    config: dict[str, object] = dict(arguments.conf)
+    if importlib.util.find_spec("pandas") is None:
+        # Spark would try Arrow for every function in Python, and warn each time that it needs pandas for it.
+        config.setdefault("spark.sql.execution.pythonUDF.arrow.enabled", "false")
+    try:
+        with view.starting(), _stderr_to(_log_file(arguments)), _not_interrupted():
+            name = f"penstock run {arguments.target}"
+            return session(name, arguments.master, config, ship=arguments.ship)
+    except (CommandError, _Interrupted):
+        raise
+    except Exception as error:
+        from penstock.spark.running import reason_of
+
+        where = "" if arguments.spark_log == "-" else "; --spark-log - shows what Spark has to say"
+        raise CommandError(f"Spark did not start: {reason_of(error)}{where}", 1) from None
+
+
+class _Interrupted(BaseException):
+    """A signal came while Spark was being started; not an error of the code that may have asked for it."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@contextlib.contextmanager
+def _not_interrupted() -> Iterator[None]:
+    """Let Spark start to its end, whatever comes, and stop it then: a half-started one is left behind."""
+    with Interruption() as interruption:
+        try:
+            yield
+            code = None if interruption.signal is None else interruption.exit_code
+        except KeyboardInterrupt:  # Towards the end of its start Spark puts a handler of its own in place.
+            code = 130
+    if code is not None:
+        from pyspark import SparkContext
+
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        raise _Interrupted(code)
+
+
+def _log_file(arguments: argparse.Namespace) -> str | None:
+    """Where Spark's log goes; None is standard error."""
+    if arguments.spark_log is not None:
+        return None if arguments.spark_log == "-" else str(arguments.spark_log)
+    if arguments.checkpoint is None:
+        return os.devnull
+    try:
+        Path(arguments.checkpoint).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"--checkpoint {arguments.checkpoint}: {error.strerror}; choose another place"
+        ) from None
+    return str(Path(arguments.checkpoint) / "spark.log")
+
+
+@contextlib.contextmanager
+def _stderr_to(file: str | None) -> Iterator[None]:
+    """Have the processes that are started meanwhile write their standard error to a file.
+
+    Spark's log is for other eyes than those that watch the progress: a failing batch fills a hundred lines.
+    """
+    if file is None:
+        yield
+        return
+    try:
+        log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}; name another with --spark-log") from None
+    sys.stderr.flush()
+    screen = os.dup(2)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        yield
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
+
+
+class _Notes(ScreenLog):
+    """Shows what our modules, not only those of the gateway, have to warn of."""
+
+    def __init__(self, show: object) -> None:
+        assert callable(show)
+        super().__init__(show, logging.WARNING)
+        self._logger = logging.getLogger("penstock")
+        self._before = self._logger.level

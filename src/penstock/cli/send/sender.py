@@ -1,0 +1,171 @@
+"""Sending at the command line: progress on the screen, and an end for every way that it can end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from penstock.cli.errors import CommandError
+from penstock.cli.quantities import size
+from penstock.cli.screen import Screen
+from penstock.feeds import LineSender, SendingFailed
+from penstock.net import BadCertificate, ConnectFailed, Connection, NetError, TcpClient, run
+from penstock.streams import Flux, schedulers
+
+__all__ = ["run_send"]
+
+_CHUNK: Final = 128 * 1024
+_SHOW: Final = 0.5
+
+
+def run_send(arguments: argparse.Namespace) -> int:
+    """Send, until the other side has everything; returns the exit code."""
+    if arguments.file != "-" and not os.path.isfile(arguments.file):
+        kind = "is a directory" if os.path.isdir(arguments.file) else "is not there"
+        raise CommandError(f"{arguments.file} {kind}; name a file, or - for standard input")
+    if arguments.acknowledged and arguments.file == "-":
+        raise CommandError("--acknowledged may have to go back, and standard input cannot: name a file")
+    try:
+        client = _client(arguments)
+        return run(_until_interrupted(_send(arguments, client)))
+    except (ConnectFailed, BadCertificate) as error:
+        raise CommandError(str(error), 1) from None
+    except SendingFailed as error:
+        raise CommandError(str(error), 1) from None
+    except NetError as error:
+        raise CommandError(str(error), 1) from None
+
+
+def _client(arguments: argparse.Namespace) -> TcpClient:
+    client = TcpClient.create().metrics()
+    if arguments.address.startswith("unix:"):
+        client = client.unix(arguments.address.removeprefix("unix:"))
+    else:
+        host, port = _host_and_port(arguments.address)
+        client = client.host(host).port(port)
+    if arguments.tls or arguments.trust is not None:
+        client = client.secure(trust=arguments.trust)
+    return client
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    # Not with the parser of the gateways' endpoints: that needs an extra, and this does not.
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise CommandError(
+            f"{address!r} is not an address: {error}; write tcp://HOST:PORT or unix:PATH"
+        ) from None
+    if parts.scheme != "tcp" or not host or parts.path or parts.query or parts.fragment or parts.username:
+        raise CommandError(
+            f"{address!r} is not an address: it has to start with tcp:// or unix:, as in tcp://127.0.0.1:9000"
+        )
+    if not port or host in ("*", "0.0.0.0", "::"):
+        raise CommandError(f"{address}: name the host and the port of one server")
+    return host, port
+
+
+async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    came: list[int] = []
+
+    def stop(number: int) -> None:
+        came.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # With nohup, the end of a terminal is not to end this.
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not came:
+            raise
+        _say("interrupted; what the server has not taken is not sent")
+        return 130 if came[0] == signal.SIGINT else 1
+
+
+async def _send(arguments: argparse.Namespace, client: TcpClient) -> int:
+    began = time.monotonic()
+    if arguments.acknowledged:
+        sender = LineSender(client, arguments.file, arguments.patience)
+        showing = asyncio.ensure_future(_show_lines(sender, arguments.quiet))
+        try:
+            await sender.run()
+        finally:
+            await _end(showing)
+        if not arguments.quiet:
+            _say(f"{sender.safe:,} lines are safe, {sender.sent:,} of them sent now{_pace(began)}")
+        return 0
+    connection = await client.connect()
+    async with connection:
+        total = None if arguments.file == "-" else os.path.getsize(arguments.file)
+        showing = asyncio.ensure_future(_show_bytes(connection, total, arguments.quiet))
+        try:
+            if arguments.file == "-":
+                # Reading may wait for somebody to type: not on the loop.
+                read = Flux.from_iterable(_standard_input()).subscribe_on(schedulers.shared_pool())
+                await connection.outbound.send(read)
+            else:
+                await connection.outbound.send_file(arguments.file)
+        finally:
+            await _end(showing)
+        if not arguments.quiet and connection.traffic is not None:
+            _say(f"{connection.traffic.sent:,} bytes were sent{_pace(began)}")
+    return 0
+
+
+def _standard_input() -> Iterator[bytes]:
+    while chunk := os.read(sys.stdin.fileno(), _CHUNK):
+        yield chunk
+
+
+async def _show_bytes(connection: Connection, total: int | None, quiet: bool) -> None:
+    traffic = connection.traffic
+    while not quiet and traffic is not None:
+        before = traffic.sent
+        await asyncio.sleep(_SHOW)
+        rate = (traffic.sent - before) / _SHOW
+        of = "" if not total else f" of {size(total)} ({traffic.sent * 100 // total}%)"
+        held = "; the server does not read" if not rate else ""
+        _progress(f"{size(traffic.sent)}{of}, {size(rate)}/s{held}")
+
+
+async def _show_lines(sender: LineSender, quiet: bool) -> None:
+    while not quiet:
+        before = sender.safe
+        await asyncio.sleep(_SHOW)
+        rate = (sender.safe - before) / _SHOW
+        _progress(f"{sender.safe:,} lines are safe, {rate:,.0f}/s; {sender.state}")
+
+
+async def _end(showing: asyncio.Future[None]) -> None:
+    showing.cancel()
+    with suppress(asyncio.CancelledError):
+        await showing
+
+
+def _pace(began: float) -> str:
+    return f", in {time.monotonic() - began:.1f} s"
+
+
+def _progress(text: str) -> None:
+    screen = Screen()
+    if screen.is_terminal:
+        screen.write(f"\r\x1b[K{text[: screen.width - 1]}")
+
+
+def _say(text: str) -> None:
+    screen = Screen()
+    screen.write(f"\r\x1b[K{text}\n" if screen.is_terminal else f"{text}\n")

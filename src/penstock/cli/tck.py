@@ -1,0 +1,186 @@
+"""``penstock tck``: does this publisher keep the rules? Anybody's publisher, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from penstock.cli.parser import Commands
+from penstock.cli.quantities import a_duration
+from penstock.cli.screen import say
+from penstock.cli.table import pad, wrap
+
+_EXAMPLES = """\
+examples:
+  penstock tck myproject.sources:numbers               numbers(n) returns a publisher of n elements
+  penstock tck myproject.sources:ticks --elements 100  it can make 100 elements at most
+  penstock tck myproject.sources:jobs --profile asyncio --report jobs.html
+  penstock tck myproject.tests:TestNumbers             any verification class works as well
+"""
+
+
+def add_parser(commands: Commands) -> None:
+    """Add ``penstock tck`` to the command line."""
+    parser = commands.add_parser(
+        "tck",
+        help="check whether a publisher keeps the rules of Reactive Streams",
+        description="Run the conformance kit on a publisher, and say for each rule whether it is kept.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "subject",
+        metavar="MODULE:FACTORY",
+        help="a function that takes a number and returns a publisher of so many elements",
+    )
+    parser.add_argument(
+        "--failed", metavar="MODULE:FACTORY", help="a function that returns a publisher that fails at once"
+    )
+    parser.add_argument(
+        "--elements", type=_elements, metavar="MAX", help="the most elements that FACTORY can make"
+    )
+    parser.add_argument(
+        "--spelling",
+        choices=("snake_case", "camelCase", "rsocket"),
+        help="how the publisher spells the methods (default: snake_case)",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=("sync", "threads", "asyncio"),
+        help="where the publisher does its work (default: threads, which suits all but event loops)",
+    )
+    parser.add_argument(
+        "--fanout", choices=("unicast", "multicast"), help="what several subscribers are promised"
+    )
+    parser.add_argument(
+        "--timeout", type=a_duration, metavar="S", help="seconds to wait for a signal (default 2)"
+    )
+    parser.add_argument(
+        "--time-limit",
+        type=a_duration,
+        metavar="S",
+        default=600.0,
+        help="seconds for all tests together (default 600)",
+    )
+    parser.add_argument("--report", metavar="FILE", help="write a report as well: .md, .json or .html")
+    parser.add_argument("--strict", action="store_true", help="an unexpected skip is a failure")
+    parser.set_defaults(run=run)
+
+
+def _elements(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of elements; write 0, 1, 100, …")
+    return int(text)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the kit; 0 if every rule is kept, 1 if not, 2 if the subject cannot be found."""
+    from penstock.tck import About, ProgressLine, Report, format_for, names_of_tests, write_report
+    from penstock.tck import run as run_verification
+
+    try:
+        verification = _verification(arguments)
+        if arguments.report is not None:
+            format_for(arguments.report)
+    except (_Unusable, ValueError) as error:
+        say(f"penstock tck: {error}")
+        return 2
+    print(f"{arguments.subject}, profile {verification.profile}", flush=True)
+    start = time.perf_counter()
+    tests = run_verification(verification, time_limit=arguments.time_limit)
+    results = list(ProgressLine(names_of_tests(verification), sys.stderr).over(tests))
+    took = time.perf_counter() - start
+    report = Report(results, about=About.of([verification]))
+    if arguments.report is not None:
+        # First of all: whoever reads the lines below may stop before the last one.
+        write_report(report, arguments.report)
+    width = max(shutil.get_terminal_size().columns, 60)
+    for line in _lines(report, verification.subject_name(), width):
+        print(line)
+    print(f"\n{report.summary} in {took:.1f} s")
+    if arguments.report is not None:
+        print(f"report written to {arguments.report}")
+    cut_short = any(result.message.startswith("not run:") for result in results)
+    if cut_short:
+        print(f"the time limit of {arguments.time_limit:g} s was over: give it more with --time-limit")
+    broken = report.counts["fail"] or (arguments.strict and report.counts["unexpected skip"])
+    return 1 if broken or cut_short else 0
+
+
+class _Unusable(Exception):
+    """What was named on the command line cannot be used; the text says why."""
+
+
+def _verification(arguments: argparse.Namespace) -> Any:
+    from penstock.tck import SPELLINGS, Environment, PublisherVerification, Verification
+
+    named = _load(arguments.subject)
+    settings: dict[str, Any] = {"subject": arguments.subject}
+    if arguments.spelling is not None:
+        settings["spelling"] = SPELLINGS[arguments.spelling]
+    if arguments.elements is not None:
+        settings["max_elements_from_publisher"] = arguments.elements
+    if arguments.timeout is not None:
+        settings["environment"] = Environment(timeout=arguments.timeout)
+    settings |= {
+        name: value for name in ("profile", "fanout") if (value := getattr(arguments, name)) is not None
+    }
+    if arguments.failed is not None:
+        failed = _load(arguments.failed)
+        settings["create_failed_publisher"] = lambda self: failed()
+    if isinstance(named, type) and issubclass(named, Verification):
+        return type(named.__name__, (named,), settings)
+    if not callable(named):
+        raise _Unusable(f"{arguments.subject} is no function, but {named!r}; name one that makes a publisher")
+    settings["create_publisher"] = lambda self, elements: named(elements)
+    return type("Subject", (PublisherVerification,), settings)
+
+
+def _load(where: str) -> Any:
+    module_name, colon, name = where.partition(":")
+    if not (module_name and colon and name):
+        raise _Unusable(f"{where!r} does not say where to look; write MODULE:FACTORY")
+    from penstock.tck import described, place_of
+
+    # As with `python -m`, what lies in the current directory can be imported.
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except ImportError as error:
+        raise _Unusable(f"cannot import {module_name}: {error}") from None
+    except KeyboardInterrupt:
+        raise
+    except AttributeError as error:
+        raise _Unusable(f"{where}: {error}") from None
+    except BaseException as error:
+        # A module that fails, or exits, when it is imported.
+        raise _Unusable(f"cannot import {module_name}: {described(error)}{place_of(error)}") from None
+    return found
+
+
+def _lines(report: Any, subject: str, width: int) -> Iterator[str]:
+    for rule in report.rules:
+        cell = report.cell(rule, subject)
+        if cell.verdict == "none":
+            continue
+        label = rule if rule == "setup" else f"§{rule}"
+        yield f"  {pad(label, 7)} {cell.text}"
+        seen = set()
+        for result in cell.results:
+            if result.verdict == "pass" or (result.verdict == "skip" and result.headline in seen):
+                continue
+            seen.add(result.headline)
+            if result.verdict == "fail":
+                yield f"          {result.test}"
+                yield from (f"            {line}" for line in result.message.splitlines())
+            else:
+                yield from (f"            {line}" for line in wrap(result.headline, width - 12))

@@ -1,0 +1,69 @@
+"""Where records come from: a feed for each URL scheme, for gateways, pipelines and the command line alike.
+
+::
+
+    from penstock import feeds
+    from penstock.aquifer import Gateway, SqliteJournal
+
+    feed = feeds.open("file:app.log", feeds.FeedOptions(follow=True))
+    with feed, Gateway(feed, journal=SqliteJournal("app.db")) as gateway:
+        gateway.join()
+
+The lines of a feed are read as they are asked for: while the gateway has no space, a pipe fills up, a socket
+is not read, and the sender waits.
+
+A scheme of your own is a :class:`Scheme` and a :class:`Feed`; :func:`register` adds it to a program, an entry
+point of the group ``penstock.feeds`` to every program that has your package.
+"""
+
+from penstock.feeds.feed import CODECS, BadFeed, Feed, FeedError, FeedOptions, FeedUnavailable
+from penstock.feeds.line_sender import LineSender, SendingFailed
+from penstock.feeds.lines import (
+    BadLines,
+    Decode,
+    LineDecoder,
+    LinePublisher,
+    LineReader,
+    LineSplitter,
+    LineTooLong,
+    OnBadLine,
+    decoder,
+)
+from penstock.feeds.registry import FeedUrl, Opener, Scheme, known_schemes, open, register
+from penstock.feeds.schemes.file import FileFeed
+from penstock.feeds.schemes.http import HttpFeed
+from penstock.feeds.schemes.stdin import StdinFeed
+from penstock.feeds.schemes.tcp import TcpFeed, TcpListenFeed
+from penstock.feeds.schemes.udp import UdpFeed
+
+__all__ = [
+    "CODECS",
+    "BadFeed",
+    "BadLines",
+    "Decode",
+    "Feed",
+    "FeedError",
+    "FeedOptions",
+    "FeedUnavailable",
+    "FeedUrl",
+    "FileFeed",
+    "HttpFeed",
+    "LineDecoder",
+    "LinePublisher",
+    "LineReader",
+    "LineSender",
+    "LineSplitter",
+    "LineTooLong",
+    "OnBadLine",
+    "Opener",
+    "Scheme",
+    "SendingFailed",
+    "StdinFeed",
+    "TcpFeed",
+    "TcpListenFeed",
+    "UdpFeed",
+    "decoder",
+    "known_schemes",
+    "open",
+    "register",
+]

@@ -1,0 +1,122 @@
+"""What a feed is: where records come from, how they are read, and what can be wrong with one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock.feeds.lines import BadLines, Decode, OnBadLine, decoder
+from penstock.options import option, parse_size
+from penstock.spec import Publisher
+
+__all__ = ["CODECS", "BadFeed", "Feed", "FeedError", "FeedOptions", "FeedUnavailable"]
+
+CODECS: Final = ("bytes", "text", "json", "msgpack")
+"""What a line can hold."""
+
+
+class FeedError(Exception):
+    """A feed cannot be opened."""
+
+
+class BadFeed(FeedError, ValueError):
+    """The URL of a feed, or an option, is wrong; the message says what to write."""
+
+
+class FeedUnavailable(FeedError, OSError):
+    """A server is not there, or a port is taken: the same URL may work later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedOptions:
+    """How a feed is read."""
+
+    codec: str = option(
+        "bytes",
+        choices=CODECS,
+        help="what a line holds: bytes as they come, text (UTF-8), or JSON, stored as json or msgpack",
+    )
+    on_bad_line: OnBadLine | None = option(
+        None,
+        choices=("fail", "skip"),
+        shown="fail; udp: skip",
+        help="what happens to a line that is too long, or that the codec cannot read. fail: the stream ends "
+        "with an error; with tcp-listen, only the sender of the line is disconnected. skip: the line is left "
+        "out, counted and reported",
+    )
+    follow: bool = option(
+        False,
+        help="keep reading a file that is still being written, as tail -F does, also across rotation and "
+        "truncation",
+    )
+    take_last_line: bool = option(
+        False, help="take the last line of a file even if it has no newline; without this it is left out"
+    )
+    max_line: int = option(
+        1 << 20, parse=parse_size, metavar="SIZE", shown="1M", help="the longest line, in bytes"
+    )
+    allow_remote: bool = option(
+        False,
+        flag=None,
+        help="let a feed listen where other machines reach it; at the command line this is --insecure",
+    )
+
+    def __post_init__(self) -> None:
+        if self.codec not in CODECS:
+            raise BadFeed(f"codec={self.codec!r} is not known; write {', '.join(CODECS)}")
+        if self.on_bad_line not in (None, "fail", "skip"):
+            raise BadFeed(f"on_bad_line={self.on_bad_line!r} is not known; write fail or skip")
+        if isinstance(self.max_line, bool) or not isinstance(self.max_line, int) or self.max_line < 1:
+            raise BadFeed(f"max_line={self.max_line!r} is not a whole number of at least 1")
+
+    def bad_lines(self, default: OnBadLine = "fail") -> BadLines:
+        """Return a new count of bad lines, with the policy that was chosen or this default."""
+        return BadLines(self.on_bad_line or default)
+
+    def decoder(self) -> Decode | None:
+        """Return what makes an element of a line; None if the line itself is the element."""
+        return decoder(self.codec)
+
+
+class Feed(ABC):
+    """A source of records for a gateway or a pipeline; :func:`penstock.feeds.open` makes one of a URL.
+
+    A feed is what :class:`penstock.aquifer.Gateway` takes in place of a Publisher: the gateway calls it with
+    the number of records that its journal holds, tells it how far the journal has come, and shows how many
+    lines it has skipped. Without a gateway, ``feed(0)`` is a Publisher of the records for one subscriber.
+    """
+
+    name: str
+    """What to call it on a screen."""
+    note: str | None = None
+    """Something that the user should know at the start."""
+    bad: BadLines | None = None
+    """The count of bad lines, if the feed can have any."""
+
+    @abstractmethod
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return the records after the first ``journalled`` ones; a feed that cannot replay returns all."""
+
+    @property
+    def skipped(self) -> int:
+        """How many lines were left out because they could not be records."""
+        return self.bad.skipped if self.bad is not None else 0
+
+    def remember_at(self, path: str, epoch: str) -> None:
+        """Learn where to save the position for a restart; most feeds cannot resume, and ignore it."""
+        return
+
+    def journalled(self, head: int) -> None:
+        """Learn that the journal holds ``head`` records; most feeds ignore it."""
+        return
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close what is open. A closed feed gives no more records."""
+
+    def __enter__(self) -> Feed:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

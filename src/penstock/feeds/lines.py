@@ -1,0 +1,288 @@
+"""From bytes to lines to elements: where a line ends, how long it may be, and what happens to a bad one.
+
+A :class:`LinePublisher` reads when it is asked to, on the thread that asks. It does not read ahead: while its
+subscriber has no space, a pipe fills up and its writer waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+from penstock.net.framing import Decoder
+from penstock.spec import Publisher, Subscriber, Subscription, check_subscriber
+from penstock.streams import Flux
+
+__all__ = [
+    "CHUNK",
+    "BadLines",
+    "Decode",
+    "LineDecoder",
+    "LinePublisher",
+    "LineReader",
+    "LineSplitter",
+    "LineTooLong",
+    "OnBadLine",
+    "decoder",
+]
+
+_log = logging.getLogger("penstock.feeds")
+
+CHUNK: Final = 256 * 1024
+"""How many bytes are read at once, at most."""
+_BETWEEN_WARNINGS: Final = 1.0
+"""Seconds. A sender of nothing but bad lines must not fill a log file."""
+
+Decode: TypeAlias = Callable[[bytes], Any]
+"""Makes an element of a line; ValueError if it cannot."""
+OnBadLine: TypeAlias = Literal["fail", "skip"]
+"""What happens to a bad line: the stream fails, or the line is skipped."""
+
+
+class LineTooLong(ValueError):
+    """A line is longer than the feed allows."""
+
+
+class BadLines:
+    """Counts the lines of one feed that could not be records, or raises for the first of them."""
+
+    def __init__(self, policy: OnBadLine, *, silent: bool = False) -> None:
+        self.policy = policy
+        self.skipped = 0
+        """How many lines were skipped."""
+        self._silent = silent
+        self._told = float("-inf")
+
+    def refuse(self, error: ValueError) -> None:
+        """Raise the error, or count it and log it; at most one warning a second is logged."""
+        if self.policy == "fail":
+            raise error
+        self.skipped += 1
+        now = time.monotonic()
+        if not self._silent and now - self._told >= _BETWEEN_WARNINGS:
+            self._told = now
+            _log.warning("%s; this line is skipped (bad lines so far: %d)", error, self.skipped)
+
+
+class LineSplitter:
+    """Splits the bytes of one file or connection into lines, and makes elements of them.
+
+    ``decode`` makes an element of a line; None means that the line is the element. ``label`` names the sender
+    in messages, and ``number`` is how many lines came before.
+    """
+
+    def __init__(
+        self, max_line: int, decode: Decode | None, bad: BadLines, *, label: str = "", number: int = 0
+    ) -> None:
+        self.bad = bad
+        self.number = number
+        """How many lines have ended."""
+        self.records = 0
+        """How many elements were made of them."""
+        self.pending = 0
+        """How many bytes have arrived of a line whose newline has not."""
+        self._max_line = max_line
+        self._decode = decode
+        self._label = f"{label}: " if label else ""
+        self._pieces: list[bytes] = []
+        self._overlong = False
+        """Whether the rest of a line that was too long is being discarded."""
+
+    def feed(self, chunk: bytes) -> Iterable[Any]:
+        """Return the elements of the lines that end in these bytes.
+
+        It is a list, unless a bad line is an error: then iterating gives the elements before it, and raises.
+        """
+        made: list[Any] = []
+        try:
+            self._cut(chunk, made)
+        except ValueError as error:
+            return _elements_then(made, error)
+        return made
+
+    def finish(self) -> Iterable[Any]:
+        """Return the last line, if it has no newline: for a feed whose end is also the end of a line."""
+        return self.feed(b"\n") if self.pending else []
+
+    def forget(self) -> int:
+        """Drop the incomplete last line, and return how many bytes it had."""
+        lost, self.pending = self.pending, 0
+        self._pieces.clear()
+        self._overlong = False
+        return lost
+
+    def _cut(self, chunk: bytes, made: list[Any]) -> None:
+        first, newline, rest = chunk.partition(b"\n")
+        self._keep(first)
+        if not newline:
+            return
+        lines = rest.split(b"\n")
+        if self._overlong:
+            self._overlong = False
+            self.number += 1
+        else:
+            lines.insert(0, b"".join(self._pieces))
+        last = lines.pop()
+        self._pieces, self.pending = [], 0
+        self._make(lines, len(chunk), made)
+        self._keep(last)
+
+    def _keep(self, piece: bytes) -> None:
+        self.pending += len(piece)
+        if self._overlong:
+            return
+        self._pieces.append(piece)
+        if self.pending > self._max_line:
+            self._pieces.clear()
+            self._overlong = True
+            self.bad.refuse(self._too_long(self.number + 1))
+
+    def _make(self, lines: list[bytes], chunk: int, made: list[Any]) -> None:
+        decode = self._decode
+        if decode is None and chunk <= self._max_line:
+            # None of them can be bad, so they need not be looked at one by one.
+            made += lines
+            self.number += len(lines)
+            self.records += len(lines)
+            return
+        for line in lines:
+            self.number += 1
+            if len(line) > self._max_line:
+                self.bad.refuse(self._too_long(self.number))
+                continue
+            try:
+                element = line if decode is None else decode(line)
+            except (ValueError, RecursionError, OverflowError) as error:
+                self.bad.refuse(ValueError(f"{self._label}line {self.number}: {error}"))
+            else:
+                made.append(element)
+                self.records += 1
+
+    def _too_long(self, number: int) -> LineTooLong:
+        return LineTooLong(
+            f"{self._label}line {number} has more than {self._max_line} bytes; allow more with max_line "
+            "(--max-line), or check that the input is text with lines"
+        )
+
+
+def _elements_then(made: list[Any], error: ValueError) -> Iterator[Any]:
+    yield from made
+    raise error
+
+
+def decoder(codec: str) -> Decode | None:
+    """Return what makes an element of a line for this codec; None if the line itself is the element."""
+    if codec == "bytes":
+        return None
+    if codec == "text":
+        return bytes.decode
+    import msgspec
+
+    decode = msgspec.json.Decoder().decode
+    # JSON has numbers that MessagePack does not have. That has to be found out here, where a line can be
+    # skipped; in the gateway it would end the stream.
+    check = msgspec.msgpack.Encoder().encode if codec == "msgpack" else None
+
+    def element(line: bytes) -> Any:
+        value = decode(line)
+        if value is None:
+            raise ValueError("null is not a record")
+        if check is not None:
+            check(value)
+        return value
+
+    return element
+
+
+class LineDecoder(Decoder[Any]):
+    """Makes elements of chunks of bytes, as a framing: a framing asks for one chunk at a time."""
+
+    def __init__(self, splitter: LineSplitter, *, end_is_newline: bool = False) -> None:
+        super().__init__()
+        self._splitter = splitter
+        self._end_is_newline = end_is_newline
+
+    def cut(self, chunk: bytes) -> Iterable[Any]:
+        return self._splitter.feed(chunk)
+
+    def rest(self) -> list[Any]:
+        return list(self._splitter.finish()) if self._end_is_newline else []
+
+
+class LineReader(Protocol):
+    """Reads bytes until there are no more; :class:`LinePublisher` can wake it and closes it."""
+
+    def wake(self) -> None:
+        """Make a read that waits return; from any thread."""
+        ...
+
+    def close(self) -> None:
+        """Close what is read."""
+        ...
+
+
+R = TypeVar("R", bound=LineReader)
+
+
+class LinePublisher(Publisher[Any], Generic[R]):
+    """Publishes the elements that a generator makes of what a reader reads; for one subscriber.
+
+    ``open_reader`` is called on ``subscribe``, and its OSError or ValueError becomes ``on_error``.
+    ``elements`` is the generator; it closes the reader.
+    """
+
+    def __init__(self, open_reader: Callable[[], R], elements: Callable[[R], Iterator[Any]]) -> None:
+        self._open_reader = open_reader
+        self._elements = elements
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        """Open the reader; the reading begins with the first request."""
+        check_subscriber(subscriber)
+        try:
+            reader = self._open_reader()
+        except (OSError, ValueError) as error:
+            failed: Flux[Any] = Flux.error(error)
+            failed.subscribe(subscriber)
+            return
+        Flux.from_iterable(self._elements(reader)).subscribe(_WakingSubscriber(subscriber, reader))
+
+
+class _WakingSubscriber:
+    """Passes everything on, and gives its subscriber a subscription that can wake the reader."""
+
+    def __init__(self, subscriber: Subscriber[Any], reader: LineReader) -> None:
+        self._subscriber = subscriber
+        self._reader = reader
+        self._subscription: _WakingSubscription | None = None
+        self.on_next = subscriber.on_next  # Nothing to do for an element, so no call of our own.
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self._subscription = _WakingSubscription(subscription, self._reader)
+        self._subscriber.on_subscribe(self._subscription)
+
+    def on_error(self, error: BaseException, /) -> None:
+        self._subscriber.on_error(error)
+
+    def on_complete(self) -> None:
+        # A read that was woken looks like the end of the lines, and is not.
+        if self._subscription is None or not self._subscription.cancelled:
+            self._subscriber.on_complete()
+
+
+class _WakingSubscription:
+    """Its cancel also ends a read that waits for bytes. It does not refer to the subscriber."""
+
+    def __init__(self, upstream: Subscription, reader: LineReader) -> None:
+        self.cancelled = False
+        self._upstream = upstream
+        self._reader = reader
+
+    def request(self, n: int, /) -> None:
+        self._upstream.request(n)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._upstream.cancel()
+        self._reader.wake()

@@ -1,0 +1,189 @@
+"""Feeds by URL scheme: those of this package, those of others' packages, and those that a program adds.
+
+A module of :mod:`penstock.feeds.schemes` declares its schemes in ``SCHEMES`` and is found there. Another
+package names its schemes as entry points of the group ``penstock.feeds``::
+
+    [project.entry-points."penstock.feeds"]
+    kafka = "myproject.kafka_feed:KAFKA"
+
+where ``KAFKA`` is a :class:`Scheme`. A program can call :func:`register`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from penstock.aquifer.endpoints import Endpoint
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+
+__all__ = ["FeedUrl", "Opener", "Scheme", "known_schemes", "open", "register"]
+
+GROUP: Final = "penstock.feeds"
+"""The group of the entry points."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedUrl:
+    """The URL of a feed, taken apart: ``tcp://HOST:PORT?once``, ``file:PATH``, ``stdin``."""
+
+    text: str
+    """The URL as it was written."""
+    scheme: str
+    rest: str
+    """What follows the scheme and its colon, without ``//`` and without the flags behind the ``?``."""
+    flags: frozenset[str] = frozenset()
+    """The words behind the ``?``, if the scheme has declared any."""
+
+    def server(self) -> tuple[str, int]:
+        """The host and the port of one server to connect to; BadFeed if it is not one."""
+        endpoint = self._endpoint()
+        if not endpoint.is_one_place:
+            raise BadFeed(f"{self.text}: name the host and the port of one server")
+        return endpoint.host, endpoint.port
+
+    def listener(self, options: FeedOptions) -> tuple[str, int]:
+        """The host and the port to listen at; only on this machine, unless the options allow more."""
+        endpoint = self._endpoint()
+        if not (endpoint.is_loopback or options.allow_remote):
+            here = str(Endpoint("127.0.0.1", endpoint.port)).replace("tcp", self.scheme, 1)
+            raise BadFeed(
+                f"{self.text} can be reached from other machines, and everybody there could write into the "
+                f"log. Listen at {here}, or allow it with allow_remote=True (--insecure)"
+            )
+        return "0.0.0.0" if endpoint.host == "*" else endpoint.host, endpoint.port
+
+    def _endpoint(self) -> Endpoint:
+        try:
+            return Endpoint.parse(f"tcp://{self.rest}")
+        except ValueError as error:
+            raise BadFeed(str(error).replace("tcp://", f"{self.scheme}://")) from None
+
+
+Opener: TypeAlias = Callable[[FeedUrl, FeedOptions], Feed]
+"""Opens a feed, or raises a FeedError: everything that can be checked is checked here, before any reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """One kind of feed: the scheme of its URLs, and the function that opens it."""
+
+    name: str
+    """What the URL begins with: ``tcp``."""
+    form: str
+    """What people write: ``tcp://HOST:PORT``."""
+    help: str
+    """Where the records come from, in a sentence without a capital letter and a full stop."""
+    open: Opener
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """The words that may stand behind a ``?``, each with its help."""
+    options: frozenset[str] = frozenset()
+    """Those of the options ``follow`` and ``take_last_line`` that the feed heeds."""
+
+
+_lock: Final = threading.Lock()
+_known: Final[dict[str, Scheme]] = {}
+_entry_points: Final[dict[str, EntryPoint]] = {}
+"""Those of other packages that were not loaded yet."""
+_is_filled = False
+_OF_SOME: Final = ("follow", "take_last_line")
+"""Options that only some feeds heed. For the others they would be a mistake without an effect."""
+
+
+def open(url: str, options: FeedOptions | None = None) -> Feed:
+    """Open the feed at a URL: ``feeds.open("file:app.log", FeedOptions(follow=True))``.
+
+    A URL with an unknown scheme is a :class:`BadFeed` that lists the known ones; a server that is not there
+    and a port that is taken are a :class:`FeedUnavailable`. The feed has to be closed.
+    """
+    options = options if options is not None else FeedOptions()
+    name, colon, rest = url.partition(":")
+    scheme = _scheme(name)
+    if scheme is None or bool(colon) != (":" in scheme.form):
+        raise BadFeed(f"{url!r} is not a feed; write {_forms()}")
+    for wanted in _OF_SOME:
+        if getattr(options, wanted) and wanted not in scheme.options:
+            raise BadFeed(f"{wanted}=True (--{wanted.replace('_', '-')}) is for files: write file:PATH")
+    rest = rest.removeprefix("//")
+    given: list[str] = []
+    if scheme.flags:
+        rest, _, query = rest.partition("?")
+        given = [flag for flag in query.split("&") if flag]
+        wrong = next((flag for flag in given if flag not in scheme.flags), None)
+        if wrong is not None:
+            raise BadFeed(
+                f"{url}: {wrong!r} is not known; after the ? there can be {', '.join(scheme.flags)}"
+            )
+    return scheme.open(FeedUrl(url, name, rest, frozenset(given)), options)
+
+
+def register(scheme: Scheme) -> None:
+    """Add a scheme to those of this process; BadFeed if there is another one of that name."""
+    _fill()
+    with _lock:
+        known = _known.setdefault(scheme.name, scheme)
+    if known is not scheme:
+        raise BadFeed(f"there is a feed with the scheme {scheme.name!r} already; choose another name")
+
+
+def known_schemes() -> Mapping[str, Scheme]:
+    """Return every known scheme by its name; those of other packages are loaded for it."""
+    _fill()
+    for name in list(_entry_points):
+        _load(name)
+    return MappingProxyType(dict(sorted(_known.items())))
+
+
+def _scheme(name: str) -> Scheme | None:
+    _fill()
+    return _known.get(name) or _load(name)
+
+
+def _forms() -> str:
+    forms = [scheme.form for scheme in _known.values()]
+    forms += [f"{name}:…" for name in _entry_points]
+    return ", ".join(forms)
+
+
+def _fill() -> None:
+    """Find the modules of this package, and the names of the others; nothing of theirs is imported yet."""
+    global _is_filled
+    with _lock:
+        if _is_filled:
+            return
+        package = importlib.import_module("penstock.feeds.schemes")
+        for module in sorted(each.name for each in pkgutil.iter_modules(package.__path__)):
+            for scheme in importlib.import_module(f"{package.__name__}.{module}").SCHEMES:
+                _known[scheme.name] = scheme
+        for point in entry_points(group=GROUP):
+            if point.name not in _known:
+                _entry_points[point.name] = point
+        _is_filled = True
+
+
+def _load(name: str) -> Scheme | None:
+    with _lock:
+        point = _entry_points.get(name)
+        if point is None:
+            return _known.get(name)
+        try:
+            found = point.load()
+        except Exception as error:
+            raise BadFeed(f"the feed {name!r} of {_package(point)} cannot be loaded: {error}") from error
+        if not isinstance(found, Scheme) or found.name != name:
+            raise BadFeed(
+                f"the entry point {point.value} of {_package(point)} has to be a Scheme({name!r}, …), "
+                f"not {found!r}"
+            )
+        del _entry_points[name]
+        return _known.setdefault(name, found)
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "another package"

@@ -1,0 +1,392 @@
+"""The lines of a file, to its end or for as long as it is written; each is read once, across restarts.
+
+A line without a newline may be incomplete: it becomes a record when its newline is there. The position in the
+file is saved beside the journal. The journal may be ahead of the saved position: then the records that it
+already has are skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import stat
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Any, Final
+
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+from penstock.feeds.file_position import (
+    CHECKED,
+    START,
+    FilePosition,
+    PositionFile,
+    fingerprint,
+    holds,
+    renamed,
+    rotated_since,
+)
+from penstock.feeds.lines import CHUNK, BadLines, LinePublisher, LineSplitter
+from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.spec import Publisher
+
+__all__ = ["SCHEMES", "FileFeed"]
+
+_log = logging.getLogger("penstock.feeds")
+
+_POLL: Final = 0.1
+"""Seconds between two looks at a file that has nothing new."""
+_QUIET: Final = 2.0
+"""Seconds without a new byte, after which a renamed file counts as finished: its writer may still have it
+open."""
+_SAVE_EVERY: Final = 1.0
+"""Seconds between two saves of the position."""
+
+
+class Cut(Enum):
+    """Why the next bytes do not continue the last ones."""
+
+    ROTATED = auto()
+    TRUNCATED = auto()
+
+
+class _OpenFile:
+    """A file, read from a position to the end that it has now."""
+
+    def __init__(self, path: str, position: int = 0) -> None:
+        self.position = position
+        self._path = path
+        self._start = position
+        self._descriptor: int | None = None
+
+    @property
+    def descriptor(self) -> int:
+        """The open file; it is opened at the first use, so that a missing file is an error of the stream."""
+        if self._descriptor is None:
+            self._descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            os.lseek(self._descriptor, self._start, os.SEEK_SET)
+        return self._descriptor
+
+    @property
+    def inode(self) -> int:
+        """Identifies the file, also after it was renamed."""
+        return os.fstat(self.descriptor).st_ino
+
+    def read(self) -> bytes | Cut | None:
+        """Return the next bytes; none at the end."""
+        chunk = os.read(self.descriptor, CHUNK)
+        self.position += len(chunk)
+        return chunk
+
+    def rewind(self) -> None:
+        """Start again at the first byte."""
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+        self.position = 0
+
+    def wake(self) -> None:
+        """Do nothing: reading a file never waits."""
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class _Followed:
+    """A file that is being written, and the files that replace it when it is rotated."""
+
+    def __init__(self, path: str, first: _OpenFile, next: list[str]) -> None:
+        self._path = path
+        self._file = first
+        self._later: deque[_OpenFile] = deque(_OpenFile(name) for name in next)
+        self._quiet_since: float | None = None
+        self._looked = time.time()
+        """When the newest of these files was last seen under the name that is followed."""
+        self._finished: set[int] = set()
+        """The inodes of the files that were read to their end."""
+        self._woken = threading.Event()
+        self.has_end = False
+        """Whether to stop at the end of what is there now."""
+
+    @property
+    def position(self) -> int:
+        return self._file.position
+
+    @property
+    def inode(self) -> int:
+        return self._file.inode
+
+    def read(self) -> bytes | Cut | None:
+        """Wait for the next bytes; None after :meth:`wake`."""
+        while not self._woken.is_set():
+            chunk = self._file.read()
+            if chunk:
+                self._quiet_since = None
+                return chunk
+            if os.fstat(self._file.descriptor).st_size < self._file.position:
+                self._file.rewind()
+                return Cut.TRUNCATED
+            self._look_for_another()
+            if self.has_end and not self._later:
+                return b""
+            if self._later and self._is_finished():
+                self._finished.add(self._file.inode)
+                self._file.close()
+                self._file = self._later.popleft()
+                self._quiet_since = None
+                return Cut.ROTATED
+            self._woken.wait(_POLL)
+        return None
+
+    def _look_for_another(self) -> None:
+        newest = os.fstat((self._later[-1] if self._later else self._file).descriptor)
+        now = time.time()
+        try:
+            found = os.stat(self._path)
+        except FileNotFoundError:
+            return  # Renamed, and the new one is not there yet.
+        if (found.st_dev, found.st_ino) == (newest.st_dev, newest.st_ino):
+            self._looked = now
+            return
+        if not stat.S_ISREG(found.st_mode):
+            return  # Do not open it: opening a FIFO waits for a writer.
+        # Without demand nobody looks, so there may have been several rotations. All files are opened now,
+        # because by the time they are read they may have other names.
+        known = self._finished | {file.inode for file in (self._file, *self._later)}
+        rotated = rotated_since(self._looked, self._path, newest)
+        between = [(name, inode) for name, inode in rotated if inode not in known]
+        opened: list[_OpenFile] = []
+        for name, inode in (*between, (self._path, found.st_ino)):
+            opened.append(_OpenFile(name))
+            with contextlib.suppress(FileNotFoundError):
+                if opened[-1].inode == inode:
+                    continue
+            # Renamed just now: the next look finds them under their new names.
+            for file in opened:
+                file.close()
+            return
+        self._later.extend(opened)
+        self._looked = now
+
+    def _is_finished(self) -> bool:
+        now = time.monotonic()
+        if self._quiet_since is None:
+            self._quiet_since = now
+        return now - self._quiet_since >= _QUIET
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def close(self) -> None:
+        for file in (self._file, *self._later):
+            file.close()
+
+
+class FileFeed(Feed):
+    """A file. A restart continues after the lines that are in the journal."""
+
+    def __init__(self, path: str, options: FeedOptions) -> None:
+        if options.follow and options.take_last_line:
+            raise BadFeed(
+                "follow=True (--follow) waits for the newline of the last line and take_last_line=True "
+                "(--take-last-line) does not: give one of them"
+            )
+        self._options = options
+        self._path = path
+        self._saved: PositionFile | None = None
+        self._read: deque[FilePosition] = deque()
+        """The positions after each chunk that is not known to be in the journal yet."""
+        self._unsaved: FilePosition | None = None
+        """The last position that is in the journal, if it is not saved yet."""
+        self._last_save = float("-inf")
+        self._cancelled = False
+        self._is_new_file = False
+        """Whether the file is read from its beginning although the journal has records of an earlier file."""
+        self._bad = self.bad = options.bad_lines()
+        self.name = path
+        try:
+            if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
+                # Do not open it: opening a FIFO waits for a writer, and no signal ends that.
+                raise BadFeed(f"{path} is not a regular file; read it with --source stdin < {path}")
+            with open(path, "rb"):
+                pass
+        except OSError as error:
+            if os.path.isdir(path):
+                raise BadFeed(f"{path} is a directory; name a file in it") from None
+            raise BadFeed(f"cannot read {path}: {error.strerror}; check the path in file:{path}") from None
+
+    # ---------------------------------------------------------------- opening
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return the lines after those that became the first ``journalled`` records."""
+        if journalled:
+            self.note = f"continuing after the {journalled:,} lines that are in the journal"
+        position = self._saved.load() if self._saved is not None else None
+        if position is None or position.records > journalled:
+            position = START  # No usable position: the records of the journal are the first of the file.
+        start = position
+        return LinePublisher(
+            lambda: self._open(start), lambda reader: self._elements(reader, start, journalled)
+        )
+
+    def _open(self, start: FilePosition) -> _OpenFile | _Followed:
+        if not self._options.follow:
+            if not holds(self._path, start):
+                raise ValueError(
+                    f"the first {start.position:,} bytes of {self._path} are not those that are in the "
+                    "journal: it is another file, or it was changed. Give another file another journal"
+                )
+            return _OpenFile(self._path, start.position)
+        name, later = renamed(self._path, start)
+        while name is not None:
+            found = _OpenFile(name, start.position)
+            with contextlib.suppress(FileNotFoundError):  # Renamed just now, as if another is there by now.
+                if found.inode == start.inode:
+                    return _Followed(self._path, found, later)
+            found.close()
+            name, later = renamed(self._path, start)
+        if holds(self._path, start):
+            # A copy, or nothing was read yet.
+            return _Followed(self._path, _OpenFile(self._path, start.position), [])
+        _log.warning(
+            "%s was read up to byte %d and was then removed or truncated: what was written after that is "
+            "lost. The file that is there now is read from its beginning",
+            self._path,
+            start.position,
+        )
+        self._is_new_file = True
+        return _Followed(self._path, _OpenFile(self._path), [])
+
+    # ---------------------------------------------------------------- reading
+    def _elements(self, reader: _OpenFile | _Followed, start: FilePosition, journalled: int) -> Iterator[Any]:
+        options = self._options
+        splitter = LineSplitter(options.max_line, options.decoder(), self._bad, number=start.lines)
+        splitter.records = journalled if self._is_new_file else start.records
+        records = self._records(reader, splitter, start)
+        missing = journalled - splitter.records
+        return self._without(missing, records, reader, splitter) if missing else records
+
+    def _without(
+        self, missing: int, records: Iterator[Any], reader: _OpenFile | _Followed, splitter: LineSplitter
+    ) -> Iterator[Any]:
+        """Skip the first records: they are in the journal, which is ahead of the saved position."""
+        before = splitter.records
+        # Bad lines that an earlier run has skipped were reported then, and are not a reason to fail now.
+        splitter.bad = BadLines("skip", silent=True)
+        if isinstance(reader, _Followed):
+            reader.has_end = True
+        for passed in range(missing):
+            if next(records, None) is None:
+                if self._cancelled:
+                    return
+                raise ValueError(
+                    f"it has {before + passed} lines, but the journal has {before + missing} already: is it "
+                    "another file? Give another file another journal"
+                )
+        splitter.bad = self._bad
+        if isinstance(reader, _Followed):
+            reader.has_end = False
+        yield from records
+
+    def _records(
+        self, reader: _OpenFile | _Followed, splitter: LineSplitter, start: FilePosition
+    ) -> Iterator[Any]:
+        # A generator's finally runs when the stream is over, however it ends.
+        try:
+            if self._saved is not None and start is START:
+                # From now on the file can be found under any name.
+                self._saved.save(replace(START, inode=reader.inode))
+            ended, last = start.ended, b""  # The last bytes that were read, to recognise the file.
+            while chunk := reader.read():
+                if isinstance(chunk, Cut):
+                    self._report(chunk, splitter.forget())
+                    last = b""
+                    continue
+                if not ended:
+                    chunk = self._after_last_line(chunk)
+                    ended = True
+                yield from splitter.feed(chunk)
+                whole = chunk.rfind(b"\n") + 1
+                if whole:
+                    last = (last + chunk[:whole])[-CHECKED:]
+                    self._pass(reader, splitter, last)
+                last = (last + chunk[whole:])[-CHECKED:]
+            self._cancelled = chunk is None
+            if self._cancelled or not splitter.pending:
+                return
+            if self._options.take_last_line:
+                yield from splitter.finish()
+                self._pass(reader, splitter, last, ended=False)
+                return
+            _log.warning(
+                "the last line of %s has no newline, so it may be incomplete: its %d bytes are left out. "
+                "Take it with take_last_line (--take-last-line), or wait for its end with follow (--follow)",
+                self._path,
+                splitter.forget(),
+            )
+        finally:
+            reader.close()
+
+    def _after_last_line(self, chunk: bytes) -> bytes:
+        """Return what follows a line that was taken without its newline; that line must not have grown."""
+        if not chunk.startswith(b"\n"):
+            raise ValueError(
+                f"the last line of {self._path} was taken before it was complete (--take-last-line), and it "
+                "has grown since. Give the file a new journal"
+            )
+        return chunk[1:]
+
+    def _report(self, cut: Cut, lost: int) -> None:
+        what = "was truncated" if cut is Cut.TRUNCATED else "was renamed"
+        on = "reading it from its beginning" if cut is Cut.TRUNCATED else "continuing with the next file"
+        half = f"; its last line had no newline, and its {lost} bytes are left out" if lost else ""
+        level = logging.WARNING if lost or cut is Cut.TRUNCATED else logging.INFO
+        _log.log(level, "%s %s%s; %s", self._path, what, half, on)
+
+    # ---------------------------------------------------------------- saving the position
+    def remember_at(self, path: str, epoch: str) -> None:
+        """Save the position in this file, for a restart with the journal of this epoch."""
+        self._saved = PositionFile(path, epoch)
+
+    def _pass(
+        self, reader: _OpenFile | _Followed, splitter: LineSplitter, before: bytes, *, ended: bool = True
+    ) -> None:
+        if self._saved is not None:
+            at = reader.position - splitter.pending
+            seen = len(before), fingerprint(before)
+            position = FilePosition(splitter.records, splitter.number, reader.inode, at, *seen, ended=ended)
+            self._read.append(position)
+
+    def journalled(self, head: int) -> None:
+        """Save the position after these records, about once a second."""
+        while self._read and self._read[0].records <= head:
+            self._unsaved = self._read.popleft()
+        if self._unsaved is not None and time.monotonic() - self._last_save >= _SAVE_EVERY:
+            self._save()
+
+    def _save(self) -> None:
+        if self._saved is not None and self._unsaved is not None:
+            self._saved.save(self._unsaved)
+            self._unsaved, self._last_save = None, time.monotonic()
+
+    def close(self) -> None:
+        """Save the last position. The file itself is closed when its stream ends."""
+        self._save()
+
+
+def _open(url: FeedUrl, options: FeedOptions) -> Feed:
+    return FileFeed(url.text.removeprefix("file:"), options)
+
+
+SCHEMES = (
+    Scheme(
+        "file",
+        "file:PATH",
+        "the lines of a file; after a restart, those that the journal does not have yet",
+        _open,
+        options=frozenset({"follow", "take_last_line"}),
+    ),
+)

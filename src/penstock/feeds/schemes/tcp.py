@@ -1,0 +1,292 @@
+"""Lines over TCP: from a server to which the feed connects, or from anybody who connects to the feed.
+
+While the gateway has no space the feed requests nothing, the socket is not read, its window closes, and the
+sender waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from typing import Any, Final
+
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions, FeedUnavailable
+from penstock.feeds.lines import LineDecoder, LineSplitter
+from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.net import (
+    BindFailed,
+    ConnectFailed,
+    Connection,
+    Inbound,
+    NetError,
+    Outbound,
+    TcpClient,
+    TcpServer,
+)
+from penstock.net.framing import Decoder, frames
+from penstock.spec import Publisher
+from penstock.streams import Flux, Retry, Sinks, schedulers
+
+__all__ = ["SCHEMES", "TcpFeed", "TcpListenFeed"]
+
+_log = logging.getLogger("penstock.feeds")
+
+_RECEIVE_BUFFER: Final = 1024 * 1024
+"""Bytes. A fixed size: the system would let it grow to many times that before the sender has to wait."""
+_FIRST_PAUSE: Final = 0.2
+_LONGEST_PAUSE: Final = 30.0
+"""Seconds between two attempts to reconnect."""
+_FOR_EVER: Final = 2**62
+_REFUSAL_TIME: Final = 5.0
+"""Seconds in which a sender that was refused may disconnect by itself."""
+_CHUNKS: Final = 16
+"""Chunks of lines that may wait between the connections of a listening feed and the gateway."""
+
+
+class _ConnectionLost(Exception):
+    """The server has closed the connection; the feed reconnects."""
+
+
+class _Reconnect(Retry):
+    """A retry that logs why it reconnects."""
+
+    def pause(self, attempt: int, error: BaseException) -> float:
+        """Seconds to wait before the next attempt."""
+        pause = super().pause(attempt, error)
+        _log.warning("%s; reconnecting in %.1f s", error, pause)
+        return pause
+
+
+class TcpFeed(Feed):
+    """A server that sends lines.
+
+    When the connection ends, the feed reconnects, with pauses that grow from a fifth of a second to half a
+    minute while the server is not there. With ``once``, the end of the connection is the end of the feed.
+    """
+
+    def __init__(self, host: str, port: int, options: FeedOptions, *, once: bool = False) -> None:
+        self.bad = options.bad_lines()
+        self._splitter = LineSplitter(options.max_line, options.decoder(), self.bad)
+        self._once = once
+        self._closed = False
+        self._scheduler = schedulers.single("penstock-feed")
+        self.name = f"{host}:{port}"
+        self._client = TcpClient.create().host(host).port(port).option("SO_RCVBUF", _RECEIVE_BUFFER)
+        try:
+            # Now, so that a wrong address is reported at once.
+            self._first: Connection | None = self._client.connect_now()
+        except ConnectFailed as error:
+            self._scheduler.close()
+            raise FeedUnavailable(str(error).replace(" to ", " to tcp://", 1)) from None
+        self._connection = self._first
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return the lines that the server sends, however many records the journal holds."""
+        chunks: Flux[bytes] = Flux.defer(self._connected)
+        if not self._once:
+            chunks = chunks.retry_when(
+                _Reconnect(
+                    _FOR_EVER,
+                    _FIRST_PAUSE,
+                    _LONGEST_PAUSE,
+                    only=(NetError, _ConnectionLost),
+                    transient=True,
+                    scheduler=lambda: self._scheduler,
+                )
+            )
+        return frames(chunks, lambda: LineDecoder(self._splitter))
+
+    def _connected(self) -> Publisher[bytes]:
+        """Return the bytes of one connection; unless ``once``, its end is an error that is retried."""
+        connection, self._first = self._first, None
+        if connection is None:
+            connection = self._client.connect_now()
+            self._connection = connection
+            _log.warning("reconnected to %s", self.name)
+        if self._closed:
+            connection.abort()
+        received = connection.inbound.receive()
+        if not self._once:
+            lost = _ConnectionLost(f"{self.name} has closed the connection")
+            received = received.concat_with(Flux.error(lost))
+        return received.do_finally(lambda end: self._leave(connection))
+
+    def _leave(self, connection: Connection) -> None:
+        connection.close()
+        lost = self._splitter.forget()
+        if lost and not self._closed:
+            _log.warning(
+                "the connection to %s ended in the middle of a line; its %d bytes are left out",
+                self.name,
+                lost,
+            )
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._closed = True
+        self._connection.abort()
+        self._connection.on_dispose().block(5)
+        self._scheduler.close()
+
+
+class TcpListenFeed(Feed):
+    """A port to which anybody can connect and send lines, several senders at a time.
+
+    With ``acknowledge`` there is one sender at a time. When it connects, it receives the number of lines that
+    have arrived so far, and from then on the number of lines that are in the journal, one number per line. A
+    sender that resends what is not in the journal, as :class:`penstock.feeds.LineSender` does, loses nothing
+    and duplicates nothing, even if either side is killed.
+
+    A bad line never ends the lines of the other senders: its sender is disconnected, or the line is skipped.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        options: FeedOptions,
+        *,
+        acknowledge: bool = False,
+        buffer: int = _RECEIVE_BUFFER,
+    ) -> None:
+        self._options = options
+        self._acknowledge = acknowledge
+        self.bad = options.bad_lines()
+        self._sink = Sinks.unicast(_CHUNKS)
+        self._accepted = 0
+        """How many lines have arrived, including those of earlier runs."""
+        self._sender: Connection | None = None
+        self._turn = asyncio.Lock()
+        self._told = -1
+        server = TcpServer.create().host(host).port(port).option("SO_RCVBUF", buffer)
+        # Nothing is read before the feed is called: earlier connections wait.
+        self._ready = Sinks.one()
+        try:
+            self._server = server.handle(self._take).bind_now()
+        except BindFailed as error:
+            raise FeedUnavailable(str(error)) from None
+        self.name = f"lines sent to {self._server.where}"
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._server.port
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return the lines of every sender, as they arrive."""
+        self._accepted = journalled
+        self._ready.try_value(True)
+        return frames(self._sink.flux(), _ListDecoder)
+
+    def journalled(self, head: int) -> None:
+        """Tell the sender how many lines are in the journal."""
+        sender = self._sender
+        if sender is not None and head > self._told:
+            self._told = head
+            sender.on_loop(sender.transport.write, b"%d\n" % head)
+
+    def close(self) -> None:
+        """Stop listening, and disconnect the senders."""
+        self._server.close_now(0)
+
+    async def _take(self, inbound: Inbound, outbound: Outbound) -> None:
+        await self._ready.mono()
+        if not self._acknowledge:
+            await self._take_lines(inbound)
+            return
+        if self._sender is not None:
+            # The newest sender wins: the older connection may be dead without either side having noticed.
+            self._sender.abort()
+        async with self._turn:
+            self._sender = connection = inbound.connection
+            self._told = -1
+            connection.transport.write(b"%d\n" % self._accepted)
+            try:
+                await self._take_lines(inbound)
+            finally:
+                self._sender = None
+
+    async def _take_lines(self, inbound: Inbound) -> None:
+        assert self.bad is not None
+        label, options = inbound.connection.label, self._options
+        before = self._accepted if self._acknowledge else 0
+        splitter = LineSplitter(options.max_line, options.decoder(), self.bad, label=label, number=before)
+        refused_until: float | None = None
+        try:
+            async for chunk in inbound.receive():
+                if refused_until is not None:
+                    if time.monotonic() > refused_until:
+                        return
+                    continue
+                try:
+                    await self._take_elements(splitter.feed(chunk))
+                except ValueError as error:
+                    # Only the sender of the bad line is disconnected.
+                    _log.warning("%s; this sender is disconnected", error)
+                    splitter.forget()
+                    if not self._acknowledge:
+                        return
+                    # A connection that is closed with unread bytes is reset, and the reason may not arrive.
+                    inbound.connection.transport.write(str(error).removeprefix(f"{label}: ").encode() + b"\n")
+                    refused_until = time.monotonic() + _REFUSAL_TIME
+        finally:
+            lost = splitter.forget()
+            if lost:
+                _log.warning("%s ended in the middle of a line; its %d bytes are left out", label, lost)
+
+    async def _take_elements(self, elements: Iterable[Any]) -> None:
+        whole: list[Any] = []
+        try:
+            whole.extend(elements)
+        finally:
+            # The lines before a bad one are good.
+            if whole:
+                await self._sink.emit(whole)
+                self._accepted += len(whole)
+
+
+class _ListDecoder(Decoder[Any]):
+    """Takes lists of elements apart, one list at a time."""
+
+    def feed(self, chunk: Any) -> Iterable[Any]:
+        return list(chunk)
+
+    def cut(self, chunk: bytes) -> Iterable[Any]:
+        return [chunk]
+
+    def rest(self) -> list[Any]:
+        return []
+
+
+def _open_tcp(url: FeedUrl, options: FeedOptions) -> Feed:
+    return TcpFeed(*url.server(), options, once="once" in url.flags)
+
+
+def _open_tcp_listen(url: FeedUrl, options: FeedOptions) -> Feed:
+    acknowledge = "acknowledge" in url.flags
+    if acknowledge and options.on_bad_line == "skip":
+        raise BadFeed(
+            f"{url.text}: the sender counts the lines that are in the journal, so none can be skipped: "
+            "?acknowledge and on_bad_line='skip' (--on-bad-line skip) exclude each other"
+        )
+    return TcpListenFeed(*url.listener(options), options, acknowledge=acknowledge)
+
+
+SCHEMES = (
+    Scheme(
+        "tcp",
+        "tcp://HOST:PORT",
+        "the lines that a server sends; the feed reconnects when the connection is lost",
+        _open_tcp,
+        flags={"once": "the end of the connection is the end of the feed"},
+    ),
+    Scheme(
+        "tcp-listen",
+        "tcp-listen://HOST:PORT",
+        "the lines of everybody who connects",
+        _open_tcp_listen,
+        flags={"acknowledge": "one sender at a time, which is told how many lines are in the journal"},
+    ),
+)

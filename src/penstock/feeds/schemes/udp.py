@@ -1,0 +1,83 @@
+"""Datagrams over UDP, each of them a line."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from penstock.feeds.feed import Feed, FeedOptions, FeedUnavailable
+from penstock.feeds.lines import LineTooLong
+from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.net import BindFailed, Datagram, UdpOverflow, UdpServer
+from penstock.net.addresses import address_text
+from penstock.spec import Publisher
+
+__all__ = ["SCHEMES", "UdpFeed"]
+
+_log = logging.getLogger("penstock.feeds")
+
+_WAITING: Final = 4096
+"""How many datagrams may wait for the gateway."""
+
+
+class UdpFeed(Feed):
+    """A port to which anybody can send datagrams, each of them a line.
+
+    A sender of UDP cannot be made to wait. Datagrams that arrive while the gateway has no space are dropped,
+    counted and reported.
+    """
+
+    def __init__(self, host: str, port: int, options: FeedOptions) -> None:
+        # Anybody can send a datagram, so by default a bad one does not end the feed for the others.
+        self._bad = self.bad = options.bad_lines("skip")
+        self._max_line = options.max_line
+        self._decode = options.decoder()
+        self._reported = 0
+        server = UdpServer.create().host(host).port(port).overflow(UdpOverflow.DROP_NEWEST, capacity=_WAITING)
+        try:
+            self._channel = server.bind_now()
+        except BindFailed as error:
+            raise FeedUnavailable(str(error)) from None
+        self.name = f"datagrams sent to {address_text(self._channel.address)}"
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return the datagrams, without the newline at their end if they have one."""
+        return self._channel.inbound.receive().flat_map_iterable(self._element)
+
+    def _element(self, datagram: Datagram) -> Iterable[Any]:
+        line = datagram.data.removesuffix(b"\n").removesuffix(b"\r")
+        sender = address_text(datagram.address)
+        if len(line) > self._max_line:
+            self._bad.refuse(
+                LineTooLong(
+                    f"a datagram from {sender} has {len(line)} bytes; allow more with max_line (--max-line)"
+                )
+            )
+            return ()
+        try:
+            return (line if self._decode is None else self._decode(line),)
+        except (ValueError, RecursionError, OverflowError) as error:
+            self._bad.refuse(ValueError(f"a datagram from {sender}: {error}"))
+            return ()
+
+    def journalled(self, head: int) -> None:
+        """Log how many datagrams were dropped since the last call."""
+        metrics = self._channel.metrics
+        dropped = metrics.dropped + (metrics.kernel_dropped or 0)
+        if dropped > self._reported:
+            _log.warning(
+                "%d datagrams arrived while there was no space, and were dropped", dropped - self._reported
+            )
+            self._reported = dropped
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._channel.close_now(0)
+
+
+def _open(url: FeedUrl, options: FeedOptions) -> Feed:
+    return UdpFeed(*url.listener(options), options)
+
+
+SCHEMES = (Scheme("udp", "udp://HOST:PORT", "a line in each datagram that anybody sends to the port", _open),)

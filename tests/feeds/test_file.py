@@ -1,0 +1,437 @@
+"""A file as a source: no line is torn, none comes twice, and a file that is written is followed."""
+
+import os
+import queue
+import signal
+import subprocess
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import feeds
+from penstock.aquifer import AquiferPublisher, SqliteJournal
+from penstock.feeds import BadFeed, FeedOptions, FileFeed
+from penstock.spec import Subscription
+from penstock.streams import Flux
+from tests.cli.running import PATIENCE, Gateway
+
+LONGEST = 1 << 20
+EPOCH = "epoch"
+
+
+def source_of(path: Path, memory: Path | None = None, **options: Any) -> FileFeed:
+    source = FileFeed(str(path), FeedOptions(**options))
+    if memory is not None:
+        source.remember_at(str(memory), EPOCH)
+    return source
+
+
+def read(source: FileFeed, journalled: int = 0) -> list[Any]:
+    """Everything to the end; all of it is then in the journal, as the source is told."""
+    lines = list(Flux.from_publisher(source(journalled)))
+    source.journalled(journalled + len(lines))
+    source.close()
+    return lines
+
+
+class Following:
+    """Takes lines as they come, on a thread that waits for them."""
+
+    def __init__(self) -> None:
+        self.lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.error: BaseException | None = None
+        self.subscription: Subscription | None = None
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self.subscription = subscription
+
+    def on_next(self, line: bytes, /) -> None:
+        self.lines.put(line)
+
+    def on_error(self, error: BaseException, /) -> None:
+        self.error = error
+
+    def on_complete(self) -> None:
+        raise AssertionError("a file that is followed has no end")
+
+    def take(self, count: int) -> list[bytes]:
+        return [self.lines.get(timeout=PATIENCE) for _ in range(count)]
+
+
+@contextmanager
+def followed(source: FileFeed, journalled: int = 0) -> Iterator[Following]:
+    following = Following()
+    source(journalled).subscribe(following)
+    assert following.subscription is not None
+    asking = threading.Thread(target=following.subscription.request, args=(1_000_000,))
+    asking.start()
+    try:
+        yield following
+    finally:
+        following.subscription.cancel()
+        asking.join(PATIENCE)
+        assert not asking.is_alive()
+    assert following.error is None
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+# ---------------------------------------------------------------- the last line
+def test_a_last_line_without_a_newline_is_left_out_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\ntwo\nthr")
+
+    assert read(source_of(path)) == [b"one", b"two"]
+    assert "has no newline" in caplog.text
+    assert "3 bytes are left out" in caplog.text
+
+
+def test_a_last_line_without_a_newline_is_taken_if_told_so(tmp_path: Path) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"one\ntwo")
+
+    assert read(source_of(path, memory, take_last_line=True)) == [b"one", b"two"]
+    append(path, b"\nthree\n")
+    assert read(source_of(path, memory, take_last_line=True), 2) == [b"three"]
+
+
+def test_a_last_line_that_was_taken_and_has_grown_is_an_error(tmp_path: Path) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"one\ntw")
+    read(source_of(path, memory, take_last_line=True))
+    append(path, b"o\n")
+
+    with pytest.raises(ValueError, match="has grown since"):
+        read(source_of(path, memory, take_last_line=True), 2)
+
+
+def test_a_file_that_grew_while_the_gateway_was_down_is_in_the_log_line_by_line(tmp_path: Path) -> None:
+    path, journal = tmp_path / "app.log", tmp_path / "app.db"
+    arguments = ("--source", f"file:{path}", "--journal", str(journal), "--codec", "json", "--stay")
+    path.write_bytes(b'{"n":1}\n{"n":2}\n{"n":3,"te')
+
+    with Gateway(*arguments) as gateway:
+        gateway.wait_for("has no newline")
+        assert len(list(AquiferPublisher(gateway.endpoint).flux())) == 2
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.end() == 0
+    append(path, b'mperature":21}\n{"n":4}\n')
+    with Gateway(*arguments) as gateway:
+        records = list(AquiferPublisher(gateway.endpoint).flux())
+
+    assert records == path.read_bytes().splitlines()
+
+
+# ---------------------------------------------------------------- where a restart goes on
+def test_a_restart_goes_on_at_the_byte_that_was_noted(tmp_path: Path) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"x" * 999 + b"\n" + b"line\n" * 1000)
+    assert len(read(source_of(path, memory))) == 1001
+    with path.open("r+b") as file:
+        file.write(b"\n" * 500)  # Nobody looks there again.
+    append(path, b"next\n")
+
+    assert read(source_of(path, memory), 1001) == [b"next"]
+    assert memory.stat().st_mode & 0o077 == 0
+
+
+def test_a_note_that_is_older_than_the_journal_is_made_up_for(tmp_path: Path) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"".join(b"%d\n" % number for number in range(10)))
+    assert len(read(source_of(path, memory))) == 10
+    append(path, b"".join(b"%d\n" % number for number in range(10, 20)))
+
+    # The journal got five more lines, and then the gateway was killed.
+    assert read(source_of(path, memory), 15) == [b"%d" % number for number in range(15, 20)]
+
+
+def test_what_is_not_in_the_journal_is_not_noted(tmp_path: Path) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"one\ntwo\n")
+    source = source_of(path, memory)
+    list(Flux.from_publisher(source(0)))
+    source.journalled(1)
+    source.close()
+
+    assert read(source_of(path, memory), 1) == [b"two"]
+
+
+def test_a_note_of_another_log_or_a_damaged_one_is_not_used(tmp_path: Path) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    read(source_of(path, memory))
+    another = FileFeed(str(path), FeedOptions())
+    another.remember_at(str(memory), "another epoch")
+
+    assert list(Flux.from_publisher(another(1))) == [b"two", b"three"]
+    memory.write_bytes(memory.read_bytes()[:-7])
+    assert read(source_of(path, memory), 2) == [b"three"]
+
+
+def test_bad_lines_that_were_skipped_do_not_move_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b'{"n":1}\nbad\n{"n":2}\n')
+    lines: list[Any] = []
+    for policy in ("skip", "fail"):
+        # Without a note the file is read from its beginning; with another policy it is the same place.
+        source = source_of(path, codec="json", on_bad_line=policy)
+        lines += Flux.from_publisher(source(len(lines)))
+        append(path, b'{"n":3}\n')
+
+    assert lines == [{"n": 1}, {"n": 2}, {"n": 3}]
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_a_file_with_fewer_lines_than_the_journal_is_an_error(tmp_path: Path, follow: bool) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\ntwo\n")
+
+    with pytest.raises(ValueError, match="it has 2 lines, but the journal has 3 already"):
+        read(source_of(path, follow=follow), 3)
+
+
+def test_another_file_under_the_same_name_is_refused(tmp_path: Path) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"one\ntwo\n")
+    read(source_of(path, memory))
+    path.write_bytes(b"1\n2\n3\n4\n5\n")
+
+    with pytest.raises(ValueError, match=r"the first 8 bytes of .* are not those that are in the journal"):
+        read(source_of(path, memory), 2)
+
+
+def test_a_gateway_says_that_its_file_is_another_one(tmp_path: Path) -> None:
+    path, journal = tmp_path / "app.log", tmp_path / "app.db"
+    arguments = ("--source", f"file:{path}", "--journal", str(journal), "--stay")
+    path.write_bytes(b"one\ntwo\n")
+    with Gateway(*arguments) as gateway:
+        gateway.wait_for("the source has ended")
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.end() == 0
+    path.write_bytes(b"1\n2\n3\n4\n5\n")
+    with Gateway(*arguments) as gateway:
+        gateway.wait_for(
+            r"the source failed: .*the first 8 bytes of .* are not those that are in the journal"
+        )
+        # What the journal has is served all the same.
+        assert list(AquiferPublisher(gateway.endpoint, stop=2).flux()) == [b"one", b"two"]
+
+
+# ---------------------------------------------------------------- following
+def test_a_file_that_is_followed_gives_a_line_when_its_newline_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\nhal")
+    with followed(source_of(path, follow=True)) as following:
+        assert following.take(1) == [b"one"]
+        append(path, b"f\nthree\n")
+        assert following.take(2) == [b"half", b"three"]
+
+
+def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, follow=True)) as following, path.open("ab") as writer:
+        assert following.take(1) == [b"one"]
+        path.rename(tmp_path / "app.log.1")
+        path.write_bytes(b"four\n")
+        # The writer has not heard of it yet.
+        writer.write(b"two\nth")
+        writer.flush()
+        assert following.take(1) == [b"two"]
+        writer.write(b"ree\n")
+        writer.flush()
+        assert following.take(2) == [b"three", b"four"]
+
+
+def test_two_rotations_in_a_row_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, follow=True)) as following:
+        assert following.take(1) == [b"one"]
+        path.rename(tmp_path / "app.log.1")
+        path.write_bytes(b"two\n")
+        assert following.take(1) == [b"two"]
+        path.rename(tmp_path / "app.log.2")
+        path.write_bytes(b"three\n")
+        assert following.take(1) == [b"three"]
+
+
+def test_rotations_while_nobody_asks_for_lines_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\ntwo\n")
+    following = Following()
+    source_of(path, follow=True)(0).subscribe(following)
+    assert following.subscription is not None
+    following.subscription.request(1)  # Then the log is full, say.
+    for number in range(3):
+        for older in range(number, 0, -1):
+            (tmp_path / f"app.log.{older}").rename(tmp_path / f"app.log.{older + 1}")
+        path.rename(tmp_path / "app.log.1")
+        path.write_bytes(b"file %d\n" % number)
+        # As if some time lay between them.
+        written = os.stat(tmp_path / "app.log.1").st_mtime_ns + 1_000_000
+        os.utime(path, ns=(written, written))
+    asking = threading.Thread(target=following.subscription.request, args=(1000,))
+    asking.start()
+    assert following.take(5) == [b"one", b"two", b"file 0", b"file 1", b"file 2"]
+    following.subscription.cancel()
+    asking.join(PATIENCE)
+    assert not asking.is_alive()
+
+
+def test_a_file_that_was_read_is_not_read_again_because_somebody_has_written_to_it_late(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, follow=True)) as following:
+        assert following.take(1) == [b"one"]
+        path.rename(tmp_path / "app.log.1")
+        path.write_bytes(b"two\n")
+        assert following.take(1) == [b"two"]
+        path.rename(tmp_path / "app.log.2")
+        append(tmp_path / "app.log.1", b"too late\n")
+        path.write_bytes(b"three\n")
+        assert following.take(1) == [b"three"]
+
+
+def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, follow=True)) as following:
+        assert following.take(1) == [b"one"]
+        path.rename(tmp_path / "app.log.1")
+        os.mkfifo(path)
+        append(tmp_path / "app.log.1", b"two\n")
+        assert following.take(1) == [b"two"]
+        (tmp_path / "new").write_bytes(b"three\n")
+        (tmp_path / "new").rename(path)
+        assert following.take(1) == [b"three"]
+
+
+def test_a_line_that_is_passed_over_is_not_kept_to_know_the_file_again(tmp_path: Path) -> None:
+    path, memory = tmp_path / "readings.txt", tmp_path / "place"
+    with path.open("wb") as file:
+        for _ in range(32):
+            file.write(b"x" * LONGEST)
+        file.write(b"\none\n")
+    source = source_of(path, memory, on_bad_line="skip")
+    tracemalloc.start()
+    try:
+        assert read(source) == [b"one"]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * LONGEST
+
+    append(path, b"two\n")
+    assert read(source_of(path, memory, on_bad_line="skip"), 1) == [b"two"]
+
+
+def test_a_file_that_is_cut_off_is_read_from_its_beginning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "app.log"
+    path.write_bytes(b"a long first line\nhalf")
+    with followed(source_of(path, follow=True)) as following:
+        assert following.take(1) == [b"a long first line"]
+        os.truncate(path, 0)
+        append(path, b"new\n")
+        assert following.take(1) == [b"new"]
+
+    assert "was truncated; its last line had no newline, and its 4 bytes are left out" in caplog.text
+
+
+def test_a_file_that_was_rotated_while_nobody_read_is_found_under_its_new_name(tmp_path: Path) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"one\ntwo\n")
+    source = source_of(path, memory, follow=True)
+    with followed(source) as following:
+        assert following.take(2) == [b"one", b"two"]
+        while b'"records": 2' not in memory.read_bytes():
+            source.journalled(2)
+    source.close()
+    append(path, b"three\n")
+    path.rename(tmp_path / "app.log.1")
+    path.write_bytes(b"four\n")
+
+    with followed(source_of(path, memory, follow=True), 2) as following:
+        assert following.take(2) == [b"three", b"four"]
+
+
+def test_a_file_that_was_removed_while_nobody_read_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, memory = tmp_path / "app.log", tmp_path / "place"
+    path.write_bytes(b"one\ntwo\n")
+    source = source_of(path, memory, follow=True)
+    with followed(source) as following:
+        assert following.take(2) == [b"one", b"two"]
+        while b'"records": 2' not in memory.read_bytes():
+            source.journalled(2)
+    source.close()
+    path.unlink()
+    path.write_bytes(b"1\n2\n3\n4\n5\n")
+
+    # The journal got one more before the gateway was killed: it is not among these.
+    with followed(source_of(path, memory, follow=True), 3) as following:
+        assert following.take(5) == [b"1", b"2", b"3", b"4", b"5"]
+    assert "what was written after that is lost" in caplog.text
+
+
+@pytest.mark.slow
+def test_a_gateway_that_follows_a_file_and_is_killed_has_every_line_once(tmp_path: Path) -> None:
+    path, journal = tmp_path / "app.log", tmp_path / "app.db"
+    path.write_bytes(b"")
+    arguments = ("--source", f"file:{path}", "--follow", "--journal", str(journal))
+    written = 0
+    taken: list[Any] = []
+
+    def write(count: int) -> None:
+        nonlocal written
+        append(path, b"".join(b"line %d\n" % number for number in range(written, written + count)))
+        written += count
+
+    for round in range(3):
+        with Gateway(*arguments) as gateway:
+            write(500)
+            if round == 1:
+                path.rename(tmp_path / "app.log.1")
+            write(500)
+            taken = list(AquiferPublisher(gateway.endpoint, stop=written).flux())
+            assert len(taken) == written
+            gateway.process.kill()
+            gateway.process.wait(PATIENCE)
+
+    with closing(SqliteJournal(journal)) as kept:
+        assert kept.head == written
+    assert taken == [b"line %d" % number for number in range(written)]
+
+
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(BadFeed, match="is not a regular file; read it with --source stdin"):
+        source_of(tmp_path / "fifo", follow=True)
+
+
+def test_only_files_are_followed() -> None:
+    with pytest.raises(BadFeed, match=r"follow=True \(--follow\) is for files"):
+        feeds.open("stdin", FeedOptions(follow=True))
+
+
+def test_lines_of_standard_input_end_with_the_pipe(tmp_path: Path) -> None:
+    with Gateway("--source", "stdin", "--stay", stdin=subprocess.PIPE) as gateway:
+        gateway.stdin.write(b"one\ntwo")
+        gateway.stdin.close()
+        gateway.wait_for("the source has ended")
+        assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"one", b"two"]
