@@ -5,9 +5,8 @@ import logging
 import tempfile
 from pathlib import Path
 
-from penstock.net import HandshakeFailed, TcpClient, TcpServer
+from penstock.net import HandshakeFailed, SelfSigned, TcpClient, TcpServer
 from penstock.net.framing import end_with, lines
-from penstock.net.self_signed import SelfSigned
 from penstock.streams import Flux
 
 

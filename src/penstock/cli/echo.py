@@ -120,7 +120,7 @@ def _configured(arguments: argparse.Namespace, folder: Path) -> TcpServer:
     if arguments.certificate is not None:
         server = server.secure(certificate=arguments.certificate, key=arguments.key)
     elif arguments.secure:
-        from penstock.net.self_signed import SelfSigned
+        from penstock.net import SelfSigned
 
         made = SelfSigned.make("localhost", arguments.host)
         certificate, key = made.save(folder)

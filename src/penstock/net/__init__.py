@@ -13,73 +13,88 @@
 b'hello'
 """
 
-from penstock.net.channel.inbound import Inbound
-from penstock.net.channel.outbound import Outbound
-from penstock.net.channel.tracking import Closed
 from penstock.net.connection import Connection
 from penstock.net.errors import (
     BindFailed,
     ConnectFailed,
     ConnectionAborted,
+    DatagramOverflow,
+    DatagramTooLarge,
     HandshakeFailed,
     IdleTimeout,
+    MulticastFailed,
     NetError,
     ReceiverTaken,
     ReceiveStopped,
     SendRefused,
 )
+from penstock.net.inbound import Inbound
+from penstock.net.labels import address_text
+from penstock.net.lifecycle import CloseReport, ConnectionObserver, ConnectionState
 from penstock.net.loops import new_event_loop, run
-from penstock.net.metrics import Metrics
-from penstock.net.states import ConnectionObserver, State
+from penstock.net.metrics import TcpMetrics, Traffic, UdpMetrics
+from penstock.net.outbound import Outbound
+from penstock.net.self_signed import SelfSigned
+from penstock.net.settings import Handler, SocketOption, SupportsFrames, TcpSettings
 from penstock.net.tcp.client import TcpClient
 from penstock.net.tcp.server import RunningServer, TcpServer
-from penstock.net.tls import BadCertificate
+from penstock.net.tls import BadCertificate, TlsSettings
 from penstock.net.udp.channel import UdpChannel
 from penstock.net.udp.client import UdpClient
-from penstock.net.udp.datagram import Datagram
-from penstock.net.udp.errors import DatagramOverflow, DatagramTooLarge, MulticastFailed
-from penstock.net.udp.metrics import UdpMetrics
-from penstock.net.udp.overflow import UdpOverflow
+from penstock.net.udp.datagram import Address, Datagram, UdpOverflow
+from penstock.net.udp.multicast import Interface
 from penstock.net.udp.server import UdpServer
-from penstock.net.udp.settings import UdpObserver
+from penstock.net.udp.settings import UdpHandler, UdpObserver, UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
 from penstock.net.wiretap import Wiretap, WiretapFormat
 
 __all__ = [
+    "Address",
     "BadCertificate",
     "BindFailed",
-    "Closed",
+    "CloseReport",
     "ConnectFailed",
     "Connection",
     "ConnectionAborted",
     "ConnectionObserver",
+    "ConnectionState",
     "Datagram",
     "DatagramOverflow",
     "DatagramTooLarge",
+    "Handler",
     "HandshakeFailed",
     "IdleTimeout",
     "Inbound",
-    "Metrics",
+    "Interface",
     "MulticastFailed",
     "NetError",
     "Outbound",
     "ReceiveStopped",
     "ReceiverTaken",
     "RunningServer",
+    "SelfSigned",
     "SendRefused",
-    "State",
+    "SocketOption",
+    "SupportsFrames",
     "TcpClient",
+    "TcpMetrics",
     "TcpServer",
+    "TcpSettings",
+    "TlsSettings",
+    "Traffic",
     "UdpChannel",
     "UdpClient",
+    "UdpHandler",
     "UdpInbound",
     "UdpMetrics",
     "UdpObserver",
     "UdpOutbound",
     "UdpOverflow",
     "UdpServer",
+    "UdpSettings",
     "Wiretap",
     "WiretapFormat",
+    "address_text",
     "new_event_loop",
     "run",
 ]

@@ -9,28 +9,26 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.net.addresses import local_of, remote_of
-from penstock.net.channel.closing import Closing
-from penstock.net.channel.echoing import Echo
-from penstock.net.channel.flushing import HIGH_WATER
-from penstock.net.channel.handling import HandlerRun, tell_failure, tells_failure
-from penstock.net.channel.inbound import Inbound, is_receive_on, is_untouched_receive
-from penstock.net.channel.outbound import Outbound
-from penstock.net.channel.receiving import Receiver
-from penstock.net.channel.sending import Flush, LoopSender, Sender
-from penstock.net.channel.watching import IdleWatch, limits_of
+from penstock.net.echo import Echo
 from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, ReceiveStopped, SendRefused
+from penstock.net.flush import HIGH_WATER
+from penstock.net.handler import HandlerRun, tell_failure, tells_failure
+from penstock.net.inbound import Inbound, is_receive_on, is_untouched_receive
+from penstock.net.labels import local_of, remote_of
+from penstock.net.lifecycle import Closing, ConnectionState, IdleWatch, limits_of, tell_state
 from penstock.net.metrics import Traffic
-from penstock.net.settings import Settings
-from penstock.net.states import State, tell_state
-from penstock.net.tls_session import cut_off
+from penstock.net.outbound import Outbound
+from penstock.net.receiver import Receiver
+from penstock.net.sender import Flush, LoopSender, Sender
+from penstock.net.settings import TcpSettings
+from penstock.net.tls import cut_off
 from penstock.streams import Mono
 from penstock.streams.conversion import as_stream
 from penstock.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from penstock.net.channel.bridge import Bridge
-    from penstock.net.channel.tracking import Connections
+    from penstock.net.bridge import Bridge
+    from penstock.net.connections import Connections
 
 __all__ = ["Connection"]
 
@@ -133,7 +131,7 @@ class Connection:
 
     # ---------------------------------------------------------------- who it is
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> TcpSettings:
         """The settings of the server or client that this connection belongs to."""
         return self._connections.settings
 
@@ -178,9 +176,9 @@ class Connection:
         self._receiver.open(self.transport)
         for option in self.settings.options:
             self._connections.set_option(self, option)
-        tell_state(self, State.CONNECTED)
+        tell_state(self, ConnectionState.CONNECTED)
         self._watch = self._watching()
-        tell_state(self, State.CONFIGURED)
+        tell_state(self, ConnectionState.CONFIGURED)
         with tells_failure(self._handler_done):
             for call in self.settings.on_connection:
                 call(self)
@@ -295,7 +293,7 @@ class Connection:
             why = "the connection was closed" if error is None else f"the connection was lost ({error})"
             sender.lost(why, error)
         self._tell_peer_end()
-        tell_state(self, State.DISCONNECTING)
+        tell_state(self, ConnectionState.DISCONNECTING)
         self._connections.remove(self)
         for waiter in self._waiters or ():
             if not waiter.done():

@@ -9,24 +9,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from penstock.net.addresses import address_text
-from penstock.net.states import ConnectionObserver, Observing
+from penstock.net.labels import address_text
+from penstock.net.lifecycle import ConnectionObserver, StateCallback
 from penstock.net.wiretap import Wiretap, WiretapFormat
 from penstock.streams import Flux
 
 if TYPE_CHECKING:
-    from penstock.net.channel.inbound import Inbound
-    from penstock.net.channel.outbound import Outbound
     from penstock.net.connection import Connection
-    from penstock.net.tls import Tls
+    from penstock.net.inbound import Inbound
+    from penstock.net.outbound import Outbound
+    from penstock.net.tls import TlsSettings
 
-__all__ = ["Addressed", "Configured", "Framing", "Handler", "Settings", "SocketOption", "SocketSettings"]
+__all__ = [
+    "Handler",
+    "SocketBuilder",
+    "SocketOption",
+    "SocketSettings",
+    "SupportsFrames",
+    "TcpBuilder",
+    "TcpSettings",
+]
 
 Handler = Callable[["Inbound", "Outbound"], Any]
 """Gets both sides of a connection; returns what to run: a publisher, an Outbound, or a coroutine."""
 
 
-class Framing(Protocol):
+class SupportsFrames(Protocol):
     """Finds where objects end in a stream of bytes; see :mod:`penstock.net.framing`."""
 
     def frames(self, data: Flux[bytes]) -> Flux[Any]:
@@ -85,14 +93,14 @@ class SocketSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings(SocketSettings):
+class TcpSettings(SocketSettings):
     """Everything that can be set; what does not apply to one kind of end is not offered by its builder."""
 
     path: str | None = None
-    tls: Tls | None = None
+    tls: TlsSettings | None = None
     handler: Handler | None = None
     on_connection: tuple[Callable[[Connection], object], ...] = ()
-    observers: tuple[Observing, ...] = ()
+    observers: tuple[StateCallback, ...] = ()
     max_connections: int | None = None
     backlog: int = 128
     connect_timeout: float = 10.0
@@ -102,7 +110,7 @@ class Settings(SocketSettings):
     linger: float = 1.0
     read_ahead: int = 64 * 1024
     fused: bool = True
-    framing: Framing | None = None
+    framing: SupportsFrames | None = None
 
     @property
     def where(self) -> str:
@@ -123,7 +131,7 @@ class Settings(SocketSettings):
 S = TypeVar("S", bound=SocketSettings)
 
 
-class Addressed(Generic[S]):
+class SocketBuilder(Generic[S]):
     """What builders have in common, whatever they open. Each method returns a changed copy."""
 
     def __init__(self, settings: S) -> None:
@@ -181,7 +189,7 @@ class Addressed(Generic[S]):
         return f"<{type(self).__name__} {self._settings.where}>"
 
 
-class Configured(Addressed[Settings]):
+class TcpBuilder(SocketBuilder[TcpSettings]):
     """What servers and clients of connections have in common."""
 
     def host(self, host: str) -> Self:
@@ -216,8 +224,8 @@ class Configured(Addressed[Settings]):
         """Call this with every new connection, before its handler; if it raises, the connection is closed."""
         return self._with(on_connection=(*self._settings.on_connection, call))
 
-    def observe(self, observer: ConnectionObserver | Observing) -> Self:
-        """Tell this one about every :class:`~penstock.net.State` of every connection."""
+    def observe(self, observer: ConnectionObserver | StateCallback) -> Self:
+        """Tell this one about every :class:`~penstock.net.ConnectionState` of every connection."""
         call = observer.on_state_change if isinstance(observer, ConnectionObserver) else observer
         return self._with(observers=(*self._settings.observers, call))
 
@@ -249,7 +257,7 @@ class Configured(Addressed[Settings]):
         """Whether ``outbound.send(inbound.receive())`` may go from the socket to itself (it may)."""
         return self._with(fused=on)
 
-    def framing(self, framing: Framing) -> Self:
+    def framing(self, framing: SupportsFrames) -> Self:
         """Where an object ends, for ``receive_objects()``: ``lines()``, ``length_prefixed()``, …"""
         if not callable(getattr(framing, "frames", None)):
             raise TypeError(f"framing({framing!r}): give one of penstock.net.framing, for example lines()")

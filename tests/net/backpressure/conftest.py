@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.net.self_signed import SelfSigned
+from penstock.net import SelfSigned
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.net.errors import NetError
+from penstock.net import NetError
 from penstock.net.framing import (
     BadFrame,
     FrameTooLong,

@@ -13,10 +13,10 @@ import pytest
 from penstock.net import (
     Connection,
     ConnectionAborted,
+    ConnectionState,
     Inbound,
     Outbound,
     ReceiveStopped,
-    State,
     TcpClient,
     TcpServer,
 )
@@ -38,17 +38,17 @@ class Recording:
     """An observer with a memory."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, State]] = []
+        self.told: list[tuple[str, ConnectionState]] = []
 
-    def on_state_change(self, connection: Connection, state: State) -> None:
+    def on_state_change(self, connection: Connection, state: ConnectionState) -> None:
         self.told.append((connection.id, state))
 
     @property
-    def states(self) -> list[State]:
+    def states(self) -> list[ConnectionState]:
         return [state for _, state in self.told]
 
 
-ALL_STATES = [State.CONNECTED, State.CONFIGURED, State.DISCONNECTING]
+ALL_STATES = [ConnectionState.CONNECTED, ConnectionState.CONFIGURED, ConnectionState.DISCONNECTING]
 
 
 @on_each_loop
@@ -95,14 +95,14 @@ def test_each_state_is_told_once_however_the_connection_ends(kind: str, end: str
         server = TcpServer.create().linger(0.05).observe(observer).handle(handler)
         async with await server.bind() as running, await Peer.of(running) as peer:
             await peer.send(b"x")
-            await until(lambda: State.CONFIGURED in observer.states)
+            await until(lambda: ConnectionState.CONFIGURED in observer.states)
             if end == "reset":
                 peer.reset()
             elif end == "aborted":
                 running.connections[0].abort()
             elif end == "client":
                 peer.socket.close()
-            await until(lambda: State.DISCONNECTING in observer.states)
+            await until(lambda: ConnectionState.DISCONNECTING in observer.states)
         assert observer.states == ALL_STATES
 
     run_on(kind, main())
@@ -113,7 +113,7 @@ def test_an_observer_that_fails_is_told_in_the_log_and_harms_nobody(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        def broken(connection: Connection, state: State) -> None:
+        def broken(connection: Connection, state: ConnectionState) -> None:
             raise LookupError("no such meter")
 
         server = TcpServer.create().observe(broken).handle(lambda i, o: o.send(b"served"))
@@ -326,7 +326,7 @@ def test_what_came_before_the_close_is_still_given_to_a_slow_handler(kind: str, 
         server = (
             TcpServer.create()
             .linger(linger)
-            .observe(lambda connection, state: gone.set() if state is State.DISCONNECTING else None)
+            .observe(lambda connection, state: gone.set() if state is ConnectionState.DISCONNECTING else None)
             .handle(slow)
         )
         async with await server.bind() as running, await Peer.of(running) as peer:
@@ -357,7 +357,7 @@ def test_a_handler_that_fails_after_the_peer_has_gone_is_logged_too(
 
         server = (
             TcpServer.create()
-            .observe(lambda connection, state: gone.set() if state is State.DISCONNECTING else None)
+            .observe(lambda connection, state: gone.set() if state is ConnectionState.DISCONNECTING else None)
             .handle(late)
         )
         async with await server.bind() as running, await Peer.of(running) as peer:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.net import BindFailed, TcpClient, TcpServer
-from penstock.net.channel.identity import new_id
+from penstock.net.labels import new_id
 from tests.net.tcp.certificates import Authority, echoed
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import settled, soon

@@ -19,7 +19,7 @@ from penstock.net import (
     TcpServer,
     WiretapFormat,
 )
-from penstock.net.channel.flushing import Flushing
+from penstock.net.flush import Flushing
 from penstock.net.framing import lines
 from penstock.streams import Flux
 from tests.net.tcp.certificates import Authority

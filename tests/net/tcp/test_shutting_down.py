@@ -11,10 +11,10 @@ import pytest
 
 from penstock.net import (
     ConnectionAborted,
+    ConnectionState,
     Inbound,
     Outbound,
     ReceiveStopped,
-    State,
     TcpClient,
     TcpServer,
 )
@@ -266,7 +266,7 @@ def test_one_connection_too_many_is_refused_and_another_may_come_later(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def main() -> None:
-        states: list[State] = []
+        states: list[ConnectionState] = []
         handled: list[Any] = []
 
         def handler(inbound: Inbound, outbound: Outbound) -> Outbound:
@@ -286,7 +286,7 @@ def test_one_connection_too_many_is_refused_and_another_may_come_later(
                     assert await three.rest() == b""
                 assert running.metrics.connections_refused == 1
                 assert running.metrics.connections_active == 2
-                assert states == [State.CONNECTED, State.CONFIGURED] * 2
+                assert states == [ConnectionState.CONNECTED, ConnectionState.CONFIGURED] * 2
             await until(lambda: not running.connections)
             async with await Peer.of(running) as four:
                 assert await four.receive(6) == b"served"

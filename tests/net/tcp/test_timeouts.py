@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from penstock.net import ConnectionAborted, IdleTimeout, Inbound, Outbound, State, TcpClient, TcpServer
+from penstock.net import (
+    ConnectionAborted,
+    ConnectionState,
+    IdleTimeout,
+    Inbound,
+    Outbound,
+    TcpClient,
+    TcpServer,
+)
 from penstock.streams import Flux
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import Listener, Peer, begun, soon, until
@@ -164,7 +172,7 @@ def test_a_peer_that_reads_slowly_is_not_closed_by_the_write_timeout(kind: str) 
 def test_a_connection_without_traffic_has_no_limit_unless_one_is_set(kind: str) -> None:
     async def main() -> None:
         with Listener() as listener:
-            states: list[State] = []
+            states: list[ConnectionState] = []
             client = TcpClient.create().write_timeout(BRIEF).observe(lambda c, state: states.append(state))
             async with (
                 await client.port(listener.port).connect() as connection,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.net import ConnectionAborted, HandshakeFailed, TcpClient, TcpServer
-from penstock.net.tls_session import asked_name
+from penstock.net.tls import asked_name
 from tests.net.tcp.certificates import Authority, echoed
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import settled

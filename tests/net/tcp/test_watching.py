@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.net import Metrics, TcpClient, TcpServer, Wiretap, WiretapFormat
+from penstock.net import TcpClient, TcpMetrics, TcpServer, Wiretap, WiretapFormat
 from penstock.streams import Flux, Mono
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import Peer, until
@@ -98,7 +98,7 @@ def test_the_wiretap_has_a_level_and_can_be_taken_off(kind: str, caplog: pytest.
 def test_the_figures_of_a_server(kind: str) -> None:
     async def main() -> None:
         async with await ECHO.metrics().bind() as running:
-            assert running.metrics == Metrics()
+            assert running.metrics == TcpMetrics()
             async with await Peer.of(running) as one, await Peer.of(running) as two:
                 for peer in one, two:
                     await peer.send(b"x" * 1000)
@@ -130,7 +130,7 @@ def test_bytes_are_counted_only_if_asked_for_and_connections_always(kind: str) -
                 assert await peer.receive(1) == b"x"
                 assert running.connections[0].traffic is None
             await until(lambda: not running.connections)
-            assert running.metrics == Metrics(connections_total=1)
+            assert running.metrics == TcpMetrics(connections_total=1)
 
     run_on(kind, main())
 

@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from penstock.net.udp.channel import UdpChannel
-from penstock.net.udp.client import UdpClient
-from penstock.net.udp.overflow import UdpOverflow
-from penstock.net.udp.server import UdpServer
+from penstock.net import UdpChannel, UdpClient, UdpOverflow, UdpServer
 from penstock.streams import Flux, on_dropped
 from penstock.streams.source import PublisherSource
 from penstock.streams.stream import flux_of

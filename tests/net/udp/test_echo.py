@@ -14,15 +14,15 @@ from penstock.net import (
     BindFailed,
     ConnectFailed,
     ConnectionAborted,
+    ConnectionState,
+    Datagram,
     ReceiverTaken,
     SendRefused,
-    State,
+    UdpChannel,
+    UdpClient,
+    UdpServer,
     WiretapFormat,
 )
-from penstock.net.udp.channel import UdpChannel
-from penstock.net.udp.client import UdpClient
-from penstock.net.udp.datagram import Datagram
-from penstock.net.udp.server import UdpServer
 from penstock.streams import Flux, Mono
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.udp.waiting import begun, until
@@ -295,7 +295,7 @@ def test_a_handler_that_fails_closes_the_socket_and_is_logged(
 
 @on_each_loop
 def test_observers_wiretap_and_figures(kind: str, caplog: pytest.LogCaptureFixture) -> None:
-    states: list[State] = []
+    states: list[ConnectionState] = []
 
     async def main() -> None:
         caplog.set_level(logging.DEBUG, "penstock.net.wire")
@@ -314,7 +314,7 @@ def test_observers_wiretap_and_figures(kind: str, caplog: pytest.LogCaptureFixtu
         assert figures["penstock.net.udp.dropped"] == 0
 
     run_on(kind, main())
-    assert states == [State.CONNECTED, State.CONFIGURED, State.DISCONNECTING]
+    assert states == [ConnectionState.CONNECTED, ConnectionState.CONFIGURED, ConnectionState.DISCONNECTING]
 
 
 @on_each_loop

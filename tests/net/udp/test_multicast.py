@@ -9,12 +9,7 @@ import struct
 
 import pytest
 
-from penstock.net import ConnectFailed
-from penstock.net.udp.channel import UdpChannel
-from penstock.net.udp.client import UdpClient
-from penstock.net.udp.datagram import Datagram
-from penstock.net.udp.errors import MulticastFailed
-from penstock.net.udp.server import UdpServer
+from penstock.net import ConnectFailed, Datagram, MulticastFailed, UdpChannel, UdpClient, UdpServer
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.udp.waiting import LONG
 

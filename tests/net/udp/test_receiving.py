@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock.net.udp.channel import UdpChannel
-from penstock.net.udp.errors import DatagramOverflow
-from penstock.net.udp.metrics import kernel_dropped
-from penstock.net.udp.overflow import UdpOverflow
-from penstock.net.udp.server import UdpServer
+from penstock.net import DatagramOverflow, UdpChannel, UdpOverflow, UdpServer
+from penstock.net.metrics import kernel_dropped
 from penstock.spec import Subscription
 from penstock.streams import on_dropped
 from tests.net.tcp.loops import LOOPS, run_on

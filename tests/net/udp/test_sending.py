@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
-from penstock.net import ConnectionAborted, SendRefused
-from penstock.net.udp.channel import UdpChannel
-from penstock.net.udp.client import UdpClient
-from penstock.net.udp.datagram import Datagram
-from penstock.net.udp.errors import DatagramTooLarge
-from penstock.net.udp.pacing import Pace, Pacer
-from penstock.net.udp.sending import MOST_DATAGRAMS
-from penstock.net.udp.server import UdpServer
-from penstock.net.udp.settings import UdpSettings
+from penstock.net import (
+    ConnectionAborted,
+    Datagram,
+    DatagramTooLarge,
+    SendRefused,
+    UdpChannel,
+    UdpClient,
+    UdpServer,
+    UdpSettings,
+)
+from penstock.net.udp.pace import Pace, Pacer
+from penstock.net.udp.sender import MOST_DATAGRAMS
 from penstock.streams import Flux, schedulers
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.udp.waiting import LONG, begun, turns, until

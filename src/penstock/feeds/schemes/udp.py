@@ -9,8 +9,7 @@ from typing import Any, Final
 from penstock.feeds.feed import Feed, FeedOptions, FeedUnavailable
 from penstock.feeds.lines import LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
-from penstock.net import BindFailed, Datagram, UdpOverflow, UdpServer
-from penstock.net.addresses import address_text
+from penstock.net import BindFailed, Datagram, UdpOverflow, UdpServer, address_text
 from penstock.spec import Publisher
 
 __all__ = ["SCHEMES", "UdpFeed"]

@@ -17,22 +17,22 @@ and below it is a decoder, a plain object without any input or output, for those
 Every framing has a longest frame, so nobody can make us keep more than that and one chunk.
 """
 
-from penstock.net.framing.decoder import Decoder
-from penstock.net.framing.delimiters import DelimiterDecoder, LineDecoder
-from penstock.net.framing.encoders import end_with, json_line, length_prefix
-from penstock.net.framing.errors import BadFrame, FrameTooLong, FrameTruncated, FramingError
-from penstock.net.framing.json_objects import JsonObjectDecoder
-from penstock.net.framing.lengths import LengthDecoder
-from penstock.net.framing.streaming import (
+from penstock.net.framing.decoder import BadFrame, Decoder, FrameTooLong, FrameTruncated, FramingError
+from penstock.net.framing.framings import (
     Framing,
     delimited,
+    end_with,
     frames,
+    json_line,
     json_objects,
+    length_prefix,
     length_prefixed,
     lines,
     text,
 )
-from penstock.net.framing.texts import TextDecoder
+from penstock.net.framing.json_objects import JsonObjectDecoder
+from penstock.net.framing.lengths import LengthDecoder
+from penstock.net.framing.texts import DelimiterDecoder, LineDecoder, TextDecoder
 
 __all__ = [
     "BadFrame",

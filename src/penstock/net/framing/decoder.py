@@ -15,9 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from penstock.net.framing.errors import FramingError
+from penstock.net.errors import NetError
 
-__all__ = ["Decoder", "a_limit"]
+__all__ = ["BadFrame", "Decoder", "FrameTooLong", "FrameTruncated", "FramingError", "a_limit"]
 
 F = TypeVar("F")
 
@@ -84,3 +84,38 @@ def a_limit(max_length: Any, of: str) -> int:
     if max_length < 1:
         raise ValueError(f"{of}() needs a max_length of at least 1, not {max_length}")
     return max_length
+
+
+class FramingError(NetError):
+    """The bytes of a stream cannot be cut into frames; the text says why, and what to do about it."""
+
+
+class FrameTooLong(FramingError):
+    """A frame is longer than the limit. It is told as soon as that is known, not when the frame has ended."""
+
+    def __init__(self, message: str, *, limit: int = 0, length: int = 0) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """The most bytes that a frame may have."""
+        self.length = length
+        """How long the frame is, as far as is known: what it announces, or what has come of it."""
+
+
+class FrameTruncated(FramingError):
+    """The stream ended inside a frame."""
+
+    def __init__(self, message: str, *, left: int = 0, missing: int | None = None) -> None:
+        super().__init__(message)
+        self.left = left
+        """How many bytes of the unfinished frame had come."""
+        self.missing = missing
+        """How many more it needed, where that can be known."""
+
+
+class BadFrame(FramingError):
+    """What came, or what should be sent, is no frame of this kind."""
+
+    def __init__(self, message: str, *, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
+        """Which byte is wrong, counted from the start of the stream, or of the frame if the text says so."""

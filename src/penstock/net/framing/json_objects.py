@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 
-from penstock.net.framing.decoder import Decoder, a_limit
-from penstock.net.framing.errors import BadFrame, FrameTooLong, FrameTruncated
+from penstock.net.framing.decoder import BadFrame, Decoder, FrameTooLong, FrameTruncated, a_limit
 from penstock.net.framing.lengths import LONGEST_FRAME
 
 __all__ = ["JsonObjectDecoder"]
 
 
-class Place(Enum):
+class JsonPlace(Enum):
     """Where the decoder is."""
 
     TOP = "between objects"
@@ -27,11 +26,11 @@ class Place(Enum):
     COMMA = "after a comma in an array"
 
 
-NEXT_PLACE: dict[Place, dict[int, Place]] = {
-    Place.TOP: {0x7B: Place.OBJECT, 0x5B: Place.OPENED},
-    Place.OPENED: {0x7B: Place.OBJECT, 0x5D: Place.TOP},
-    Place.BETWEEN: {0x2C: Place.COMMA, 0x5D: Place.TOP},
-    Place.COMMA: {0x7B: Place.OBJECT},
+NEXT_PLACE: dict[JsonPlace, dict[int, JsonPlace]] = {
+    JsonPlace.TOP: {0x7B: JsonPlace.OBJECT, 0x5B: JsonPlace.OPENED},
+    JsonPlace.OPENED: {0x7B: JsonPlace.OBJECT, 0x5D: JsonPlace.TOP},
+    JsonPlace.BETWEEN: {0x2C: JsonPlace.COMMA, 0x5D: JsonPlace.TOP},
+    JsonPlace.COMMA: {0x7B: JsonPlace.OBJECT},
 }
 """``{`` 7B, ``}`` 7D, ``[`` 5B, ``]`` 5D, ``,`` 2C."""
 
@@ -58,7 +57,7 @@ class JsonObjectDecoder(Decoder[bytes]):
     def __init__(self, max_length: int = LONGEST_FRAME) -> None:
         super().__init__()
         self._limit = a_limit(max_length, "json_objects")
-        self._place = Place.TOP
+        self._place = JsonPlace.TOP
         self._in_array = False
         self._depth = 0
         self._in_string = False
@@ -73,7 +72,7 @@ class JsonObjectDecoder(Decoder[bytes]):
         frames: list[bytes] = []
         at, start, end = 0, 0, len(chunk)
         while at < end:
-            if self._place is not Place.OBJECT:
+            if self._place is not JsonPlace.OBJECT:
                 at = _end_of(_GAP, chunk, at)
                 if at == end:
                     break
@@ -81,8 +80,8 @@ class JsonObjectDecoder(Decoder[bytes]):
                 if following is None:
                     return self.broken(frames, self._out_of_place(chunk[at], self._before + at))
                 self._place = following
-                if following is not Place.OBJECT:
-                    self._in_array = following is not Place.TOP
+                if following is not JsonPlace.OBJECT:
+                    self._in_array = following is not JsonPlace.TOP
                     at += 1
                     continue
                 start = at
@@ -100,8 +99,8 @@ class JsonObjectDecoder(Decoder[bytes]):
                 self._pending.clear()
             else:
                 frames.append(chunk[start:at])
-            self._place = Place.BETWEEN if self._in_array else Place.TOP
-        if self._place is Place.OBJECT:
+            self._place = JsonPlace.BETWEEN if self._in_array else JsonPlace.TOP
+        if self._place is JsonPlace.OBJECT:
             self._pending += chunk[start:]
             if len(self._pending) > self._limit:
                 return self.broken(frames, self._too_long(len(self._pending)))
@@ -111,9 +110,9 @@ class JsonObjectDecoder(Decoder[bytes]):
     def rest(self) -> list[bytes]:
         """The last object, and the array that it may be in, must be closed."""
         left = len(self._pending)
-        if self._place is Place.TOP:
+        if self._place is JsonPlace.TOP:
             return []
-        if self._place is not Place.OBJECT:
+        if self._place is not JsonPlace.OBJECT:
             raise FrameTruncated(
                 f"the stream ended {self._place.value}, after {self._before} bytes: the array has no end; "
                 "the peer has closed too early"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from penstock.net.framing.decoder import Decoder, a_limit
-from penstock.net.framing.errors import BadFrame, FrameTooLong, FrameTruncated
+from penstock.net.framing.decoder import BadFrame, Decoder, FrameTooLong, FrameTruncated, a_limit
 
 __all__ = ["LONGEST_FRAME", "ByteOrder", "LengthDecoder", "a_byte_order", "a_size"]
 

@@ -23,12 +23,12 @@ An application of our own is an ASGI application like any other, so a function c
 b'0\\n1\\n2\\n'
 """
 
+from penstock.net.http.asgi import BadStatus, ClientGone, ResponseBroken, WebSocketClosed
 from penstock.net.http.client import Answer, Call, get, post, request
-from penstock.net.http.errors import BadStatus, ClientGone, ResponseBroken, WebSocketClosed
 from penstock.net.http.events import Event, EventDecoder
 from penstock.net.http.reception import body
 from penstock.net.http.responses import Response, ndjson, reply, sse, stream
-from penstock.net.http.routing import Http, Request
+from penstock.net.http.routes import Http, Request
 from penstock.net.http.websockets import WebSocketInbound, WebSocketOutbound, websocket
 
 __all__ = [

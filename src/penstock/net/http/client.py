@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from penstock.net.errors import ConnectFailed, ConnectionAborted, HandshakeFailed, IdleTimeout, NetError
 from penstock.net.framing import BadFrame, frames, lines
-from penstock.net.http.asgi import Headers
-from penstock.net.http.errors import BadStatus
+from penstock.net.http.asgi import BadStatus, Headers
 from penstock.net.http.events import LONGEST_EVENT, Event, EventDecoder
 from penstock.net.http.outflow import LARGE, PREFETCH, Outflow, as_bytes
 from penstock.spec import Publisher

@@ -15,9 +15,7 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from penstock.net.errors import ReceiverTaken
-from penstock.net.http.asgi import Message, Receive
-from penstock.net.http.errors import CLEAN_CODES, ClientGone, WebSocketClosed
-from penstock.net.http.on_loop import steps_of
+from penstock.net.http.asgi import CLEAN_CODES, ClientGone, Message, Receive, WebSocketClosed, steps_of
 from penstock.net.http.outflow import LARGE
 from penstock.streams import Flux
 from penstock.streams.conversion import as_stream

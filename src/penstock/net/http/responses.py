@@ -17,8 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.net.framing import json_line
-from penstock.net.http.asgi import Headers, Message, Receive, Scope, Send, header_pairs, named
-from penstock.net.http.errors import ResponseBroken
+from penstock.net.http.asgi import Headers, Message, Receive, ResponseBroken, Scope, Send, header_pairs, named
 from penstock.net.http.events import COMMENT, as_event
 from penstock.net.http.outflow import PREFETCH, Outflow, as_bytes
 from penstock.net.http.reception import Reception
@@ -79,7 +78,7 @@ class Response:
             return
         outflow = Outflow(self._prefetch)
         reception = Reception.of(receive)
-        sending = asyncio.ensure_future(_Sending(self, scope, send, reception, outflow).run())
+        sending = asyncio.ensure_future(_ResponseRun(self, scope, send, reception, outflow).run())
         watching = asyncio.ensure_future(reception.gone())
         try:
             # Whatever the sending waits for, the source or a client that does not read: it is left when the
@@ -103,7 +102,7 @@ async def _stop(*tasks: asyncio.Future[Any]) -> None:
             _log.debug("while stopping: %r", outcome)
 
 
-class _Sending:
+class _ResponseRun:
     """One response on its way."""
 
     def __init__(

@@ -15,19 +15,17 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from penstock.net.channel.sends import Sends
 from penstock.net.errors import SendRefused
-from penstock.net.http.asgi import Headers, Receive, Scope, Send, header_pairs, named
-from penstock.net.http.errors import WebSocketClosed
-from penstock.net.http.on_loop import end_of
+from penstock.net.http.asgi import Headers, Receive, Scope, Send, WebSocketClosed, end_of, header_pairs, named
 from penstock.net.http.outflow import PREFETCH, Outflow
 from penstock.net.http.reception import Reception
+from penstock.net.outbound import SendChain
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
 from penstock.streams.conversion import as_stream
 from penstock.streams.stream import Stream
 
-__all__ = ["Handler", "WebSocketInbound", "WebSocketOutbound", "websocket"]
+__all__ = ["WebSocketHandler", "WebSocketInbound", "WebSocketOutbound", "websocket"]
 
 _log = logging.getLogger("penstock.net.http")
 
@@ -151,7 +149,7 @@ class WebSocketInbound:
         return self._socket.reception.close_code
 
 
-class WebSocketOutbound(Sends):
+class WebSocketOutbound(SendChain):
     """What is to be sent, in order. Nothing happens before somebody subscribes, awaits or returns it."""
 
     def __init__(self, socket: _Socket, before: Mono[Any] | None = None) -> None:
@@ -176,12 +174,14 @@ class WebSocketOutbound(Sends):
         return WebSocketOutbound(self._socket, before)
 
 
-Handler = Callable[[WebSocketInbound, WebSocketOutbound], Publisher[Any] | Awaitable[Any]]
+WebSocketHandler = Callable[[WebSocketInbound, WebSocketOutbound], Publisher[Any] | Awaitable[Any]]
 """Gets the two sides of a connection and returns what is to be run; or it is a coroutine function."""
 
 
 class _WebSocketApp:
-    def __init__(self, handler: Handler, subprotocols: Sequence[str], headers: Headers | None) -> None:
+    def __init__(
+        self, handler: WebSocketHandler, subprotocols: Sequence[str], headers: Headers | None
+    ) -> None:
         self._handler = handler
         self._subprotocols = tuple(subprotocols)
         self._headers = header_pairs(headers)
@@ -241,7 +241,7 @@ class _WebSocketApp:
 
 
 def websocket(
-    handler: Handler, *, subprotocols: Sequence[str] = (), headers: Headers | None = None
+    handler: WebSocketHandler, *, subprotocols: Sequence[str] = (), headers: Headers | None = None
 ) -> _WebSocketApp:
     """An ASGI application that accepts a WebSocket and runs ``handler`` with its two sides.
 

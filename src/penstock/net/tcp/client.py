@@ -8,13 +8,13 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Self
 
-from penstock.net.channel.bridge import Bridge
-from penstock.net.channel.tracking import Connections
+from penstock.net.bridge import Bridge
 from penstock.net.connection import Connection
+from penstock.net.connections import Connections
 from penstock.net.errors import ConnectFailed, HandshakeFailed
 from penstock.net.loops import block_on
-from penstock.net.settings import Configured, Settings
-from penstock.net.tls import Path, Tls
+from penstock.net.settings import TcpBuilder, TcpSettings
+from penstock.net.tls import Path, TlsSettings
 
 __all__ = ["TcpClient"]
 
@@ -22,7 +22,7 @@ _NEXT_ADDRESS = 0.25
 """Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
 
 
-class TcpClient(Configured):
+class TcpClient(TcpBuilder):
     """Says how to connect; :meth:`connect` does it. The same one may connect many times.
 
     ::
@@ -38,7 +38,7 @@ class TcpClient(Configured):
     @classmethod
     def create(cls) -> Self:
         """A client of this machine, until it is told otherwise."""
-        return cls(Settings(host="127.0.0.1"))
+        return cls(TcpSettings(host="127.0.0.1"))
 
     def secure(
         self,
@@ -55,7 +55,9 @@ class TcpClient(Configured):
         against ``trust``; ``certificate`` is what the client shows. ``server_hostname`` is the name to check
         if it is not that of the host."""
         return self._with(
-            tls=Tls.for_client(context, trust, certificate, key, password, server_hostname, handshake_timeout)
+            tls=TlsSettings.for_client(
+                context, trust, certificate, key, password, server_hostname, handshake_timeout
+            )
         )
 
     def connect_timeout(self, seconds: float) -> Self:

@@ -10,23 +10,22 @@ import ssl
 from collections.abc import Mapping
 from typing import Protocol, Self
 
-from penstock.net.addresses import address_text
-from penstock.net.channel.bridge import Bridge
-from penstock.net.channel.tracking import Closed, Connections
+from penstock.net.bridge import Bridge
 from penstock.net.connection import Connection
-from penstock.net.disposing import Disposable
+from penstock.net.connections import Connections
 from penstock.net.errors import BindFailed
+from penstock.net.labels import address_text
+from penstock.net.lifecycle import CloseReport, Disposable
 from penstock.net.loops import block_on
-from penstock.net.metrics import Metrics
-from penstock.net.settings import Configured, Settings
-from penstock.net.tcp.acceptor import Acceptor
-from penstock.net.tcp.listening import listening_sockets
-from penstock.net.tls import Path, Tls
+from penstock.net.metrics import TcpMetrics
+from penstock.net.settings import TcpBuilder, TcpSettings
+from penstock.net.tcp.listener import Acceptor, listening_sockets
+from penstock.net.tls import Path, TlsSettings
 
 __all__ = ["RunningServer", "TcpServer"]
 
 
-class Listener(Protocol):
+class Closable(Protocol):
     """Takes connections from one socket."""
 
     def close(self) -> None:
@@ -37,7 +36,7 @@ class Listener(Protocol):
 _log = logging.getLogger("penstock.net")
 
 
-class TcpServer(Configured):
+class TcpServer(TcpBuilder):
     """Says how to serve; :meth:`bind` begins. The same one may be bound many times.
 
     ::
@@ -55,7 +54,7 @@ class TcpServer(Configured):
     @classmethod
     def create(cls) -> Self:
         """A server on this machine's own address and any free port, until it is told otherwise."""
-        return cls(Settings(host="127.0.0.1"))
+        return cls(TcpSettings(host="127.0.0.1"))
 
     def secure(
         self,
@@ -74,7 +73,7 @@ class TcpServer(Configured):
         other contexts for other names of the server (``"*.example.org"`` for all below one).
         """
         return self._with(
-            tls=Tls.for_server(
+            tls=TlsSettings.for_server(
                 context, certificate, key, password, client_authority, names, handshake_timeout
             )
         )
@@ -99,7 +98,7 @@ class TcpServer(Configured):
         loop = asyncio.get_running_loop()
         connections = Connections(settings)
         sockets: list[socket.socket] = []
-        listeners: list[Listener] = []
+        listeners: list[Closable] = []
         try:
             sockets = await listening_sockets(settings)
             for listening in sockets:
@@ -129,9 +128,9 @@ class RunningServer(Disposable):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: TcpSettings,
         sockets: list[socket.socket],
-        listeners: list[Listener],
+        listeners: list[Closable],
         connections: Connections,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -162,7 +161,7 @@ class RunningServer(Disposable):
         return list(self._connections.alive)
 
     @property
-    def metrics(self) -> Metrics:
+    def metrics(self) -> TcpMetrics:
         """What it has done so far."""
         return self._connections.metrics
 
@@ -172,7 +171,7 @@ class RunningServer(Disposable):
             raise ValueError("this server does not speak TLS")
         self._settings.tls.reload()
 
-    async def _close_within(self, grace: float) -> Closed:
+    async def _close_within(self, grace: float) -> CloseReport:
         for listener in self._listeners:
             listener.close()
         if self._settings.path is not None and not self._settings.path.startswith("\0"):

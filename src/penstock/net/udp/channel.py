@@ -11,25 +11,23 @@ from _thread import get_ident
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.net.addresses import address_text
-from penstock.net.channel.handling import HandlerRun, tells_failure
-from penstock.net.channel.tracking import Closed
-from penstock.net.disposing import Disposable
 from penstock.net.errors import ConnectionAborted, NetError, SendRefused
-from penstock.net.states import State
+from penstock.net.handler import HandlerRun, tells_failure
+from penstock.net.labels import address_text
+from penstock.net.lifecycle import CloseReport, ConnectionState, Disposable
+from penstock.net.metrics import UdpCounters, UdpMetrics, kernel_dropped
 from penstock.net.udp.datagram import Address, Datagram
-from penstock.net.udp.metrics import Counts, UdpMetrics, kernel_dropped
 from penstock.net.udp.multicast import Interface, Membership
-from penstock.net.udp.pacing import Pacer
-from penstock.net.udp.readiness import Readiness
-from penstock.net.udp.receiving import DatagramReceiver
-from penstock.net.udp.sending import DatagramSender
+from penstock.net.udp.pace import Pacer
+from penstock.net.udp.receiver import DatagramReceiver
+from penstock.net.udp.sender import DatagramSender
 from penstock.net.udp.settings import UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
+from penstock.net.udp.transport import Readiness
 from penstock.streams.conversion import as_stream
 from penstock.streams.stream import Stream
 
-__all__ = ["UdpChannel"]
+__all__ = ["UdpChannel", "open_channel"]
 
 _log = logging.getLogger("penstock.net")
 
@@ -74,7 +72,7 @@ class UdpChannel(Disposable):
         """The socket itself, for what is not offered here."""
         self.peer = peer
         """The address that a client's socket is connected to."""
-        self.counts = Counts()
+        self.counts = UdpCounters()
         self.address: Address = opened.getsockname()
         """The address that the socket has."""
         self._thread = get_ident()
@@ -147,9 +145,9 @@ class UdpChannel(Disposable):
     # ---------------------------------------------------------------- its beginning
     def begin(self) -> None:
         """Take up work: read, tell the observers, run the handler."""
-        self._tell(State.CONNECTED)
+        self._tell(ConnectionState.CONNECTED)
         self._receiver.open()
-        self._tell(State.CONFIGURED)
+        self._tell(ConnectionState.CONFIGURED)
         handler = self.settings.handler
         if handler is None:
             return
@@ -246,14 +244,14 @@ class UdpChannel(Disposable):
         """Close at once: the handler is cancelled, whatever it is doing. :meth:`aclose` lets it finish."""
         self.on_loop(self._close)
 
-    async def _close_within(self, grace: float) -> Closed:
+    async def _close_within(self, grace: float) -> CloseReport:
         if self._closed:
-            return Closed(0, ())
+            return CloseReport(0, ())
         self._receiver.finish()
         handler = self._handler
         if handler is None or handler.over:
             self._close()
-            return Closed(1, ())
+            return CloseReport(1, ())
         try:
             await asyncio.wait_for(self._over.wait(), max(grace, 0))
         except TimeoutError:
@@ -262,8 +260,8 @@ class UdpChannel(Disposable):
             handler.cancel()
             self._receiver.discard(ConnectionAborted(f"{label} was closed before all was received"))
             self._close()
-            return Closed(0, (label,))
-        return Closed(1, ())
+            return CloseReport(0, (label,))
+        return CloseReport(1, ())
 
     def _close(self, *, cancel_handler: bool = True) -> None:
         if self._closed:
@@ -276,13 +274,13 @@ class UdpChannel(Disposable):
         self._closed = True
         self._readiness.close()
         self.socket.close()
-        self._tell(State.DISCONNECTING)
+        self._tell(ConnectionState.DISCONNECTING)
         self._over.set()
         if self._handler is not None and cancel_handler:
             self._handler.cancel()
 
     # ---------------------------------------------------------------- who watches
-    def _tell(self, state: State) -> None:
+    def _tell(self, state: ConnectionState) -> None:
         if self.settings.wiretap is not None:
             self.settings.wiretap.tell(self.label, state.name)
         for observer in self.settings.observers:
@@ -306,3 +304,47 @@ class UdpChannel(Disposable):
                 tap.tell(self.label, f"{event} {address_text(datagram.address)}", datagram.data)
 
         return watch
+
+
+async def open_channel(
+    settings: UdpSettings,
+    attach: Callable[[socket.socket, Address], Address | None],
+    *,
+    listening: bool,
+) -> UdpChannel:
+    """A channel on a new socket; ``attach`` binds or connects it, and returns the peer if there is one.
+
+    Raises the OSError of the last address if none will do.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(settings.lookup_timeout):
+        found = await loop.getaddrinfo(
+            settings.host,
+            settings.port,
+            type=socket.SOCK_DGRAM,
+            proto=socket.IPPROTO_UDP,
+            flags=socket.AI_PASSIVE if listening else 0,
+        )
+    failed: OSError | None = None
+    for family, kind, protocol, _, address in found:
+        opened = socket.socket(family, kind, protocol)
+        try:
+            opened.setblocking(False)
+            for option in settings.options:
+                # Before the address is taken: SO_REUSEADDR and others mean nothing afterwards.
+                option.apply(opened)
+            if settings.multicast is not None:
+                settings.multicast.apply(opened)
+            peer = attach(opened, address)
+            for membership in settings.memberships:
+                membership.join(opened)
+            channel = UdpChannel(settings, opened, peer)
+            channel.begin()
+            return channel
+        except OSError as error:
+            opened.close()
+            failed = error
+        except BaseException:
+            opened.close()
+            raise
+    raise failed or OSError(f"no address was found for {settings.where}")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import socket
 from typing import Self
 
-from penstock.net.errors import ConnectFailed
+from penstock.net.errors import ConnectFailed, MulticastFailed
 from penstock.net.loops import block_on
-from penstock.net.udp.channel import UdpChannel
+from penstock.net.udp.channel import UdpChannel, open_channel
 from penstock.net.udp.datagram import Address
-from penstock.net.udp.errors import MulticastFailed
-from penstock.net.udp.opening import open_channel
-from penstock.net.udp.settings import UdpConfigured, UdpSettings
+from penstock.net.udp.settings import UdpBuilder, UdpSettings
 
 __all__ = ["UdpClient"]
 
 
-class UdpClient(UdpConfigured):
+class UdpClient(UdpBuilder):
     """Says whom to speak to; :meth:`connect` makes the socket. The same one may connect many times.
 
     ::

@@ -7,7 +7,7 @@ import socket
 import struct
 from dataclasses import dataclass
 
-from penstock.net.udp.errors import MulticastFailed
+from penstock.net.errors import MulticastFailed
 
 __all__ = ["Interface", "Membership", "MulticastSettings"]
 

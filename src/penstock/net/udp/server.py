@@ -6,21 +6,19 @@ import logging
 import socket
 from typing import Self
 
-from penstock.net.errors import BindFailed
+from penstock.net.errors import BindFailed, MulticastFailed
 from penstock.net.loops import block_on
-from penstock.net.udp.channel import UdpChannel
+from penstock.net.udp.channel import UdpChannel, open_channel
 from penstock.net.udp.datagram import Address
-from penstock.net.udp.errors import MulticastFailed
 from penstock.net.udp.multicast import Interface, Membership
-from penstock.net.udp.opening import open_channel
-from penstock.net.udp.settings import UdpConfigured, UdpSettings
+from penstock.net.udp.settings import UdpBuilder, UdpSettings
 
 __all__ = ["UdpServer"]
 
 _log = logging.getLogger("penstock.net")
 
 
-class UdpServer(UdpConfigured):
+class UdpServer(UdpBuilder):
     """Says how to receive; :meth:`bind` begins. The same one may be bound many times.
 
     ::

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
-from penstock.net.settings import Addressed, SocketSettings
-from penstock.net.states import State
-from penstock.net.udp.datagram import Datagram
+from penstock.net.lifecycle import ConnectionState
+from penstock.net.settings import SocketBuilder, SocketSettings
+from penstock.net.udp.datagram import Datagram, Overflow, UdpOverflow
 from penstock.net.udp.multicast import Interface, Membership, MulticastSettings
-from penstock.net.udp.overflow import Overflow, UdpOverflow
-from penstock.net.udp.pacing import Pace
+from penstock.net.udp.pace import Pace
 
 if TYPE_CHECKING:
     from penstock.net.udp.channel import UdpChannel
     from penstock.net.udp.sides import UdpInbound, UdpOutbound
 
-__all__ = ["UdpConfigured", "UdpHandler", "UdpObserver", "UdpObserving", "UdpSettings"]
+__all__ = ["UdpBuilder", "UdpHandler", "UdpObserver", "UdpSettings", "UdpStateCallback"]
 
 UdpHandler = Callable[["UdpInbound", "UdpOutbound"], Any]
 """Gets both sides of a socket; returns what to run: a publisher, a UdpOutbound, or a coroutine."""
@@ -27,12 +26,12 @@ UdpHandler = Callable[["UdpInbound", "UdpOutbound"], Any]
 class UdpObserver(Protocol):
     """Somebody who wants to know about the life of a socket; give one to ``observe()``."""
 
-    def on_state_change(self, channel: UdpChannel, state: State, /) -> object:
+    def on_state_change(self, channel: UdpChannel, state: ConnectionState, /) -> object:
         """The socket is in this state now. Called on the event loop: do not block."""
         ...
 
 
-UdpObserving = Callable[["UdpChannel", State], object]
+UdpStateCallback = Callable[["UdpChannel", ConnectionState], object]
 """An observer as a plain function."""
 
 
@@ -45,11 +44,11 @@ class UdpSettings(SocketSettings):
     memberships: tuple[Membership, ...] = ()
     multicast: MulticastSettings | None = None
     pace: Pace | None = None
-    observers: tuple[UdpObserving, ...] = ()
+    observers: tuple[UdpStateCallback, ...] = ()
     lookup_timeout: float = 10.0
 
 
-class UdpConfigured(Addressed[UdpSettings]):
+class UdpBuilder(SocketBuilder[UdpSettings]):
     """What UDP servers and clients have in common. Each method returns a changed copy; the original stays."""
 
     def handle(self, handler: UdpHandler) -> Self:
@@ -88,8 +87,8 @@ class UdpConfigured(Addressed[UdpSettings]):
             raise TypeError(f"encoder({encode!r}): give a function that makes a datagram of an object")
         return self._with(encoder=encode)
 
-    def observe(self, observer: UdpObserver | UdpObserving) -> Self:
-        """Tell this one about every :class:`~penstock.net.State` of the socket."""
+    def observe(self, observer: UdpObserver | UdpStateCallback) -> Self:
+        """Tell this one about every :class:`~penstock.net.ConnectionState` of the socket."""
         call = observer.on_state_change if isinstance(observer, UdpObserver) else observer
         return self._with(observers=(*self._settings.observers, call))
 

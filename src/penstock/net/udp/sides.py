@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.net.channel.outbound import SendMany
-from penstock.net.channel.sends import Sends
+from penstock.net.outbound import SendChain, SendPublisher
 from penstock.net.udp.datagram import Datagram
-from penstock.net.udp.receiving import DatagramReceiver
+from penstock.net.udp.receiver import DatagramReceiver
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
 from penstock.streams.conversion import as_stream
@@ -62,7 +61,7 @@ class UdpInbound:
         return self._channel
 
 
-class UdpOutbound(Sends):
+class UdpOutbound(SendChain):
     """What is to be sent, in order.
 
     Nothing happens before somebody subscribes, awaits it, or returns it from a handler. It completes when the
@@ -87,7 +86,7 @@ class UdpOutbound(Sends):
             data = Mono.just(data)
         # Typed for a connection; a channel has all that a send asks of one.
         channel: Any = self._channel
-        return self._and(flux_of(PublisherSource(SendMany(channel, as_stream(data, "send()"), None))))
+        return self._and(flux_of(PublisherSource(SendPublisher(channel, as_stream(data, "send()"), None))))
 
     def send_object(self, thing: Any) -> UdpOutbound:
         """Send an object, or every object of a publisher, as what the ``encoder`` makes of it."""

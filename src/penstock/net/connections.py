@@ -5,39 +5,29 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.net.channel.identity import new_id
 from penstock.net.errors import ConnectionAborted
-from penstock.net.metrics import Metrics
-from penstock.net.settings import Settings, SocketOption
+from penstock.net.labels import new_id
+from penstock.net.lifecycle import CloseReport
+from penstock.net.metrics import TcpMetrics
+from penstock.net.settings import SocketOption, TcpSettings
 
 if TYPE_CHECKING:
-    from penstock.net.channel.handling import HandlerRun
     from penstock.net.connection import Connection
+    from penstock.net.handler import HandlerRun
 
-__all__ = ["Closed", "Connections"]
+__all__ = ["Connections"]
 
 _log = logging.getLogger("penstock.net")
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """What became of the connections that were there when a server was closed."""
-
-    finished: int
-    """Connections whose handlers ended in time."""
-    aborted: tuple[str, ...]
-    """The labels of those that had to be cut off."""
 
 
 class Connections:
     """Every connection, from the moment it is up until it is over."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TcpSettings) -> None:
         self.settings = settings
-        self.metrics = Metrics()
+        self.metrics = TcpMetrics()
         self.alive: set[Connection] = set()
         self._left: set[HandlerRun] = set()
         """Handlers whose connections are gone, and which are not done with what came before."""
@@ -101,7 +91,7 @@ class Connections:
         except OSError as error:
             _log.warning("%s option %s=%r: %s", connection.label, option.text, option.value, error)
 
-    async def close(self, grace: float) -> Closed:
+    async def close(self, grace: float) -> CloseReport:
         """Let every connection finish what it has received; cut off those that take longer than ``grace``."""
         self._closed = True
         there = len(self.alive)
@@ -120,7 +110,7 @@ class Connections:
         await self._until(lambda: not self.alive, None)
         while self._left:
             self._left.pop().cancel()
-        return Closed(there - len(aborted), aborted)
+        return CloseReport(there - len(aborted), aborted)
 
     async def _until(self, true: Callable[[], bool], seconds: float | None) -> None:
         """Until this is true or the time is over; the caller sees which."""

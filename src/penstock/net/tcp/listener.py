@@ -7,20 +7,22 @@ told at once, with the peer's address and the reason.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
+import os
 import socket
 import ssl
-from typing import Final
+import stat
+from typing import Any, Final
 
-from penstock.net.addresses import address_text
-from penstock.net.channel.bridge import Bridge
-from penstock.net.channel.identity import new_id
-from penstock.net.channel.tracking import Connections
-from penstock.net.tls import Tls
-from penstock.net.tls_session import choosing
+from penstock.net.bridge import Bridge
+from penstock.net.connections import Connections
+from penstock.net.labels import address_text, new_id
+from penstock.net.settings import TcpSettings
+from penstock.net.tls import TlsSettings, choosing
 
-__all__ = ["Acceptor"]
+__all__ = ["Acceptor", "listening_sockets"]
 
 _log = logging.getLogger("penstock.net")
 
@@ -32,7 +34,7 @@ _REST: Final = 1.0
 class Acceptor:
     """One listening socket."""
 
-    def __init__(self, listening: socket.socket, connections: Connections, tls: Tls) -> None:
+    def __init__(self, listening: socket.socket, connections: Connections, tls: TlsSettings) -> None:
         self._listening = listening
         self._connections = connections
         self._tls = tls
@@ -107,3 +109,68 @@ class Acceptor:
 
 
 _GONE: Final = "the peer went away"
+
+
+async def listening_sockets(settings: TcpSettings) -> list[socket.socket]:
+    """One for each address that the host stands for, bound; or the one of a path."""
+    if settings.path is not None:
+        await _make_way(settings.path)
+        return [_bound(settings, socket.AF_UNIX, settings.path)]
+    found = await asyncio.get_running_loop().getaddrinfo(
+        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
+    sockets: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, address in addresses:
+            try:
+                sockets.append(_bound(settings, family, address))
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = error  # A name may stand for an address of IPv6 on a machine that has none.
+    except OSError:
+        for listening in sockets:
+            listening.close()
+        raise
+    if not sockets and missing is not None:
+        raise missing
+    return sockets
+
+
+def _bound(settings: TcpSettings, family: int, address: Any) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        if family != socket.AF_UNIX and os.name == "posix":
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            # Not whatever the system has set: "::" and "0.0.0.0" may be two servers.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        for option in settings.options:
+            option.apply(listening)
+        listening.bind(address)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+async def _make_way(path: str) -> None:
+    """A socket that a dead server left is removed; one that answers belongs to somebody."""
+    if path.startswith("\0") or not os.path.exists(path):
+        return
+    if not stat.S_ISSOCK(os.stat(path).st_mode):
+        raise FileExistsError(errno.EEXIST, "there is a file that is no socket")
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        probe.setblocking(False)
+        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(probe, path), 1.0)
+    except (ConnectionRefusedError, FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # somebody else has just removed it
+            os.unlink(path)
+        return
+    finally:
+        probe.close()
+    raise OSError(errno.EADDRINUSE, "a server answers there")

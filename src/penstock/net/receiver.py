@@ -12,14 +12,14 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol
+from weakref import WeakKeyDictionary
 
-from penstock.net.channel.flushing import push_out
-from penstock.net.channel.sole_subscriber import SolePublisher, tell_end
-from penstock.net.channel.turns import Turn
+from penstock.net.flush import push_out
+from penstock.net.sole_publisher import SolePublisher, tell_end
 from penstock.spec import UNBOUNDED, Subscriber
 
-__all__ = ["MOST_CHUNKS", "Receiver"]
+__all__ = ["MOST_CHUNKS", "Receiver", "Turn"]
 
 MOST_CHUNKS: Final = 32
 """Chunks that wait at most, whatever their size."""
@@ -299,3 +299,38 @@ class Receiver(SolePublisher[bytes]):
     def untouched(self) -> bool:
         """Whether nobody has subscribed, and it is not at its end."""
         return self._taken_by is None and not self._ended
+
+
+class Joining(Protocol):
+    """Keeps what it is given until the turn is over."""
+
+    def end_burst(self) -> None:
+        """Write it."""
+        ...
+
+
+class Turn:
+    """What the receivers and senders of one event loop share."""
+
+    __slots__ = ("active", "joining")
+
+    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Turn]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self.active = False
+        """A chunk is being dealt with."""
+        self.joining: list[Joining] = []
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop) -> Turn:
+        """The turns of this loop."""
+        turn = cls._of.get(loop)
+        if turn is None:
+            turn = cls._of[loop] = cls()
+        return turn
+
+    def end(self) -> None:
+        """The chunk has been dealt with."""
+        self.active = False
+        while self.joining:
+            self.joining.pop().end_burst()

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
-from penstock.net.http.asgi import App, Message, Receive, Scope, Send, named
-from penstock.net.http.errors import ClientGone
+from penstock.net.http.asgi import App, ClientGone, Message, Receive, Scope, Send, named
 from penstock.net.http.reception import Reception, body
 from penstock.net.http.responses import ndjson, reply
-from penstock.net.http.websockets import Handler, websocket
+from penstock.net.http.websockets import WebSocketHandler, websocket
 from penstock.spec import Publisher
 from penstock.streams import Flux
 
@@ -105,7 +104,7 @@ class Http:
         """Answer PUT at this path."""
         return self.route("PUT", path, function)
 
-    def ws(self, path: str, handler: Handler) -> Http:
+    def ws(self, path: str, handler: WebSocketHandler) -> Http:
         """Accept WebSockets at this path; see :func:`penstock.net.http.websocket`."""
         return Http((*self.routes, _Route.at("WS", path, websocket(handler))))
 

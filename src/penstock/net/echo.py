@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.net.channel.sending import Sender
+from penstock.net.sender import Sender
 
 if TYPE_CHECKING:
-    from penstock.net.channel.bridge import Bridge
+    from penstock.net.bridge import Bridge
 
 __all__ = ["Echo"]
 

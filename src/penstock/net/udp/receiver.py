@@ -12,13 +12,12 @@ import socket
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from penstock.net.addresses import address_text
-from penstock.net.channel.sole_subscriber import SolePublisher, tell_end
-from penstock.net.udp.datagram import Address, Datagram
-from penstock.net.udp.errors import DatagramOverflow
-from penstock.net.udp.metrics import Counts
-from penstock.net.udp.overflow import Overflow, Waiting
-from penstock.net.udp.readiness import Readiness
+from penstock.net.errors import DatagramOverflow
+from penstock.net.labels import address_text
+from penstock.net.metrics import UdpCounters
+from penstock.net.sole_publisher import SolePublisher, tell_end
+from penstock.net.udp.datagram import Address, Datagram, DatagramQueue, Overflow
+from penstock.net.udp.transport import Readiness
 from penstock.spec import UNBOUNDED
 
 __all__ = ["DatagramReceiver", "ReceiverOwner"]
@@ -33,7 +32,7 @@ _LARGEST: Final = 65_536
 class ReceiverOwner(Protocol):
     """What a receiver has to know of the socket that it belongs to."""
 
-    counts: Counts
+    counts: UdpCounters
     peer: Address | None
 
     @property
@@ -69,7 +68,7 @@ class DatagramReceiver(SolePublisher[Datagram]):
         self._owner = owner
         self._socket = opened
         self._readiness = readiness
-        self._waiting = Waiting(overflow)
+        self._waiting = DatagramQueue(overflow)
         self._queue = self._waiting.queue
         self._overflow = overflow
         self._watch = watch

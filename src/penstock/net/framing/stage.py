@@ -20,7 +20,7 @@ from penstock.streams.source import Next, Source
 from penstock.streams.stages.failing import FailedSource
 from penstock.streams.stream import Stream
 
-__all__ = ["Cutting", "FramesSource"]
+__all__ = ["FrameStage", "FramesSource"]
 
 
 class FramesSource(Source):
@@ -43,7 +43,7 @@ class FramesSource(Source):
             if asks_main_thread_to_stop(error):
                 raise
             return None
-        stage = Cutting(decoder, ops, downstream, self.label, self.place)
+        stage = FrameStage(decoder, ops, downstream, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self._upstream, stage)
 
@@ -56,7 +56,7 @@ class FramesSource(Source):
         return self._upstream._source.runs_on()
 
 
-class Cutting(Relay):
+class FrameStage(Relay):
     """Queues the frames of one chunk, and asks for the next chunk when they are gone and more are wanted.
 
     The decoder is used by the source's signals alone, which are serial; the queue is what other threads see.

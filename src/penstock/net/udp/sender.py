@@ -16,11 +16,10 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from penstock.net.errors import ConnectionAborted, NetError
-from penstock.net.udp.datagram import Address, Datagram
-from penstock.net.udp.metrics import Counts
-from penstock.net.udp.pacing import Pacer
-from penstock.net.udp.readiness import Readiness
-from penstock.net.udp.sendable import as_datagram, refusal
+from penstock.net.metrics import UdpCounters
+from penstock.net.udp.datagram import Address, Datagram, as_datagram, refusal
+from penstock.net.udp.pace import Pacer
+from penstock.net.udp.transport import Readiness
 from penstock.spec import Subscription, none_element, none_error, none_subscription
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
@@ -45,7 +44,7 @@ _NO_BUFFERS_PAUSE: Final = 0.002
 class SenderOwner(Protocol):
     """What a sender has to know of the socket that it belongs to."""
 
-    counts: Counts
+    counts: UdpCounters
     peer: Address | None
 
     @property

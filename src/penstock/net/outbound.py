@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from penstock.net.channel.sending import Flush
-from penstock.net.channel.sends import Sends
 from penstock.net.errors import SendRefused
+from penstock.net.sender import Flush
 from penstock.spec import Publisher, Subscriber, check_subscriber, non_positive_request
 from penstock.streams import Flux, Mono
 from penstock.streams.conversion import as_stream
@@ -19,7 +19,7 @@ from penstock.streams.stream import Stream, flux_of
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
 
-__all__ = ["Outbound"]
+__all__ = ["Outbound", "SendChain"]
 
 S = TypeVar("S")
 
@@ -29,7 +29,37 @@ _SENDS_A_TURN = 64
 """A coroutine that sends and never waits lets others run after so many sends."""
 
 
-class Outbound(Sends):
+class SendChain(ABC):
+    """What the sending sides of all sockets have in common; immutable, each step makes a longer one."""
+
+    def __init__(self, before: Mono[Any] | None) -> None:
+        self._before = before
+
+    @abstractmethod
+    def _behind(self, before: Mono[Any]) -> Self:
+        """The same side, with this to be done first."""
+
+    def _and(self, step: Stream[Any]) -> Self:
+        following = step._as_flux().then()
+        return self._behind(following if self._before is None else self._before.then(following))
+
+    def then(self, publisher: Publisher[Any]) -> Self:
+        """When everything before has been sent, run this to its end; its elements are not sent."""
+        return self._and(as_stream(publisher, "then()"))
+
+    def mono(self) -> Mono[Any]:
+        """The end of it all, as a Mono."""
+        return Mono.empty() if self._before is None else self._before
+
+    def subscribe(self, subscriber: Subscriber[Any], /) -> None:
+        """Send; the subscriber hears of the end, or of the error."""
+        self.mono().subscribe(subscriber)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.mono().__await__()
+
+
+class Outbound(SendChain):
     """What is to be sent, in order.
 
     Nothing happens before somebody subscribes, awaits it, or returns it from a handler. It completes when
@@ -66,7 +96,7 @@ class Outbound(Sends):
                 f"send() was given the text {data!r:.80}, and only bytes can be sent: send(text.encode()), "
                 "or configure an encoder() and use send_object()"
             )
-        work = SendMany(self._connection, as_stream(data, "send()"), flush)
+        work = SendPublisher(self._connection, as_stream(data, "send()"), flush)
         return self._and(flux_of(PublisherSource(work)))
 
     def send_object(self, thing: Any, *, flush: Callable[[Any], bool] | None = None) -> Outbound:
@@ -100,7 +130,7 @@ class Outbound(Sends):
 
     def keep_open(self) -> Outbound:
         """Complete when the peer has closed its side, or the server is being closed; not before."""
-        return self._and(flux_of(PublisherSource(PeerEnd(self._connection))))
+        return self._and(flux_of(PublisherSource(PeerEndPublisher(self._connection))))
 
     def _behind(self, before: Mono[Any]) -> Outbound:
         return Outbound(self._connection, before)
@@ -117,7 +147,7 @@ class Outbound(Sends):
         return self._sending(Mono.just(self._data))
 
     def _sending(self, stream: Stream[Any], written: int = 0) -> Mono[Any]:
-        work = SendMany(self._connection, stream, None, written)
+        work = SendPublisher(self._connection, stream, None, written)
         return flux_of(PublisherSource(work)).then()
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -160,7 +190,7 @@ def _chunks(file: Any, offset: int, count: int | None) -> Iterator[bytes]:
         yield chunk
 
 
-class SendMany:
+class SendPublisher:
     """One send, as a Publisher that has no elements but an end."""
 
     def __init__(
@@ -175,12 +205,12 @@ class SendMany:
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
         """Begin, on the connection's event loop."""
         check_subscriber(subscriber)  # §1.9
-        sending = _Sending(self, subscriber)
+        sending = _SendSubscription(self, subscriber)
         subscriber.on_subscribe(sending)
         self.connection.on_loop(sending.begin)
 
 
-class PeerEnd:
+class PeerEndPublisher:
     """A Publisher without elements that completes when the peer sends no more."""
 
     def __init__(self, connection: Connection) -> None:
@@ -189,12 +219,12 @@ class PeerEnd:
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
         """Begin to wait."""
         check_subscriber(subscriber)  # §1.9
-        waiting = _Waiting(subscriber)
+        waiting = _EndSubscription(subscriber)
         subscriber.on_subscribe(waiting)
         self.connection.on_loop(self.connection.when_peer_ends, waiting.end)
 
 
-class _Waiting:
+class _EndSubscription:
     """The Subscription of somebody who waits for the peer's end."""
 
     __slots__ = ("_subscriber",)
@@ -217,12 +247,12 @@ class _Waiting:
         self._subscriber = None  # §3.13
 
 
-class _Sending:
+class _SendSubscription:
     """The Subscription of one send: there is nothing to ask for, but it can be left."""
 
     __slots__ = ("_cancel", "_over", "_subscriber", "_work")
 
-    def __init__(self, work: SendMany, subscriber: Subscriber[Any]) -> None:
+    def __init__(self, work: SendPublisher, subscriber: Subscriber[Any]) -> None:
         self._work = work
         self._subscriber: Subscriber[Any] | None = subscriber
         self._cancel: Callable[[], object] | None = None

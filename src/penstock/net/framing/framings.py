@@ -1,23 +1,34 @@
-"""Framing as a step of a stream: a Flux of bytes in, a Flux of frames out."""
+"""Framings as a user writes them: ``transform(lines())`` on the way in, ``map(json_line)`` on the way out."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from penstock.net.framing.cutting import FramesSource
-from penstock.net.framing.decoder import Decoder
-from penstock.net.framing.delimiters import LONGEST_LINE, DelimiterDecoder, LineDecoder
+from penstock.net.framing.decoder import BadFrame, Decoder
 from penstock.net.framing.json_objects import JsonObjectDecoder
-from penstock.net.framing.lengths import LONGEST_FRAME, ByteOrder, LengthDecoder
-from penstock.net.framing.texts import TextDecoder
+from penstock.net.framing.lengths import LONGEST_FRAME, ByteOrder, LengthDecoder, a_byte_order, a_size
+from penstock.net.framing.stage import FramesSource
+from penstock.net.framing.texts import LONGEST_LINE, DelimiterDecoder, LineDecoder, TextDecoder
 from penstock.spec import Publisher
 from penstock.streams import Flux
 from penstock.streams.assembly import describe
 from penstock.streams.conversion import as_stream
 from penstock.streams.stream import flux_of
 
-__all__ = ["Framing", "delimited", "frames", "json_objects", "length_prefixed", "lines", "text"]
+__all__ = [
+    "Framing",
+    "delimited",
+    "end_with",
+    "frames",
+    "json_line",
+    "json_objects",
+    "length_prefix",
+    "length_prefixed",
+    "lines",
+    "text",
+]
 
 F = TypeVar("F", covariant=True)
 G = TypeVar("G")
@@ -161,3 +172,58 @@ def text(
     ['caf', 'é']
     """
     return Framing(lambda: TextDecoder(encoding, errors), f"text({encoding!r})")
+
+
+def length_prefix(frame: bytes, size: int = 4, byteorder: ByteOrder = "big", *, adjustment: int = 0) -> bytes:
+    """The frame behind its length: what :func:`length_prefixed` with the same arguments takes apart.
+
+    >>> length_prefix(b"penstock", size=2)
+    b'\\x00\\x08penstock'
+    """
+    number = len(frame) - adjustment
+    try:
+        prefix = number.to_bytes(a_size(size, "length_prefix"), a_byte_order(byteorder, "length_prefix"))
+    except OverflowError:
+        raise BadFrame(
+            f"a length of {number} does not go into {size} bytes; use a larger size on both sides, or "
+            "send the frame in pieces"
+        ) from None
+    return prefix + frame
+
+
+def end_with(delimiter: bytes, encoding: str = "utf-8") -> Callable[[bytes | str], bytes]:
+    """A function that ends a frame with ``delimiter``; text is encoded before.
+
+    What contains the delimiter would arrive as two frames, so it is an error here.
+
+    >>> end_with(b"\\n")("penstock")
+    b'penstock\\n'
+    """
+    if not isinstance(delimiter, bytes) or not delimiter:
+        raise ValueError(f"end_with() needs at least one byte, such as b'\\n', not {delimiter!r}")
+
+    def ended(frame: bytes | str) -> bytes:
+        content = frame.encode(encoding) if isinstance(frame, str) else frame
+        whole = content + delimiter
+        if (first := whole.find(delimiter)) != len(content):
+            raise BadFrame(
+                f"this frame of {len(content)} bytes has the delimiter {delimiter!r} in it, at byte {first} "
+                "of the frame, and would arrive as two; escape it, or use length_prefix()",
+                offset=first,
+            )
+        return whole
+
+    return ended
+
+
+def json_line(value: Any) -> bytes:
+    """A value as JSON on a line of its own: what :func:`lines`, and for a dict :func:`json_objects`, read.
+
+    >>> json_line({"level": 3, "text": "two\\nlines"})
+    b'{"level":3,"text":"two\\\\nlines"}\\n'
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode() + b"\n"
+    except (TypeError, ValueError) as wrong:
+        raise BadFrame(f"this {type(value).__name__} cannot be sent as JSON: {wrong}") from wrong

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.net.channel.receiving import Receiver
 from penstock.net.errors import NetError
+from penstock.net.receiver import Receiver
 from penstock.streams import Flux
 from penstock.streams.source import PublisherSource
 from penstock.streams.stream import Stream, flux_of

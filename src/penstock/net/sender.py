@@ -20,11 +20,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from penstock.net.channel.flushing import HIGH_WATER, Flushing
-from penstock.net.channel.receiving import Receiver
-from penstock.net.channel.turns import Turn
 from penstock.net.errors import ConnectionAborted, ReceiveStopped, SendRefused
-from penstock.net.framing.cutting import Cutting
+from penstock.net.flush import HIGH_WATER, Flushing
+from penstock.net.framing.stage import FrameStage
+from penstock.net.receiver import Receiver, Turn
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.segment import QueueDrain, Relay
@@ -259,7 +258,7 @@ class Sender:
         """
         step = self._subscription
         can_be_held = True
-        while isinstance(step, QueueDrain) and not isinstance(step, Cutting):
+        while isinstance(step, QueueDrain) and not isinstance(step, FrameStage):
             can_be_held &= isinstance(step, Relay)
             step = step.upstream
         return _MOST_CHUNKS if isinstance(step, Receiver) and not can_be_held else MOST_ELEMENTS

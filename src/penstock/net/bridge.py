@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from penstock.net.channel.receiving import Receiver
 from penstock.net.connection import Connection
 from penstock.net.metrics import Traffic
+from penstock.net.receiver import Receiver
 
 if TYPE_CHECKING:
-    from penstock.net.channel.tracking import Connections
+    from penstock.net.connections import Connections
 
 __all__ = ["Bridge"]
 

@@ -1,13 +1,14 @@
-"""Where a socket is, in one spelling everywhere: ``host:port``, ``[v6]:port``, or the path of a socket."""
+"""How sockets and connections are named: ``host:port``, ``[v6]:port`` or a path, and an id for the log."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
+from itertools import count
 from typing import Any
 
-__all__ = ["address_text", "local_of", "remote_of"]
+__all__ = ["address_text", "local_of", "new_id", "remote_of"]
 
 
 def address_text(address: Any) -> str:
@@ -46,3 +47,23 @@ def _caller(connection: Any) -> str | None:
     except OSError:
         return None
     return f"process {process}"
+
+
+_SPREAD = 0x9E3779B1
+"""An odd number: multiplied by it, neighbours look different and all 2^32 stay distinct."""
+
+
+def _begin() -> None:
+    global _numbers
+    _numbers = count(int.from_bytes(os.urandom(4), "big"))
+
+
+_numbers: count[int]
+_begin()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin)  # workers of one server often write to one log
+
+
+def new_id() -> str:
+    """The next one; may be called on any thread."""
+    return f"{next(_numbers) * _SPREAD & 0xFFFFFFFF:08x}"
