@@ -30,6 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     names = options.only or NAMES
     processes, seconds = (QUICK_PROCESSES, QUICK_SECONDS) if options.quick else (PROCESSES, SECONDS)
+    facts = machine.describe()  # first, so that a missing peer is known before twenty minutes have passed
     answers = {name: _unanswered(name) for name in names}
     for number in range(1, processes + 1):
         print(f"pass {number} of {processes}", file=sys.stderr, flush=True)
@@ -42,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     if findings:
         print(report.findings_text(findings))
     if not options.quick and not options.only:
-        RESULTS.write_text(report.page(machine.describe(), list(answers.values()), findings))
+        RESULTS.write_text(report.page(facts, list(answers.values()), findings))
         print(f"written to {RESULTS.parent.name}/{RESULTS.name}")
     return int(options.check and not all(finding.met for finding in findings))
 

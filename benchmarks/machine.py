@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+import penstock
+
 __all__ = ["PEERS", "describe"]
 
 PEERS = (
@@ -31,7 +33,7 @@ def describe() -> dict[str, str]:
         "Processor": f"{_processor()}, {os.cpu_count()} cores",
         "System": f"{platform.system()} on {platform.machine()}",
         "Python": f"{platform.python_implementation()} {platform.python_version()}",
-        "Penstock": metadata.version("penstock"),
+        "Penstock": penstock.__version__,
     }
     return facts | {peer: metadata.version(peer) for peer in PEERS}
 
