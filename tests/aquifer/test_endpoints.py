@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.aquifer import endpoints
-from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer import Endpoint, endpoints
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,8}[a-z0-9](\.[a-z][a-z0-9]{0,5}){0,3}", fullmatch=True)
 hosts = st.one_of(st.just("*"), st.ip_addresses().map(str), names)

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.aquifer import AquiferError, Limits
 from penstock.aquifer.batches import unpack_notes, unpack_values
-from penstock.aquifer.protocol import extended_reading, messages, plain_reading, subscriber_side
+from penstock.aquifer.protocol import extended_reader, messages, plain_reader, subscriber_side
 from penstock.aquifer.protocol.frames import HEADER, Flag, parse
 from tests.examples.pages import ROOT
 
@@ -171,8 +171,8 @@ def test_the_frame_of_the_page_is_one() -> None:
     [
         ("no answer to `Subscribe`", subscriber_side._KNOWN),
         ("no byte at all", subscriber_side._SILENCE),
-        ("no `Next` was sent", extended_reading._REPEAT),
-        ("an acknowledgement that waits", extended_reading._LINGER),
+        ("no `Next` was sent", extended_reader._REPEAT),
+        ("an acknowledgement that waits", extended_reader._LINGER),
     ],
 )
 def test_a_time_of_the_page_is_that_of_the_code(words: str, seconds: float) -> None:
@@ -185,10 +185,10 @@ def test_a_time_of_the_page_is_that_of_the_code(words: str, seconds: float) -> N
 def test_the_times_of_the_plain_dialect_are_those_of_the_code() -> None:
     rows = section("Deficits")
 
-    assert f"and {plain_reading._SETTLE * 1000:g} ms more" in rows
-    assert f"after {plain_reading._JOIN:g} s without it" in rows
-    assert f"a record is taken for {plain_reading._UNKNOWN // 1024} KiB" in rows
-    assert f"up to {plain_reading._LONGEST * 1000:g} ms" in rows
+    assert f"and {plain_reader._SETTLE * 1000:g} ms more" in rows
+    assert f"after {plain_reader._JOIN:g} s without it" in rows
+    assert f"a record is taken for {plain_reader._UNKNOWN // 1024} KiB" in rows
+    assert f"up to {plain_reader._LONGEST * 1000:g} ms" in rows
 
 
 # ---------------------------------------------------------------- both pages

@@ -20,10 +20,10 @@ from penstock.aquifer import (
     Refused,
     SqliteJournal,
     generate_keys,
+    probe,
 )
-from penstock.aquifer.subscriber.courier import Courier
-from penstock.aquifer.subscriber.log_client import LogClient
-from penstock.aquifer.subscriber.probing import probe
+from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer.client.producer import Courier
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, has, read, reading, stays
 from tests.aquifer.test_access_list import add
 from tests.aquifer.writing import deliver, stage

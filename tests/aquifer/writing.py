@@ -11,9 +11,9 @@ from typing import Any
 
 from penstock.aquifer import AquiferPublisher, Gateway
 from penstock.aquifer.batches import Batch, Notes, pack_notes, pack_values
+from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer.client.producer import Courier
 from penstock.aquifer.journal import SqliteJournal
-from penstock.aquifer.subscriber.courier import Courier
-from penstock.aquifer.subscriber.log_client import LogClient
 
 Connect = Callable[..., Courier]
 """``connect(gateway)``, or ``connect(endpoint)``: a courier."""

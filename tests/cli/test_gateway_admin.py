@@ -13,8 +13,8 @@ import pytest
 
 from penstock import Flux
 from penstock.aquifer import CurveClient, CurveServer, Evicted, Gateway, generate_keys, save_keys
-from penstock.aquifer.subscriber.courier import Courier
-from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer.client.producer import Courier
 from penstock.cli import main
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, has, read
 from tests.aquifer.writing import deliver

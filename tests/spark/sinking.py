@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.aquifer.client.log_reader import LogClient
 from tests.aquifer.faults.processes import GatewayProcess
 
 if TYPE_CHECKING:

@@ -107,7 +107,7 @@ def _end_all_leases(gateway: Gateway) -> None:
 
 def _pass_by(gateway: Gateway, offset: int) -> None:
     """Read on as somebody else, until the log no longer goes back to an offset."""
-    from penstock.aquifer.subscriber.pulling import frames
+    from penstock.aquifer.client.log_reader import frames
 
     while gateway.status()["first"] < offset:
         status = gateway.status()

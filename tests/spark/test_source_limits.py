@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.aquifer import Gateway, GatewayUnreachable, Limits, MemoryJournal
-from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.aquifer.client.log_reader import LogClient
 from penstock.spark.columns import Columns
 from penstock.spark.options import BadOption, SourceOptions
 from penstock.spark.source.gateways import SharedPlace

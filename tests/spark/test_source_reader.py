@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from penstock.aquifer import Gateway, GatewayUnreachable, MemoryJournal
-from penstock.aquifer.subscriber.log_client import LogState
+from penstock.aquifer import Gateway, GatewayUnreachable, LogState, MemoryJournal
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.batch_reader import AquiferBatchReader
 from penstock.spark.source.gateways import Gateways

@@ -23,7 +23,17 @@ from importlib.util import find_spec
 if any(find_spec(needed) is None for needed in ("zmq", "msgspec")):
     raise ImportError("penstock.aquifer needs pyzmq and msgspec: pip install 'penstock-streams[aquifer]'")
 
+from penstock.aquifer.client import (
+    Administrator,
+    AquiferPublisher,
+    AquiferSubscription,
+    Deficit,
+    LogState,
+    Metrics,
+    probe,
+)
 from penstock.aquifer.codecs import Codec
+from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import (
     AquiferError,
     EpochChanged,
@@ -50,9 +60,9 @@ from penstock.aquifer.limits import Limits
 from penstock.aquifer.records import Record
 from penstock.aquifer.rights import Right
 from penstock.aquifer.security import CurveClient, CurveKeys, CurveServer, generate_keys, load_keys, save_keys
-from penstock.aquifer.subscriber import AquiferPublisher, AquiferSubscription, Deficit, Metrics
 
 __all__ = [
+    "Administrator",
     "AquiferError",
     "AquiferPublisher",
     "AquiferSubscription",
@@ -61,6 +71,7 @@ __all__ = [
     "CurveKeys",
     "CurveServer",
     "Deficit",
+    "Endpoint",
     "EpochChanged",
     "Evicted",
     "Gateway",
@@ -74,6 +85,7 @@ __all__ = [
     "JournalTooNew",
     "LeaseEnded",
     "Limits",
+    "LogState",
     "MemoryJournal",
     "Metrics",
     "OffsetGone",
@@ -88,5 +100,6 @@ __all__ = [
     "Unreadable",
     "generate_keys",
     "load_keys",
+    "probe",
     "save_keys",
 ]

@@ -16,10 +16,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
-from penstock.aquifer.endpoints import Endpoint
-from penstock.aquifer.errors import AquiferError, SourceFailed
-from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.aquifer import AquiferError, AquiferPublisher, Endpoint, Gateway, SourceFailed, SqliteJournal
+from penstock.aquifer.client.log_reader import LogClient
 from penstock.spark.registration import is_remote
 from penstock.spec import Publisher, Subscriber, Subscription
 from penstock.streams import Flux

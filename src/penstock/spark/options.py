@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from penstock.aquifer.endpoints import Endpoint
-from penstock.aquifer.errors import GatewayUnreachable, Refused
+from penstock.aquifer import Endpoint, GatewayUnreachable, Refused
 
 __all__ = ["SINK_NAMES", "SOURCE_NAMES", "BadOption", "SinkOptions", "SourceOptions", "naming_the_options"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer import Endpoint
 from penstock.spark.ends import SinkEnd, SourceEnd
 from penstock.spark.running import QueryFailed, activate, is_sparks, process_everything, reason_of
 from penstock.spark.sessions import option_text, session

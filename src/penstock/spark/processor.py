@@ -10,9 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
-from penstock.aquifer.errors import SourceFailed
-from penstock.aquifer.subscriber.subscription import AquiferSubscription
+from penstock.aquifer import AquiferPublisher, AquiferSubscription, Gateway, MemoryJournal, SourceFailed
 from penstock.spark.ends import reachable
 from penstock.spark.running import QueryFailed, activate, process_everything, reason_of
 from penstock.spark.sessions import session

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.aquifer import AquiferPublisher, Gateway, GatewayUnreachable, MemoryJournal, SqliteJournal
-from penstock.aquifer.subscriber.pulling import frames
+from penstock.aquifer.client.log_reader import frames
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import UNBOUNDED, eventually, free_endpoint
 from tests.aquifer.faults.slow_line import SlowLine

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pytest
 
 from penstock.aquifer import AquiferPublisher, AquiferSubscription, Deficit, Metrics, ProtocolViolation
-from penstock.aquifer.protocol import plain_reading
+from penstock.aquifer.protocol import plain_reader
 from penstock.spec import UNBOUNDED
 from tests.aquifer.plain.conftest import Start
 from tests.aquifer.plain.gateways import (
@@ -157,7 +157,7 @@ def test_the_first_next_waits_for_the_data_connection(start: Start, read: Read) 
 def test_a_data_port_that_stays_shut_is_not_asked_for_as_fast_as_the_line(
     start: Start, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_reading, "_JOIN", 0.2)
+    monkeypatch.setattr(plain_reader, "_JOIN", 0.2)
     gateway = LazyGateway(some(500), after=1.0)
 
     check_everything_came(read(start(gateway), window=100), 500)

@@ -20,7 +20,7 @@ from penstock.aquifer.protocol.messages import (
     encode,
     terms,
 )
-from penstock.aquifer.protocol.subscriber_side import SubscriberSide, Wishes
+from penstock.aquifer.protocol.subscriber_side import SubscribeOptions, SubscriberSide
 
 TOPIC = "0123456789abcdef"
 
@@ -30,7 +30,7 @@ class OnTheLine:
 
     def __init__(self, *, started: bool = True, **wishes: Any) -> None:
         self.now = 1000.0
-        self.side = SubscriberSide("tcp://gateway:5556", Wishes(**wishes))
+        self.side = SubscriberSide("tcp://gateway:5556", SubscribeOptions(**wishes))
         self.effects: list[Effect] = []
         if started:
             self.did(self.side.start(self.now))

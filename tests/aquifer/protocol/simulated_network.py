@@ -12,11 +12,11 @@ from random import Random
 
 from penstock.aquifer.batches import unpack_values
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say, Take
-from penstock.aquifer.protocol.extended_reading import ExtendedReading
+from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame, parse
 from penstock.aquifer.protocol.messages import encode
 from penstock.aquifer.protocol.sessions import Event, Reply
-from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide, Wishes
+from penstock.aquifer.protocol.subscriber_side import Phase, SubscribeOptions, SubscriberSide
 from tests.aquifer.protocol.simulated_gateway import SimulatedGateway, offset_in
 
 
@@ -41,7 +41,7 @@ class SimulatedSubscriber:
     """Drives the subscriber's side, hands records on at its own pace, and checks what it gets."""
 
     name: str
-    wishes: Wishes
+    wishes: SubscribeOptions
     random: Random
     pace: float = 1.0
     """Chance in each step to hand on a frame (above 1: as many frames as that)."""
@@ -59,7 +59,7 @@ class SimulatedSubscriber:
         self.heaviest = 0
 
     @property
-    def reading(self) -> ExtendedReading | None:
+    def reading(self) -> ExtendedReader | None:
         return self.side.reading
 
     def hand_on(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from penstock.aquifer.errors import OffsetGone, SourceFailed, TakenOver
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.subscriber_side import Wishes
+from penstock.aquifer.protocol.subscriber_side import SubscribeOptions
 from tests.aquifer.protocol.simulated_gateway import SimulatedGateway, Source
 from tests.aquifer.protocol.simulated_network import SimulatedSubscriber, Trouble, World
 
@@ -23,7 +23,7 @@ TOTAL = 120
 
 def reader(random: Random, label: str = "reader", pace: float = 1, **wishes: Any) -> SimulatedSubscriber:
     wishes = {"dialect": "extended", "max_window": 1000, **wishes}
-    return SimulatedSubscriber(label, Wishes(**wishes), random, pace=pace)
+    return SimulatedSubscriber(label, SubscribeOptions(**wishes), random, pace=pace)
 
 
 def tight_world(seed: int, trouble: Trouble, *, readers: int = 1, named: bool = False) -> World:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.aquifer.protocol.messages import OnSubscribe, Subscribe, SubscribeTerms, terms
 from penstock.aquifer.protocol.sessions import Event
-from penstock.aquifer.protocol.subscriber_side import Wishes
+from penstock.aquifer.protocol.subscriber_side import SubscribeOptions
 from tests.aquifer.protocol.at_the_desk import FrontDesk, PretendedLog, send_all
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked
 from tests.aquifer.protocol.simulated_gateway import SimulatedGateway, Source
@@ -48,7 +48,9 @@ class HardWorld(World):
 
 
 def reader(random: Random, lease: float) -> SimulatedSubscriber:
-    wishes = Wishes(dialect="extended", name="w", lease=lease, max_window=40, window=40, patience=600)
+    wishes = SubscribeOptions(
+        dialect="extended", name="w", lease=lease, max_window=40, window=40, patience=600
+    )
     return SimulatedSubscriber("reader", wishes, random, pace=random.choice([0.3, 1, 5]), manual=True)
 
 

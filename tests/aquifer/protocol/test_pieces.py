@@ -12,7 +12,7 @@ from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.protocol.messages import Grant, Next, OnError
-from penstock.aquifer.protocol.pieces import PIECE, CutFrame, Misfit, Puzzle
+from penstock.aquifer.protocol.pieces import PIECE, CutFrame, FrameAssembly, Misfit
 from penstock.aquifer.protocol.subscriber_side import Phase
 from tests.aquifer.protocol.at_the_desk import FrontDesk, PretendedLog
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked, connects, grants, taken
@@ -37,7 +37,7 @@ def cut(whole: Batch, size: int, start: int = 0) -> list[Frame]:
 
 @pytest.mark.parametrize("size", [1, 7, 100, 156, 157, 1000])
 def test_the_pieces_of_a_frame_are_the_frame(size: int) -> None:
-    whole, puzzle = batch(), Puzzle()
+    whole, puzzle = batch(), FrameAssembly()
     *before, last = cut(whole, size)
     assert [puzzle.add(piece) for piece in before] == [None] * len(before)
     frame = puzzle.add(last)
@@ -47,7 +47,7 @@ def test_the_pieces_of_a_frame_are_the_frame(size: int) -> None:
 
 
 def test_a_piece_that_was_lost_is_noticed() -> None:
-    puzzle = Puzzle()
+    puzzle = FrameAssembly()
     first, _, third, *_ = cut(batch(), 20)
     puzzle.add(first)
     with pytest.raises(Misfit, match="from byte 40 on came, and 20 bytes are here"):
@@ -55,7 +55,7 @@ def test_a_piece_that_was_lost_is_noticed() -> None:
 
 
 def test_pieces_of_two_frames_are_not_put_together() -> None:
-    puzzle = Puzzle()
+    puzzle = FrameAssembly()
     puzzle.add(cut(batch(), 20)[0])
     with pytest.raises(Misfit, match="another frame"):
         puzzle.add(cut(batch(fill=b"!"), 20)[1])
@@ -74,7 +74,7 @@ def test_pieces_of_two_frames_are_not_put_together() -> None:
 )
 def test_a_piece_that_is_none_is_a_violation(data: bytes, place: bytes) -> None:
     with pytest.raises(ProtocolViolation):
-        Puzzle().add(Frame(Flag.PIECE, 0, 1, data, place))
+        FrameAssembly().add(Frame(Flag.PIECE, 0, 1, data, place))
 
 
 # -------------------------------------------------------------------- the subscriber

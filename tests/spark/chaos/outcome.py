@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from penstock.aquifer import AquiferPublisher
-from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.aquifer.client.log_reader import LogClient
 from tests.aquifer.chaos.records import BLOCK, digest_of, record
 from tests.spark.chaos.checkpoints import sink_files
 

@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 
 import pytest
 
-from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.aquifer.client.log_reader import LogClient
 from tests.aquifer.chaos.children import port_that_stays_free
 from tests.spark.chaos.checkpoints import committed
 from tests.spark.chaos.driver_process import DriverSettings

@@ -1,10 +1,10 @@
-"""Frames in pieces: what is larger than the line carries in a moment goes as several messages.
+"""Frames in pieces: a frame that would keep the line busy for long goes as several messages.
 
-ØMQ shows a message when it is whole. A frame of some megabytes keeps a slow line busy for minutes, nothing
-else gets through meanwhile, and if the connection is lost in its last second, all of it has to be sent again.
+ØMQ shows a message when it is complete. A frame of some megabytes keeps a slow line busy for minutes, nothing
+else gets through meanwhile, and if the connection is lost in the last second, all of it has to be sent again.
 So the gateway cuts it: a :class:`CutFrame` is sent piece by piece, and the subscriber puts the pieces
-together in a :class:`Puzzle`. What it has of a frame survives its connection: the next session goes on in the
-middle.
+together in a :class:`FrameAssembly`. The pieces that have arrived survive their connection, so that the next
+session continues in the middle of the frame.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.aquifer.batches import Batch
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import Flag, Frame
 
-__all__ = ["PIECE", "CutFrame", "Misfit", "Puzzle"]
+__all__ = ["PIECE", "CutFrame", "FrameAssembly", "Misfit"]
 
 PIECE: Final = Struct(">QQQI")
 """The last part of a piece: see :class:`_Piece`."""
@@ -64,7 +64,7 @@ class CutFrame:
         return data, PIECE.pack(start, inside, self._total, self._crc), stop == self._total
 
 
-class Puzzle:
+class FrameAssembly:
     """A frame on its way in, put together from its pieces."""
 
     def __init__(self) -> None:

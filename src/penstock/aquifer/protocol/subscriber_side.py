@@ -5,8 +5,8 @@ the extended dialect. A gateway that answers without ``x`` is a plain one; one t
 is there but does not answer, is asked again in the words of the document alone. A question is not repeated
 while its answer may still come: a gateway may be slow, and the original one does not survive the second
 question. From the welcome on, an
-:class:`~penstock.aquifer.protocol.extended_reading.ExtendedReading` or a
-:class:`~penstock.aquifer.protocol.plain_reading.PlainReading` has the say.
+:class:`~penstock.aquifer.protocol.extended_reader.ExtendedReader` or a
+:class:`~penstock.aquifer.protocol.plain_reader.PlainReader` has the say.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from msgspec import UNSET
 from penstock.aquifer.errors import AquiferError, GatewayUnreachable, OffsetGone, ProtocolViolation, Refused
 from penstock.aquifer.protocol.credit import Window
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say
-from penstock.aquifer.protocol.extended_reading import ExtendedReading
+from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import TOPIC_BYTES
 from penstock.aquifer.protocol.messages import (
     VERSION,
@@ -38,11 +38,11 @@ from penstock.aquifer.protocol.messages import (
     demand,
     terms,
 )
-from penstock.aquifer.protocol.plain_reading import PlainReading
+from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.remote_errors import error_from
-from penstock.aquifer.protocol.wishes import Wishes
+from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 
-__all__ = ["Phase", "Reading", "SubscriberSide", "Wishes", "error_from"]
+__all__ = ["Phase", "Reading", "SubscribeOptions", "SubscriberSide", "error_from"]
 
 _log = logging.getLogger("penstock.aquifer")
 
@@ -118,7 +118,7 @@ class SubscriberSide:
         Phase.OVER: {},
     }
 
-    def __init__(self, endpoint: str, wishes: Wishes) -> None:
+    def __init__(self, endpoint: str, wishes: SubscribeOptions) -> None:
         self.endpoint = endpoint
         self.wishes = wishes
         self.phase = Phase.OVER
@@ -374,7 +374,7 @@ class SubscriberSide:
         self._dialect = "plain"
         self._enter(now)
         if self.reading is None:
-            self.reading = PlainReading(self)
+            self.reading = PlainReader(self)
         self.reading.resumed(demand(message.size), now)
         return [Join(message.port, b"")]
 
@@ -399,7 +399,7 @@ class SubscriberSide:
         if answer.epoch is not UNSET:
             self.epoch = answer.epoch
         if self.reading is None:
-            self.reading = ExtendedReading(self, answer.next)
+            self.reading = ExtendedReader(self, answer.next)
         return [Join(message.port, topic), *self.reading.resumed(answer, now)]
 
     def _refuse(self, message: OnError, now: float) -> list[Effect]:
@@ -418,7 +418,7 @@ class SubscriberSide:
     def _was_overtaken(self, details: ErrorTerms) -> bool:
         if self.wishes.keep or details.code != OffsetGone.code or details.first is UNSET:
             return False
-        return isinstance(self.reading, ExtendedReading) and details.first > self.reading.next
+        return isinstance(self.reading, ExtendedReader) and details.first > self.reading.next
 
     def rest(self, message: OnError, details: ErrorTerms, now: float) -> list[Effect]:
         """Come back later, until our patience is over; and say so, as nothing else is to be seen."""

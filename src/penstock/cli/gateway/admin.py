@@ -18,7 +18,7 @@ from penstock.cli.quantities import duration
 from penstock.cli.table import fit, pad, printable
 
 if TYPE_CHECKING:
-    from penstock.aquifer.subscriber.administrator import Administrator
+    from penstock.aquifer import Administrator
 
 __all__ = ["add_parsers"]
 
@@ -68,8 +68,7 @@ def _command(
 
 
 def _run(arguments: argparse.Namespace, run: Callable[[Administrator, argparse.Namespace], int]) -> int:
-    from penstock.aquifer import AquiferError
-    from penstock.aquifer.subscriber.administrator import Administrator
+    from penstock.aquifer import Administrator, AquiferError
 
     try:
         with Administrator(arguments.endpoint, curve=curve_client(arguments)) as administrator:

@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _answers(arguments: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Figures]]:
-    from penstock.aquifer.subscriber.probing import probe
+    from penstock.aquifer import probe
 
     curve, meter = curve_client(arguments), Meter()
     status = probe(arguments.endpoint, TIMEOUT, curve)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.aquifer.errors import AquiferError, JournalError
+from penstock.aquifer import AquiferError, JournalError
 from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.run.loader import load_pipeline
 from penstock.cli.run.view import RunView

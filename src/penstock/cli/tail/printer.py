@@ -28,8 +28,8 @@ from penstock.aquifer import (
     AquiferSubscription,
     GatewayUnreachable,
     Record,
+    probe,
 )
-from penstock.aquifer.subscriber.probing import probe
 from penstock.cli.connection import CODECS, curve_client
 from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.quantities import duration

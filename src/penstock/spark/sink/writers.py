@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from penstock.aquifer.subscriber.courier import Courier
+from penstock.aquifer.client.producer import Courier
 from penstock.spark.options import BadOption, SinkOptions, naming_the_options
 from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.reading import curve_client

@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.aquifer.errors import EpochChanged, GatewayUnreachable, OffsetGone
-from penstock.aquifer.subscriber.log_client import LogClient, LogState
+from penstock.aquifer import EpochChanged, GatewayUnreachable, OffsetGone
+from penstock.aquifer.client.log_reader import LogClient, LogState
 from penstock.spark.options import BadOption, SourceOptions, naming_the_options
 from penstock.spark.source.positions import Position
 from penstock.spark.source.reading import DataLoss, curve_client
@@ -44,7 +44,7 @@ class Gateways:
         """The name, the epoch and the offset under which a place was last kept, by endpoint."""
 
     def look(self, endpoint: str, **wishes: Any) -> LogState:
-        """How a gateway's log is; see :meth:`~penstock.aquifer.subscriber.log_client.LogClient.look`."""
+        """How a gateway's log is; see :meth:`~penstock.aquifer.client.log_reader.LogClient.look`."""
         if endpoint not in self._clients:
             options = self._options
             curve = curve_client(options.curve_key, options.curve_server)

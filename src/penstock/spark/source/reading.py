@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.aquifer.errors import AquiferError, EpochChanged, OffsetGone
+from penstock.aquifer import AquiferError, EpochChanged, OffsetGone
+from penstock.aquifer.client.log_reader import LogClient, frames
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.security import CurveClient, load_keys, load_public
-from penstock.aquifer.subscriber.log_client import LogClient
-from penstock.aquifer.subscriber.pulling import frames
 from penstock.spark.columns import Columns
 from penstock.spark.options import BadOption, SourceOptions
 from penstock.spark.source.positions import Piece

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.aquifer.subscriber.log_client import LogState
+from penstock.aquifer import LogState
 from penstock.spark.batch_times import BatchTimes
 from penstock.spark.columns import Columns
 from penstock.spark.demand import AdaptiveDemand

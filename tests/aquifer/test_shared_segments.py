@@ -17,17 +17,16 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from penstock.aquifer import Gateway, Limits, SqliteJournal
+from penstock.aquifer import Gateway, Limits, ProtocolViolation, SqliteJournal
 from penstock.aquifer.batches import unpack_values
-from penstock.aquifer.errors import ProtocolViolation
+from penstock.aquifer.client import segment_reader
+from penstock.aquifer.client.log_reader import frames
+from penstock.aquifer.client.segment_reader import Lookout, ShelfView
 from penstock.aquifer.gateway.shelves import Shelf, Shelves
 from penstock.aquifer.protocol.frames import PLACE, Flag, Frame
 from penstock.aquifer.protocol.messages import ShelfTerms
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.sessions import Session
-from penstock.aquifer.subscriber import shelf_view
-from penstock.aquifer.subscriber.pulling import frames
-from penstock.aquifer.subscriber.shelf_view import Lookout, ShelfView
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers
 from tests.aquifer.protocol.at_the_desk import PretendedLog
 
@@ -40,9 +39,9 @@ RECORDS, WIDTH = 40_000, 200
 
 @pytest.fixture(autouse=True)
 def nothing_from_before() -> Iterator[None]:
-    shelf_view._idle.clear()
+    segment_reader._idle.clear()
     yield
-    shelf_view._idle.clear()
+    segment_reader._idle.clear()
 
 
 @pytest.fixture
@@ -156,7 +155,7 @@ def test_another_process_sees_it_and_cannot_write_to_it(shelf: Shelf) -> None:
     assert place is not None
     script = f"""
         from penstock.aquifer.protocol.messages import ShelfTerms
-        from penstock.aquifer.subscriber.shelf_view import Lookout
+        from penstock.aquifer.client.segment_reader import Lookout
 
         view = Lookout("tcp://somewhere:1").open(ShelfTerms(**{msgspec.structs.asdict(shelf.terms)!r}))
         payload = view.payload({place!r})
@@ -296,7 +295,7 @@ def test_who_leaves_in_the_middle_leaves_nothing_behind() -> None:
         wanted = [value for frame in kept for value in source.values(frame.first, frame.first + frame.count)]
         assert values(kept) == wanted
     del kept
-    shelf_view._idle.clear()  # As if another process had read.
+    segment_reader._idle.clear()  # As if another process had read.
     assert shelves_of_this_process() == before
 
 
@@ -317,6 +316,6 @@ def test_a_child_of_a_reader_does_not_use_its_shelf(shelf: Shelf) -> None:
     lookout.close()
     child = os.fork()
     if not child:
-        os._exit(len(shelf_view._idle))
+        os._exit(len(segment_reader._idle))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert Lookout("tcp://somewhere:1").token == shelf.terms.token

@@ -21,7 +21,7 @@ from penstock.spec import UNBOUNDED
 if TYPE_CHECKING:
     from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 
-__all__ = ["PlainReading"]
+__all__ = ["PlainReader"]
 
 _log = logging.getLogger("penstock.aquifer")
 
@@ -37,7 +37,7 @@ _UNKNOWN: Final = 64 * 1024
 """Bytes that a record is taken to have until the first has come."""
 
 
-class PlainReading:
+class PlainReader:
     """Where a plain subscriber stands."""
 
     dialect: ClassVar[str] = "plain"

@@ -11,24 +11,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
 from typing import Any
 
+from penstock.aquifer.client.driver import Driver
+from penstock.aquifer.client.elements import Chunk, Unpacker
+from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import SourceFailed
 from penstock.aquifer.protocol import effects
-from penstock.aquifer.protocol.extended_reading import ExtendedReading
+from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame
-from penstock.aquifer.protocol.plain_reading import PlainReading
+from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
-from penstock.aquifer.subscriber.channel import Channel
-from penstock.aquifer.subscriber.driving import Driver
-from penstock.aquifer.subscriber.elements import Chunk, Unpacker
-from penstock.aquifer.subscriber.metrics import Metrics
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber
 from penstock.streams.dropped import drop_error
 
-__all__ = ["AquiferSubscription"]
+__all__ = ["AquiferSubscription", "Deficit", "Metrics"]
 
 _log = logging.getLogger("penstock.aquifer")
 
@@ -39,6 +39,48 @@ _TAKES_ITS_TIME = 1.0
 """Seconds after which it is the subscriber who was silent."""
 
 
+@dataclass(frozen=True, slots=True)
+class Deficit:
+    """A plain gateway declared more records than arrived in time."""
+
+    declared: int
+    received: int
+    rate: int
+    """How many records are asked for at a time from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """A snapshot; counts are since the subscription began."""
+
+    dialect: str | None
+    """``"extended"``, ``"plain"``, or None before a gateway has answered."""
+    connected: bool
+    """Whether a gateway is there at the moment."""
+    epoch: str | None
+    """The log that the offsets belong to (extended dialect)."""
+    records: int
+    """How many were handed on."""
+    next: int
+    """The offset of the next record to arrive (plain dialect: how many have arrived)."""
+    lag: int
+    """How many records the log was ahead when the gateway last said so (extended dialect)."""
+    window: int
+    """How many records may be on their way or waiting."""
+    rate: float
+    """Records per second, lately."""
+    subscriptions: int
+    """How often a gateway has welcomed this subscriber: more than once after losses and restarts."""
+    gaps: int
+    """How often frames were lost on the way and asked for again (extended dialect)."""
+    deficits: int
+    """How often fewer records arrived than were declared (plain dialect)."""
+    missing: int
+    """How many records were declared and never came (plain dialect)."""
+    request_size: int
+    """How many records are asked for at a time (plain dialect)."""
+
+
 class AquiferSubscription:
     """What a subscriber of an :class:`~penstock.aquifer.AquiferPublisher` gets."""
 
@@ -46,14 +88,14 @@ class AquiferSubscription:
         self,
         subscriber: Subscriber[Any],
         side: SubscriberSide,
-        channel: Channel,
+        sockets: GatewaySockets,
         unpacker: Unpacker,
         *,
         acknowledge: str,
     ) -> None:
         self._subscriber: Subscriber[Any] | None = subscriber
         self._side = side
-        self._channel = channel
+        self._sockets = sockets
         self._automatic = acknowledge == "auto"
         self._unpacker = unpacker
         self._waiting: deque[Chunk] = deque()
@@ -67,7 +109,7 @@ class AquiferSubscription:
         """It was cancelled."""
         self._delivered = 0
         self._acknowledge: int | None = None
-        self._driver = Driver(side, channel, self._take, self._take_records)
+        self._driver = Driver(side, sockets, self._take, self._take_records)
         self._listened = 0.0
         """When we last looked for what has come."""
         self._portion = 16
@@ -85,7 +127,7 @@ class AquiferSubscription:
         if self._cancelled:
             # It has left already, and nobody need be asked.
             self._subscriber = None
-            self._channel.close()
+            self._sockets.close()
         else:
             self._thread.start()
 
@@ -128,8 +170,8 @@ class AquiferSubscription:
     def metrics(self) -> Metrics:
         """What has been seen so far."""
         side, reading = self._side, self._side.reading
-        extended = reading if isinstance(reading, ExtendedReading) else None
-        plain = reading if isinstance(reading, PlainReading) else None
+        extended = reading if isinstance(reading, ExtendedReader) else None
+        plain = reading if isinstance(reading, PlainReader) else None
         return Metrics(
             dialect=side.dialect,
             connected=side.phase is Phase.READING,
@@ -148,11 +190,11 @@ class AquiferSubscription:
 
     def _wake(self) -> None:
         if threading.current_thread() is not self._thread:
-            self._channel.wake()
+            self._sockets.wake()
 
     # ---------------------------------------------------------------- the thread
     def _run(self) -> None:
-        side, channel = self._side, self._channel
+        side, sockets = self._side, self._sockets
         try:
             self._driver.do(side.start(time.monotonic()))
             while not self._over():
@@ -163,7 +205,7 @@ class AquiferSubscription:
                 if self._over():
                     break
                 due = float("inf") if self._driver.finished is not None else side.deadline()
-                channel.wait(0.0 if self._deliverable() else min(due - now, _LONGEST_WAIT))
+                sockets.wait(0.0 if self._deliverable() else min(due - now, _LONGEST_WAIT))
                 self._listen(time.monotonic())
             self._end()
         except Exception as error:
@@ -171,7 +213,7 @@ class AquiferSubscription:
             self._signal_error(error)
         finally:
             self._subscriber = None  # §3.13
-            channel.close()
+            sockets.close()
 
     def _over(self) -> bool:
         """Whether there is nothing left to do but to end."""
@@ -229,7 +271,7 @@ class AquiferSubscription:
                     self._demand -= count
             self._delivered += count
             reading = self._side.reading
-            if self._automatic and isinstance(reading, ExtendedReading):
+            if self._automatic and isinstance(reading, ExtendedReader):
                 reading.acknowledged = chunk.reached
             if chunk.done:
                 self._waiting.popleft()
@@ -264,7 +306,7 @@ class AquiferSubscription:
 
     def _handed(self, chunk: Chunk) -> None:
         reading = self._side.reading
-        if isinstance(reading, ExtendedReading):
+        if isinstance(reading, ExtendedReader):
             reading.hand_on(chunk.end, chunk.nbytes)
         else:
             reading.hand_on(reading.handed + chunk.records, chunk.nbytes)
@@ -296,7 +338,7 @@ class AquiferSubscription:
         while not self._left and reading.acknowledged < reading.next:
             if time.monotonic() > deadline:
                 return
-            self._channel.wait(_LONGEST_WAIT)
+            self._sockets.wait(_LONGEST_WAIT)
             self._note_acknowledgement()
 
     def _signal_error(self, error: BaseException) -> None:

@@ -9,13 +9,12 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from penstock.aquifer import AquiferPublisher, Gateway, GatewayUnreachable
+from penstock.aquifer import AquiferPublisher, Endpoint, Gateway, GatewayUnreachable
 from penstock.aquifer.batches import Notes, pack_notes, pack_values
-from penstock.aquifer.endpoints import Endpoint
+from penstock.aquifer.client.connection import Asker
+from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer.client.producer import Courier
 from penstock.aquifer.protocol.messages import Complete, OnComplete, encode
-from penstock.aquifer.subscriber.asking import Asker
-from penstock.aquifer.subscriber.courier import Courier
-from penstock.aquifer.subscriber.log_client import LogClient
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import free_endpoint
 from tests.aquifer.faults.slow_line import SlowLine

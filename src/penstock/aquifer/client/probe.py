@@ -8,6 +8,7 @@ from typing import Any
 import zmq
 from msgspec import UNSET
 
+from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import AquiferError, GatewayUnreachable, ProtocolViolation, Refused
 from penstock.aquifer.protocol.messages import (
@@ -23,7 +24,6 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.subscriber_side import error_from
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.subscriber.channel import Channel
 
 __all__ = ["probe"]
 
@@ -38,27 +38,27 @@ def probe(endpoint: str, timeout: float = 2.5, curve: CurveClient | None = None)
     place = Endpoint.parse(endpoint)
     if not place.is_one_place:
         raise ValueError(f"probe({endpoint!r}): name the host and port of one gateway")
-    channel = Channel(place, curve)
+    sockets = GatewaySockets(place, curve)
     try:
-        channel.connect(keep_data=False)
-        channel.say(encode(Subscribe(x=SubscribeTerms(v=VERSION, probe=True))))
-        return _status(_answer(channel, place, time.monotonic() + timeout, timeout), channel, place)
+        sockets.connect(keep_data=False)
+        sockets.send(encode(Subscribe(x=SubscribeTerms(v=VERSION, probe=True))))
+        return _status(_answer(sockets, place, time.monotonic() + timeout, timeout), sockets, place)
     finally:
-        channel.close()
+        sockets.close()
 
 
-def _answer(channel: Channel, place: Endpoint, deadline: float, timeout: float) -> Control:
+def _answer(sockets: GatewaySockets, place: Endpoint, deadline: float, timeout: float) -> Control:
     connected = False
     while (left := deadline - time.monotonic()) > 0:
-        channel.wait(left)
-        news = channel.control_news()
+        sockets.wait(left)
+        news = sockets.control_events()
         if zmq.EVENT_HANDSHAKE_FAILED_AUTH in news:
             raise Refused(
                 f"the gateway at {place} does not let this key in; add the public key to its list of "
                 "allowed clients"
             )
         connected |= zmq.EVENT_HANDSHAKE_SUCCEEDED in news
-        for message in channel.control_messages():
+        for message in sockets.control_messages():
             return decode(message)
     if connected:
         raise GatewayUnreachable(
@@ -71,7 +71,7 @@ def _answer(channel: Channel, place: Endpoint, deadline: float, timeout: float) 
     )
 
 
-def _status(answer: Control, channel: Channel, place: Endpoint) -> dict[str, Any]:
+def _status(answer: Control, sockets: GatewaySockets, place: Endpoint) -> dict[str, Any]:
     if isinstance(answer, OnError):
         raise error_from(answer)
     if isinstance(answer, OnSubscribe):
@@ -79,7 +79,7 @@ def _status(answer: Control, channel: Channel, place: Endpoint) -> dict[str, Any
         if details is not None and details.status is not UNSET:
             return details.status
         # It has taken the probe for a subscriber, and would keep records for it.
-        channel.say(encode(Subscribe(cancel=True)))
+        sockets.send(encode(Subscribe(cancel=True)))
         raise ProtocolViolation(
             f"the gateway at {place} speaks the plain dialect only, which has no way to ask for its state"
         )

@@ -7,12 +7,12 @@ from typing import Final
 
 import zmq
 
+from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.protocol import effects
-from penstock.aquifer.protocol.extended_reading import ExtendedReading
+from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame, parse
 from penstock.aquifer.protocol.messages import encode
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
-from penstock.aquifer.subscriber.channel import Channel
 
 __all__ = ["Driver"]
 
@@ -26,14 +26,14 @@ class Driver:
     def __init__(
         self,
         side: SubscriberSide,
-        channel: Channel,
+        sockets: GatewaySockets,
         take: Callable[[Frame], object],
         take_records: Callable[[list[bytes], int, int], object] | None = None,
     ) -> None:
         self.finished: effects.Finish | None = None
         """How it ended, once it has."""
         self._side = side
-        self._channel = channel
+        self._sockets = sockets
         self._take = take
         self._take_records = take_records
         """Given single records, the number of those before, and their bytes; None if only frames are to be
@@ -50,28 +50,28 @@ class Driver:
             if isinstance(effect, effects.Take):
                 self._take(effect.frame)
             elif isinstance(effect, effects.Say):
-                self._channel.say(encode(effect.message))
+                self._sockets.send(encode(effect.message))
             elif isinstance(effect, effects.Connect):
-                self._channel.connect(keep_data=effect.keep_data)
+                self._sockets.connect(keep_data=effect.keep_data)
                 same = False
             elif isinstance(effect, effects.Join):
-                self._channel.join(effect.port, effect.topic)
+                self._sockets.connect_data(effect.port, effect.topic)
             else:
                 self.finished = effect
         return same
 
     def hear(self, now: float) -> None:
         """Tell the protocol what has come in."""
-        side, channel = self._side, self._channel
-        news = channel.control_news()
+        side, sockets = self._side, self._sockets
+        news = sockets.control_events()
         if zmq.EVENT_HANDSHAKE_FAILED_AUTH in news:
             self.do(side.turned_away())
         elif zmq.EVENT_HANDSHAKE_SUCCEEDED in news:
             side.connected(now)
-        if zmq.EVENT_HANDSHAKE_SUCCEEDED in channel.data_news():
+        if zmq.EVENT_HANDSHAKE_SUCCEEDED in sockets.data_events():
             self.do(side.joined(now))
         same = True
-        for message in channel.control_messages():
+        for message in sockets.control_messages():
             same = self.do(side.control(message, now))
             if not same:
                 break  # What is left was said on the old connection.
@@ -83,12 +83,12 @@ class Driver:
         if now - self._looked >= _LOOK:
             self._look(now)
         reading = side.reading
-        if isinstance(reading, ExtendedReading):
-            for parts in channel.frames():
+        if isinstance(reading, ExtendedReader):
+            for parts in sockets.frames():
                 self.do(reading.frame(parse(parts), now))
                 if side.phase is not Phase.READING:
                     return
-        elif self._take_records is not None and (records := channel.records()):
+        elif self._take_records is not None and (records := sockets.records()):
             nbytes = sum(map(len, records))
             self._take_records(records, reading.next, nbytes)
             self.do(reading.records(len(records), now, nbytes))
@@ -96,7 +96,7 @@ class Driver:
     def _look(self, now: float) -> None:
         """Whether bytes have come of a message that is not whole yet."""
         self._looked = now
-        received = self._channel.data_moved().received
+        received = self._sockets.data_bytes().received
         if received > self._received:
             self._side.bytes_came(now)
         self._received = received

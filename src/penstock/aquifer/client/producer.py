@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from penstock.aquifer.batches import MSGPACK
+from penstock.aquifer.client.connection import Asker
 from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.messages import (
@@ -29,7 +30,6 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.subscriber.asking import Asker
 
 __all__ = ["Courier"]
 

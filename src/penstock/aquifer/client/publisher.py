@@ -7,14 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.aquifer.batches import ARROW, MSGPACK
+from penstock.aquifer.client.elements import Unpacker
+from penstock.aquifer.client.sockets import GatewaySockets
+from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
 from penstock.aquifer.codecs import Codec, codec_named
 from penstock.aquifer.endpoints import Endpoint
-from penstock.aquifer.protocol.subscriber_side import SubscriberSide, Wishes
+from penstock.aquifer.protocol.subscriber_side import SubscribeOptions, SubscriberSide
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.subscriber.channel import Channel
-from penstock.aquifer.subscriber.elements import Unpacker
-from penstock.aquifer.subscriber.metrics import Deficit, Metrics
-from penstock.aquifer.subscriber.subscription import AquiferSubscription
 from penstock.spec import Publisher, Subscriber, check_subscriber
 from penstock.streams import Flux
 from penstock.streams.source import PublisherSource
@@ -95,7 +94,7 @@ class AquiferPublisher(Publisher[Any]):
         self._codec = codec_named(codec)
         if records and self._codec.name == "arrow":
             raise ValueError("records=True and codec='arrow': the rows of a batch are no single records")
-        self._wishes = Wishes(
+        self._wishes = SubscribeOptions(
             name=id,
             start=start,
             stop=stop,
@@ -124,7 +123,7 @@ class AquiferPublisher(Publisher[Any]):
         subscription = AquiferSubscription(
             subscriber,
             SubscriberSide(str(self._endpoint), self._wishes),
-            Channel(self._endpoint, self._curve),
+            GatewaySockets(self._endpoint, self._curve),
             Unpacker(self._codec, records=self._records, batches=self._batches),
             acknowledge=self._acknowledge,
         )

@@ -19,14 +19,14 @@ from penstock.aquifer.protocol.messages import (
     decode,
     terms,
 )
-from penstock.aquifer.protocol.pieces import Misfit, Puzzle
+from penstock.aquifer.protocol.pieces import FrameAssembly, Misfit
 from penstock.aquifer.protocol.remote_errors import error_from
-from penstock.aquifer.protocol.wishes import Shelf
+from penstock.aquifer.protocol.subscribe_options import Shelf
 
 if TYPE_CHECKING:
     from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 
-__all__ = ["ExtendedReading"]
+__all__ = ["ExtendedReader"]
 
 # As plain numbers: to ask a Flag takes ten times as long, for each frame.
 _SPECIAL: Final = int(Flag.ERR | Flag.GAP | Flag.END | Flag.HB)
@@ -39,7 +39,7 @@ _LINGER: Final = 0.1
 """Seconds that an acknowledgement may wait for a grant to ride on."""
 
 
-class ExtendedReading:
+class ExtendedReader:
     """Where an extended subscriber stands."""
 
     dialect: ClassVar[str] = "extended"
@@ -76,7 +76,7 @@ class ExtendedReading:
         """How many records to acknowledge at the latest: the log has room for a few times as many."""
         self._shelf: Shelf | None = None
         """Memory that this session's gateway shares with us, if it does."""
-        self.puzzle = Puzzle()
+        self.puzzle = FrameAssembly()
         """The frame that comes in pieces at the moment."""
         self._pieces = False
         """Whether this session's gateway sends pieces, and so wants to know how many bytes have come."""

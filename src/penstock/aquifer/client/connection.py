@@ -12,12 +12,11 @@ from typing import Final
 
 import zmq
 
+from penstock.aquifer.client.sockets import BytesMoved, GatewaySockets
 from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import Refused
 from penstock.aquifer.protocol.messages import Control, decode
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.subscriber.channel import Channel
-from penstock.aquifer.subscriber.line import Moved
 
 __all__ = ["Asker"]
 
@@ -36,7 +35,7 @@ class Asker:
         self.connected = False
         """Whether the other side was there when it was last asked."""
         self._endpoint = endpoint
-        self._channel = Channel(endpoint, curve)
+        self._sockets = GatewaySockets(endpoint, curve)
         self._fresh = False
         """Whether the connection can be used for the next question."""
 
@@ -48,12 +47,12 @@ class Asker:
         give_up = time.monotonic() + held + patience
         again = min(patience / 4, _AGAIN)
         while time.monotonic() < give_up:
-            if not self._fresh or zmq.EVENT_DISCONNECTED in self._channel.control_news():
-                self._channel.connect(keep_data=False)
+            if not self._fresh or zmq.EVENT_DISCONNECTED in self._sockets.control_events():
+                self._sockets.connect(keep_data=False)
                 self._fresh, self.connected = True, False
-            self._channel.control_messages()  # Answers to what was asked before.
-            leaves = self._channel.control_moved().sent + sum(map(len, question))
-            self._channel.say(*question)
+            self._sockets.control_messages()  # Answers to what was asked before.
+            leaves = self._sockets.control_bytes().sent + sum(map(len, question))
+            self._sockets.send(*question)
             answer, give_up = self._await(held + again, give_up, patience, leaves)
             if answer is not None:
                 return answer
@@ -63,7 +62,7 @@ class Asker:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._channel.close()
+        self._sockets.close()
 
     def _await(
         self, seconds: float, give_up: float, patience: float, leaves: int
@@ -72,25 +71,25 @@ class Asker:
 
         The question has left when so many bytes were sent on this connection.
         """
-        moved = Moved(0, 0)
+        moved = BytesMoved(0, 0)
         now = time.monotonic()
         until = now + seconds
         while now < min(until, give_up):
-            self._channel.wait(min(until, give_up, now + _LOOK) - now)
-            news = self._channel.control_news()
+            self._sockets.wait(min(until, give_up, now + _LOOK) - now)
+            news = self._sockets.control_events()
             if zmq.EVENT_HANDSHAKE_FAILED_AUTH in news:
                 raise Refused(
                     f"the gateway at {self._endpoint} does not let this key in; add the public key to its "
                     "list of allowed clients"
                 )
             self.connected |= zmq.EVENT_HANDSHAKE_SUCCEEDED in news
-            for message in self._channel.control_messages():
+            for message in self._sockets.control_messages():
                 return decode(message), give_up
             now = time.monotonic()
             if zmq.EVENT_DISCONNECTED in news:
                 time.sleep(max(0.0, min(_PAUSE, give_up - now)))
                 break
-            before, moved = moved, self._channel.control_moved()
+            before, moved = moved, self._sockets.control_bytes()
             if not self.connected or 0 < moved.sent < leaves:
                 # It has not left yet, and to start over would not make it leave sooner.
                 until = now + seconds

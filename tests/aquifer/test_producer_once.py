@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.aquifer import AquiferError, Gateway, SqliteJournal
-from penstock.aquifer.subscriber import asking
+from penstock.aquifer.client import connection
 from tests.aquifer.faults.processes import GatewayProcess
 from tests.aquifer.faults.proxy import ControlProxy
 from tests.aquifer.faults.rigs import ANYWHERE, eventually, free_endpoint
@@ -36,7 +36,7 @@ def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Couriers that ask again soon."""
-    monkeypatch.setattr(asking, "_AGAIN", 0.3)
+    monkeypatch.setattr(connection, "_AGAIN", 0.3)
 
 
 def test_marks_are_kept_over_a_restart(connect: Connect, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from penstock.aquifer import (
 )
 from penstock.aquifer.arrow import stream
 from penstock.aquifer.batches import Batch
-from penstock.aquifer.subscriber import asking
+from penstock.aquifer.client import connection
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, eventually, free_endpoint, has, reading, stays
 from tests.aquifer.writing import NOTES, Connect, couriers, deliver, log_of, numbered, stage
@@ -68,7 +68,7 @@ def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Couriers that ask again soon."""
-    monkeypatch.setattr(asking, "_AGAIN", 0.3)
+    monkeypatch.setattr(connection, "_AGAIN", 0.3)
 
 
 # ---------------------------------------------------------------- in and out

@@ -20,7 +20,7 @@ from penstock.aquifer import (
     ProtocolViolation,
     SqliteJournal,
 )
-from penstock.aquifer.subscriber.log_client import LogClient
+from penstock.aquifer.client.log_reader import LogClient
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, free_endpoint, stays
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.protocol.messages import ShelfTerms
 
-__all__ = ["Shelf", "Shelves", "Wishes"]
+__all__ = ["Shelf", "Shelves", "SubscribeOptions"]
 
 
 class Shelf(Protocol):
@@ -38,7 +38,7 @@ class Shelves(Protocol):
 
 
 @dataclass
-class Wishes:
+class SubscribeOptions:
     """What a subscriber wants of a gateway."""
 
     name: str | None = None

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.aquifer import EpochChanged, Gateway, GatewayUnreachable, Limits, MemoryJournal, OffsetGone
 from penstock.aquifer.batches import unpack_values
+from penstock.aquifer.client.log_reader import frames
 from penstock.aquifer.protocol.frames import Frame
-from penstock.aquifer.subscriber.pulling import frames
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, free_endpoint, stays
 
 

@@ -1,0 +1,17 @@
+"""The client's side of a gateway: reading its log, writing to it, and asking how it is."""
+
+from penstock.aquifer.client.administrator import Administrator
+from penstock.aquifer.client.log_reader import LogState
+from penstock.aquifer.client.probe import probe
+from penstock.aquifer.client.publisher import AquiferPublisher
+from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
+
+__all__ = [
+    "Administrator",
+    "AquiferPublisher",
+    "AquiferSubscription",
+    "Deficit",
+    "LogState",
+    "Metrics",
+    "probe",
+]
