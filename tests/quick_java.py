@@ -61,7 +61,7 @@ def write_archive(archive: Path) -> None:
 
 
 def _java() -> str:
-    from penstock.spark.java import java_home
+    from penstock.spark.programs import java_home
 
     java = java_home() / "bin" / "java"
     return subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.spark.java import java_home
+from penstock.spark.programs import java_home
 from tests.aquifer.faults.rigs import eventually
 
 PATIENCE = 400.0

@@ -143,7 +143,7 @@ def failure_of(query: StreamingQuery, seconds: float = 400) -> str:
     """What a query that has to fail says, in one line."""
     from pyspark.errors import StreamingQueryException
 
-    from penstock.spark.running import reason_of
+    from penstock.spark import reason_of
 
     with pytest.raises(StreamingQueryException) as failed:
         query.awaitTermination(seconds)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.batch_times import BatchTimes, _folder, write_reports
+from penstock.spark.source.demand import BatchTimes, _folder, write_reports
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import eventually
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark import settings
-from penstock.spark.scripts import python_for_workers
+from penstock.spark.programs import python_for_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -37,9 +37,7 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def test_the_archive_has_all_of_the_package(tmp_path: Path) -> None:
     python = bare_python(tmp_path / "image")
     archive, same = package_zip(tmp_path / "archives"), package_zip(tmp_path / "again")
-    modules = (
-        "import penstock.spark.sink.writers, penstock.spark.source.stream_reader, pyspark_penstock as p; "
-    )
+    modules = "import penstock.spark.sink.writers, penstock.spark.source.readers, pyspark_penstock as p; "
 
     without = ran(python, NEEDED + "import penstock")
     found = ran(python, NEEDED + modules + "print(p.DefaultSource.name(), p.__file__)", str(archive))

@@ -32,8 +32,9 @@ from pyspark.sql.types import (
 from penstock.aquifer.arrow import stream
 from penstock.aquifer.batches import Batch, Notes, in_format, pack_notes, pack_values
 from penstock.aquifer.protocol.frames import Frame
-from penstock.spark.columns import BadSchema, Columns, UnreadableRecord, default_schema
-from penstock.spark.source.zones import Zone
+from penstock.spark import BadSchema, UnreadableRecord
+from penstock.spark.source.columns import Columns, default_schema
+from penstock.spark.source.decoders import Zone
 
 ENDPOINT = "tcp://127.0.0.1:5556"
 UTC = datetime.UTC

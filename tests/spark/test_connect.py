@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark import settings
-from penstock.spark.java import java_home
+from penstock.spark.programs import java_home
 from tests.aquifer.faults.rigs import eventually
 from tests.quick_java import OPTIONS
 from tests.spark.sinking import log_of

@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.aquifer import CurveServer, Gateway, generate_keys, load_keys, save_keys
-from penstock.spark.options import BadOption
-from penstock.spark.source.reading import curve_client
+from penstock.spark import BadOption
+from penstock.spark.source.ranges import curve_client
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers
 from tests.spark.conftest import Queries, Serve, failure_of
 from tests.spark.sinking import log_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.demand import AdaptiveDemand
+from penstock.spark.source.demand import AdaptiveDemand
 
 SECONDS = st.floats(0.02, 5.0)
 PER_RECORD = st.floats(1e-6, 1e-2)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.java import NoJava, java_home
+from penstock.spark import NoJava
+from penstock.spark.programs import java_home
 
 MODULE = "--add-modules=jdk.incubator.vector"
 

@@ -202,7 +202,7 @@ def test_it_can_be_stopped_while_a_batch_waits_for_a_subscriber_that_does_not_as
 
     first, second = Collector(demand=10), Collector()
     with monkeypatch.context() as patch:
-        patch.setattr("penstock.spark.ends.SqliteJournal", partial(SqliteJournal, max_records=400))
+        patch.setattr("penstock.spark.pipeline_ends.SqliteJournal", partial(SqliteJournal, max_records=400))
         with pipeline(first).start(spark=spark, checkpoint=tmp_path) as running:
             first.wait_for(10)
             sink = running._sink._gateway

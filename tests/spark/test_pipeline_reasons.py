@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.spark import QueryFailed
-from penstock.spark.running import reason_of
+from penstock.spark import QueryFailed, reason_of
 
 UDF = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
 Task 0 in stage 0.0 failed: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -27,7 +26,7 @@ Traceback (most recent call last):
   File "reading.py", line 9, in read
     raise DataLoss(text) from error
               ^^^^^
-penstock.spark.source.reading.DataLoss: records 0 to 9 are gone
+penstock.spark.errors.DataLoss: records 0 to 9 are gone
  SQLSTATE: 38000
 """
 
@@ -46,7 +45,7 @@ Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Pyth
 def test_a_machine_that_is_too_busy_is_told_with_what_to_do() -> None:
     reason = reason_of(BUSY)
     assert "did not connect back within 10 seconds" in reason
-    assert "Start the query again when there is less to do" in reason
+    assert "Start the query again when the machine is less busy" in reason
     assert "\n" not in reason
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.source.positions import Piece, Position, partition_count, pieces
+from penstock.spark.source.positions import OffsetRange, Position, cut_ranges, partition_count
 
 A, B = "tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"
 OFFSETS = st.integers(0, 10**6)
@@ -27,15 +27,15 @@ def batches(draw: st.DrawFn) -> tuple[Position, Position]:
 
 
 @given(batches())
-def test_the_pieces_of_a_batch_cover_it_exactly_and_in_order(batch: tuple[Position, Position]) -> None:
+def test_the_ranges_of_a_batch_cover_it_exactly_and_in_order(batch: tuple[Position, Position]) -> None:
     start, end = batch
     for endpoint in end.offsets:
-        cut = [piece for piece in pieces(start, end) if piece.endpoint == endpoint]
-        offsets = [offset for piece in cut for offset in range(piece.start, piece.stop)]
+        cut = [part for part in cut_ranges(start, end) if part.endpoint == endpoint]
+        offsets = [offset for part in cut for offset in range(part.start, part.stop)]
         assert offsets == list(range(start.offsets[endpoint], end.offsets[endpoint]))
-        assert all(piece.start < piece.stop for piece in cut)
+        assert all(part.start < part.stop for part in cut)
         assert len(cut) <= end.partitions
-        assert {piece.epoch for piece in cut} <= {end.epochs[endpoint]}
+        assert {part.epoch for part in cut} <= {end.epochs[endpoint]}
 
 
 @given(batches())
@@ -44,7 +44,7 @@ def test_a_batch_is_cut_the_same_after_its_positions_went_through_sparks_log(
 ) -> None:
     start, end = (Position.from_json(json.loads(json.dumps(position.to_json()))) for position in batch)
     assert (start, end) == batch
-    assert pieces(start, end) == pieces(*batch)
+    assert cut_ranges(start, end) == cut_ranges(*batch)
 
 
 @given(batches())
@@ -70,19 +70,22 @@ def test_the_first_batch_is_read_again_from_where_it_began_though_the_start_is_a
     first = replace(end, offsets=end.initial)
     other = dict.fromkeys(end.offsets, offset)
     derived_anew = replace(first, offsets=other, initial=other, name=name)
-    assert pieces(derived_anew, end) == pieces(first, end)
+    assert cut_ranges(derived_anew, end) == cut_ranges(first, end)
 
 
 def test_a_later_batch_starts_where_spark_says() -> None:
     start = Position({A: 10}, {A: "e"}, {A: 3}, "q", 1)
-    assert pieces(start, start.at({A: 14}, 2)) == [Piece(A, "e", 10, 12, "q"), Piece(A, "e", 12, 14, "q")]
+    assert cut_ranges(start, start.at({A: 14}, 2)) == [
+        OffsetRange(A, "e", 10, 12, "q"),
+        OffsetRange(A, "e", 12, 14, "q"),
+    ]
 
 
 def test_a_new_log_of_a_gateway_is_read_from_its_first_record() -> None:
     start = Position({A: 500, B: 7}, {A: "old", B: "e"}, {A: 0, B: 0}, "q", 1)
     end = start.with_new_log(A, "new", 2)
     end = end.at({A: 900, B: 9}, 1)
-    assert pieces(start, end) == [Piece(A, "new", 2, 900, "q"), Piece(B, "e", 7, 9, "q")]
+    assert cut_ranges(start, end) == [OffsetRange(A, "new", 2, 900, "q"), OffsetRange(B, "e", 7, 9, "q")]
 
 
 def test_a_position_moves_with_its_gateways() -> None:

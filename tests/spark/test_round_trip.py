@@ -46,10 +46,10 @@ from pyspark.sql.types import (
 )
 
 from penstock.aquifer.protocol.frames import Frame
-from penstock.spark.columns import BadSchema, Columns
-from penstock.spark.sink.encoders import UnwritableRow
+from penstock.spark import BadSchema, UnwritableRow
 from penstock.spark.sink.rows import RowPacker
-from penstock.spark.source.zones import Zone
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.decoders import Zone
 from tests.spark.conftest import Serve
 
 if TYPE_CHECKING:

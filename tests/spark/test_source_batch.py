@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from penstock.aquifer import Gateway, MemoryJournal, Record
-from penstock.spark.running import reason_of
+from penstock.spark import reason_of
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import Numbers, eventually, free_endpoint
 

@@ -12,12 +12,12 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.aquifer import Gateway, GatewayUnreachable, Limits, MemoryJournal
 from penstock.aquifer.client.log_reader import LogClient
-from penstock.spark.columns import Columns
-from penstock.spark.options import BadOption, SourceOptions
-from penstock.spark.source.gateways import SharedPlace
-from penstock.spark.source.positions import Piece
-from penstock.spark.source.reading import read_piece, renew_lease
-from penstock.spark.source.stream_reader import AquiferStreamReader
+from penstock.spark import BadOption, SharedSubscription
+from penstock.spark.options import SourceOptions
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.positions import OffsetRange
+from penstock.spark.source.ranges import read_range, renew_lease
+from penstock.spark.source.readers import AquiferStreamReader
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually
 
@@ -150,8 +150,8 @@ def test_the_place_is_kept_while_a_task_waits_for_whoever_takes_its_rows() -> No
         with closing(LogClient(gateway.endpoint)) as client:
             epoch = client.look(name="reader", lease=60.0, acknowledge=0).epoch
         options = SourceOptions.of({"endpoint": gateway.endpoint})
-        piece = Piece(gateway.endpoint, epoch, 0, 5000, "reader")
-        batches = read_piece(piece, Columns(SCHEMA, "binary"), options, lease=2.0)
+        part = OffsetRange(gateway.endpoint, epoch, 0, 5000, "reader")
+        batches = read_range(part, Columns(SCHEMA, "binary"), options, lease=2.0)
         next(batches)
         eventually(lambda: gateway.status()["absent"]["reader"]["lease_ms"] == 2000, timeout=60)
         begun = gateway.status()["uptime"]
@@ -184,7 +184,7 @@ def test_two_queries_with_one_subscription_are_told_so(readers: Readers) -> None
         there = other.latestOffset(other.initialOffset(), ReadMaxRows(500))
         other.commit(there)
 
-        with pytest.raises(SharedPlace, match=r'with option\("subscription", "totals"\).* of its own'):
+        with pytest.raises(SharedSubscription, match=r'with option\("subscription", "totals"\).* of its own'):
             one.latestOffset(here, ReadMaxRows(100))
 
 
@@ -197,7 +197,7 @@ def test_two_queries_with_one_checkpoint_are_told_so(readers: Readers) -> None:
         one.commit(start)
         copy.commit(copy.latestOffset(end, ReadMaxRows(500)))
 
-        with pytest.raises(SharedPlace, match="a query with a copy of its checkpoint is reading"):
+        with pytest.raises(SharedSubscription, match="a query with a copy of its checkpoint is reading"):
             one.latestOffset(end, ReadMaxRows(100))
 
 
@@ -235,7 +235,7 @@ def test_a_lease_of_its_own_is_what_a_task_renews() -> None:
         options = SourceOptions.of({"endpoint": gateway.endpoint})
         reader = AquiferStreamReader(SCHEMA, options)
         name = reader.initialOffset()["name"]
-        piece = Piece(gateway.endpoint, gateway.status()["epoch"], 0, 5, name)
-        renew_lease(piece, options, 7.0)
+        part = OffsetRange(gateway.endpoint, gateway.status()["epoch"], 0, 5, name)
+        renew_lease(part, options, 7.0)
         assert gateway.status()["absent"][name]["lease_ms"] == 7000
         reader.stop()

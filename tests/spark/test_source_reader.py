@@ -13,12 +13,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock.aquifer import Gateway, GatewayUnreachable, LogState, MemoryJournal
+from penstock.spark import DataLoss
 from penstock.spark.options import SourceOptions
-from penstock.spark.source.batch_reader import AquiferBatchReader
-from penstock.spark.source.gateways import Gateways
+from penstock.spark.source.gateway_logs import GatewayLogs
 from penstock.spark.source.positions import Position
-from penstock.spark.source.reading import DataLoss
-from penstock.spark.source.stream_reader import AquiferStreamReader
+from penstock.spark.source.readers import AquiferBatchReader, AquiferStreamReader
 from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, stays
 
 SCHEMA = StructType([StructField("offset", LongType())])
@@ -137,13 +136,13 @@ def test_the_oldest_record_may_go_while_a_query_begins(
         start = holder.initialOffset()
         holder.commit(holder.latestOffset(start, ReadMaxRows(300)))
         eventually(lambda: gateway.status()["first"] > 200)
-        look = Gateways.look
+        look = GatewayLogs.look
 
-        def a_moment_ago(self: Gateways, endpoint: str, **wishes: Any) -> LogState:
+        def a_moment_ago(self: GatewayLogs, endpoint: str, **wishes: Any) -> LogState:
             state = look(self, endpoint, **wishes)
             return state if wishes.get("acknowledge") is not None else state._replace(first=0)
 
-        monkeypatch.setattr(Gateways, "look", a_moment_ago)
+        monkeypatch.setattr(GatewayLogs, "look", a_moment_ago)
         first = gateway.status()["first"]
         begun_at = readers(gateway).initialOffset()["offsets"][gateway.endpoint]
         batch = AquiferBatchReader(SCHEMA, SourceOptions.of({"endpoint": gateway.endpoint}))

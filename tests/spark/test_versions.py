@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.spark.versions import unsupported
+from penstock.spark.sessions import unsupported
 
 
 def beside(version: str, folder: Path, program: str) -> subprocess.CompletedProcess[str]:

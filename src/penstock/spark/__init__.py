@@ -23,23 +23,37 @@ if any(find_spec(needed) is None for needed in ("pyspark", "pyarrow", "zmq", "ms
         "penstock.spark needs pyspark, pyarrow, pyzmq and msgspec: pip install 'penstock-streams[spark]'"
     )
 
-from penstock.spark.options import BadOption
+from penstock.spark.errors import (
+    BadOption,
+    BadSchema,
+    DataLoss,
+    NoJava,
+    QueryFailed,
+    SharedSubscription,
+    UnreadableRecord,
+    UnwritableRow,
+    reason_of,
+)
 from penstock.spark.pipeline import Pipeline, Progress, RunningPipeline
 from penstock.spark.processor import SparkProcessor
-from penstock.spark.registration import register
-from penstock.spark.running import QueryFailed
-from penstock.spark.sessions import session, settings
-from penstock.spark.shipping import package_zip, ship
-from penstock.spark.versions import refuse_unsupported
+from penstock.spark.registration import package_zip, register, ship
+from penstock.spark.sessions import refuse_unsupported, session, settings
 
 __all__ = [
     "BadOption",
+    "BadSchema",
+    "DataLoss",
+    "NoJava",
     "Pipeline",
     "Progress",
     "QueryFailed",
     "RunningPipeline",
+    "SharedSubscription",
     "SparkProcessor",
+    "UnreadableRecord",
+    "UnwritableRow",
     "package_zip",
+    "reason_of",
     "register",
     "session",
     "settings",

@@ -12,8 +12,9 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
-from penstock.spark.columns import BadSchema, default_schema
-from penstock.spark.options import BadOption, SinkOptions, SourceOptions
+from penstock.spark.errors import BadOption, BadSchema
+from penstock.spark.options import SinkOptions, SourceOptions
+from penstock.spark.source.columns import default_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,21 +36,20 @@ class AquiferDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
-        from penstock.spark.source.batch_reader import AquiferBatchReader
+        from penstock.spark.source.readers import AquiferBatchReader
 
         return AquiferBatchReader(schema, self._source(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For ``spark.readStream``."""
-        from penstock.spark.source.refused import RefusedStream
-        from penstock.spark.source.stream_reader import AquiferStreamReader
+        from penstock.spark.source.readers import AquiferStreamReader, RefusedStreamReader
 
         try:
             options = self._source(schema)
             if options.ending != "latest":
                 raise BadOption("endingOffsets", options.ending, "a stream does not end; spark.read does")
         except (BadOption, BadSchema) as error:
-            return RefusedStream(error)
+            return RefusedStreamReader(error)
         return AquiferStreamReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -75,7 +75,7 @@ class AquiferDataSource(DataSource):
             )
 
     def _source(self, schema: StructType) -> SourceOptions:
-        from penstock.spark.columns import Columns
+        from penstock.spark.source.columns import Columns
 
         options = SourceOptions.of(self.options)
         Columns(schema, options.value)  # A schema that does not fit is told now, not by a task.

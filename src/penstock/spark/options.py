@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.aquifer import Endpoint, GatewayUnreachable, Refused
+from penstock.spark.errors import BadOption
 
-__all__ = ["SINK_NAMES", "SOURCE_NAMES", "BadOption", "SinkOptions", "SourceOptions", "naming_the_options"]
+__all__ = ["SINK_NAMES", "SOURCE_NAMES", "SinkOptions", "SourceOptions", "naming_the_options"]
 
 _SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"})
 """Options that Spark itself adds or reads."""
@@ -28,17 +29,6 @@ _FAILFAST: Final = (
 )
 
 VALUE_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow")
-
-
-class BadOption(ValueError):
-    """An option of ``format("aquifer")`` that cannot be used; the text names it and says what would do."""
-
-    def __init__(self, name: str, value: object, remedy: str) -> None:
-        super().__init__(name, value, remedy)  # As they are: it travels between Spark's processes.
-
-    def __str__(self) -> str:
-        name, value, remedy = self.args
-        return f'option "{name}" is {value!r}: {remedy}'
 
 
 @contextmanager

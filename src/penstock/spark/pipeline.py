@@ -14,8 +14,9 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.aquifer import Endpoint
-from penstock.spark.ends import SinkEnd, SourceEnd
-from penstock.spark.running import QueryFailed, activate, is_sparks, process_everything, reason_of
+from penstock.spark.errors import QueryFailed, is_from_spark, reason_of
+from penstock.spark.pipeline_ends import PipelineSink, PipelineSource
+from penstock.spark.queries import activate, process_everything
 from penstock.spark.sessions import option_text, session
 from penstock.spec import Publisher, Subscriber
 
@@ -71,9 +72,11 @@ class Pipeline:
         if self.host is not None and not Endpoint(self.host, 1).is_one_place:
             raise ValueError(f"host={self.host!r} means all addresses: give one that the executors can reach")
 
-    def _source_end(self) -> SourceEnd:
+    def _source_end(self) -> PipelineSource:
         options = dict(self.options or {})
-        return SourceEnd(self.source, schema=self.schema, codec=self.codec, options=options, host=self.host)
+        return PipelineSource(
+            self.source, schema=self.schema, codec=self.codec, options=options, host=self.host
+        )
 
     def through(self, step: Callable[[DataFrame], DataFrame]) -> Pipeline:
         """Then this: a function from DataFrame to DataFrame. May be called several times."""
@@ -90,7 +93,7 @@ class Pipeline:
     ) -> Pipeline:
         """And there it goes. ``mode`` is Spark's output mode: append, update or complete."""
         texts = {name: option_text(value) for name, value in options.items()}
-        SinkEnd(sink, texts)
+        PipelineSink(sink, texts)
         return replace(self, sink=sink, sink_options=texts, mode=mode)
 
     def start(
@@ -112,13 +115,13 @@ class Pipeline:
             folder = _folder(checkpoint, opened)
             spark = spark or session()
             activate(spark)
-            start, end = self._source_end(), SinkEnd(self.sink, dict(self.sink_options or {}), self.host)
+            start, end = self._source_end(), PipelineSink(self.sink, dict(self.sink_options or {}), self.host)
             if once and start.is_elsewhere:
                 trigger = {"availableNow": True}
             try:
                 query = self._start_query(spark, folder, start, end, trigger, opened)
             except Exception as error:
-                if not is_sparks(error):
+                if not is_from_spark(error):
                     raise  # A file that is not there, a journal that is in use: not the query's fault.
                 raise QueryFailed(reason_of(error)) from error
             return RunningPipeline(query, opened.pop_all(), start, end)
@@ -127,8 +130,8 @@ class Pipeline:
         self,
         spark: SparkSession,
         folder: Path,
-        start: SourceEnd,
-        end: SinkEnd,
+        start: PipelineSource,
+        end: PipelineSink,
         trigger: Mapping[str, Any] | None,
         opened: ExitStack,
     ) -> StreamingQuery:
@@ -167,7 +170,9 @@ class RunningPipeline:
     A thread watches the query: when the source has ended it has the rest dealt with, and tells the sink.
     """
 
-    def __init__(self, query: StreamingQuery, closing: ExitStack, source: SourceEnd, sink: SinkEnd) -> None:
+    def __init__(
+        self, query: StreamingQuery, closing: ExitStack, source: PipelineSource, sink: PipelineSink
+    ) -> None:
         self.query = query
         self._closing = closing
         self._source = source

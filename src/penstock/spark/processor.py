@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.aquifer import AquiferPublisher, AquiferSubscription, Gateway, MemoryJournal, SourceFailed
-from penstock.spark.ends import reachable
-from penstock.spark.running import QueryFailed, activate, process_everything, reason_of
+from penstock.spark.errors import QueryFailed, reason_of
+from penstock.spark.queries import activate, listen_address, process_everything
 from penstock.spark.sessions import session
 from penstock.spec import (
     UNBOUNDED,
@@ -171,11 +171,11 @@ class SparkProcessor(Processor[Any, Any]):
             most = self._capacity // 2
             before = MemoryJournal(max_records=most)
             after = MemoryJournal(max_records=most // 2)
-            place = reachable(self._spark, self._host)
+            address = listen_address(self._spark, self._host)
             self._before = Gateway(
-                self._inlet, codec=self._codec, journal=before, prefetch=most, **place
+                self._inlet, codec=self._codec, journal=before, prefetch=most, **address._asdict()
             ).start()
-            self._after = Gateway(None, writable=True, journal=after, **place).start()
+            self._after = Gateway(None, writable=True, journal=after, **address._asdict()).start()
             self._bridge = bridge = _Bridge(self, self._outlet)
             self._started = True
         window = most // 2

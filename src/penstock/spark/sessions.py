@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.java import java_home
-from penstock.spark.scripts import python_for_workers
+from penstock.spark.programs import java_home, python_for_workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["session", "settings"]
+__all__ = ["refuse_unsupported", "session", "settings", "unsupported"]
 
 _log = logging.getLogger("penstock.spark")
 
@@ -97,9 +98,8 @@ def session(
     :func:`~penstock.spark.ship`. A master ``"sc://host:15002"`` is a Spark Connect server: then no Java is
     needed here, and what is set is for the session, since the server has its settings already.
     """
-    from penstock.spark.registration import register
-    from penstock.spark.shipping import importable
-    from penstock.spark.shipping import ship as ship_to_executors
+    from penstock.spark.registration import importable, register
+    from penstock.spark.registration import ship as ship_to_executors
 
     running = _running()
     if running is None:
@@ -177,3 +177,34 @@ def _connected(name: str, master: str, chosen: Mapping[str, str]) -> SparkSessio
 def option_text(value: object) -> str:
     """A value as Spark takes it: texts only, and its own spelling of true and false."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_SUPPORTED: Final = (4, 3)
+"""The minor version. Others lack parts of the streaming interface, or have other names for them."""
+_VERSION: Final = re.compile(r'^__version__\b[^=]*=\s*"((\d+)\.(\d+)[^"]*)"', re.MULTILINE)
+
+
+def unsupported() -> str | None:
+    """What is wrong with the PySpark that is installed; None if nothing is, or if there is none."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        return None
+    try:
+        # Not imported: that takes a good part of a second, and a PySpark of another age may even fail at it.
+        version = _VERSION.search(Path(found.origin).with_name("version.py").read_text(encoding="utf-8"))
+    except OSError:
+        return None  # In a zip file, as on some executors: the driver has looked.
+    if version is None or (int(version[2]), int(version[3])) == _SUPPORTED:
+        return None
+    major, minor = _SUPPORTED
+    return (
+        f"penstock.spark works with PySpark {major}.{minor}, and PySpark {version[1]} is installed: "
+        f"pip install 'penstock-streams[spark]' brings {major}.{minor}"
+    )
+
+
+def refuse_unsupported() -> None:
+    """Raise an ImportError of one sentence if the PySpark that is installed is not supported."""
+    problem = unsupported()
+    if problem is not None:
+        raise ImportError(problem)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.spark import session
-from penstock.spark.running import reason_of
+from penstock.spark import reason_of, session
 from tests.spark.chaos.checkpoints import committed
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from penstock.spark.running import reason_of
+from penstock.spark import reason_of
 
 __all__ = ["Part", "PartFailed", "listen", "tell"]
 

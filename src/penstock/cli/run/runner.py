@@ -121,7 +121,7 @@ def _session(arguments: argparse.Namespace, view: RunView) -> SparkSession:
     except (CommandError, _Interrupted):
         raise
     except Exception as error:
-        from penstock.spark.running import reason_of
+        from penstock.spark import reason_of
 
         where = "" if arguments.spark_log == "-" else "; --spark-log - shows what Spark has to say"
         raise CommandError(f"Spark did not start: {reason_of(error)}{where}", 1) from None

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+import base64
+import datetime
+import decimal
+import math
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+    UserDefinedType,
+    VariantType,
+    VariantVal,
+)
 
 from penstock.aquifer.arrow import stream
 from penstock.aquifer.batches import ARROW, MSGPACK, Notes, pack_notes, pack_values
-from penstock.spark.columns import BadSchema
-from penstock.spark.sink.encoders import RowEncoder
+from penstock.spark.errors import BadSchema, UnwritableRow
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-__all__ = ["Piece", "RowPacker"]
+__all__ = ["Piece", "RowEncoder", "RowPacker"]
 
 _LARGEST: Final = 512 * 1024
 """Bytes of a piece, about."""
@@ -82,3 +106,223 @@ def _as_bytes(column: Any, name: str) -> list[bytes]:
         raise ValueError(f"the column {name} has {column.null_count} nulls, but a record has a value: filter")
     values: list[bytes] = column.cast(pa.binary()).to_pylist()
     return values
+
+
+Encode: TypeAlias = Callable[[Any], Any]
+
+_AS_THEY_ARE: Final = (
+    NullType,
+    BooleanType,
+    IntegralType,
+    DecimalType,
+    StringType,
+    BinaryType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    DayTimeIntervalType,
+)
+"""Types whose Python values msgspec writes as we want them: bytes in base 64, times as ISO 8601 says."""
+_FRACTIONS: Final = (FloatType, DoubleType)
+_IN_A_VARIANT: Final = (type(None), bool, int, float, decimal.Decimal, str)
+_NO_PYTHON_VALUE: Final = (ValueError, OverflowError, pa.ArrowException)
+"""What pyarrow raises for a year 20000, or for bytes in a text that are not UTF-8."""
+_PYTHONS_TIMES: Final = 6
+"""Digits after the second."""
+
+
+class RowEncoder:
+    """Writes the rows of one schema as ``"json"`` or ``"msgpack"``."""
+
+    def __init__(self, schema: StructType, form: str) -> None:
+        self._form = form
+        self._names = _names(schema, "")
+        self._encoders = [_encoder(field.dataType, form, field.name) for field in schema.fields]
+        self._encode = (
+            msgspec.json.Encoder(decimal_format="number").encode
+            if form == "json"
+            else msgspec.msgpack.Encoder().encode
+        )
+
+    def rows(self, batch: pa.RecordBatch) -> list[bytes]:
+        """Each row of a batch as an object."""
+        kinds = [_in_utc(column.type) for column in batch.columns]
+        columns = [
+            column if kind == column.type else column.cast(kind)
+            for column, kind in zip(batch.columns, kinds, strict=True)
+        ]
+        objects = self._objects(columns, batch.num_rows)
+        for name, column, change in zip(self._names, columns, self._encoders, strict=True):
+            if change is not None and not _is_finite(column):
+                try:
+                    _change(objects, name, change)
+                except ValueError as error:
+                    raise self._unwritable(name, error) from error
+        return [self._encode(row) for row in objects]
+
+    def _objects(self, columns: list[pa.Array], count: int) -> list[dict[str, Any]]:
+        if not columns:
+            return [{} for _ in range(count)]
+        try:
+            objects: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, names=self._names).to_pylist()
+            return objects
+        except _NO_PYTHON_VALUE:
+            for name, column in zip(self._names, columns, strict=True):
+                try:
+                    column.to_pylist()
+                except _NO_PYTHON_VALUE as error:
+                    raise self._unwritable(name, error) from error
+            raise
+
+    def _unwritable(self, name: str, error: Exception) -> UnwritableRow:
+        return UnwritableRow(
+            f"the column {name} cannot be written as {self._form}: {error}. Cast it to a string, or use "
+            'option("value", "arrow")'
+        )
+
+
+def _is_finite(column: pa.Array) -> bool:
+    return pa.types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py() is not False
+
+
+def _change(objects: list[dict[str, Any]], name: str, change: Encode) -> None:
+    for row in objects:
+        value = row[name]
+        if value is not None:
+            row[name] = change(value)
+
+
+def _names(kind: StructType, path: str) -> list[str]:
+    for name in kind.names:
+        if kind.names.count(name) > 1:
+            raise BadSchema(
+                f"there are {kind.names.count(name)} columns {path}{name}, and an object has one value for "
+                "each name: rename them"
+            )
+    return list(kind.names)
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """The same with all instants in UTC: offsets of the 19th century have seconds, which are not written."""
+    types = pa.types
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, tz="UTC")
+    if types.is_struct(kind):
+        return pa.struct([_field_in_utc(kind.field(index)) for index in range(kind.num_fields)])
+    if types.is_map(kind):
+        return pa.map_(_field_in_utc(kind.key_field), _field_in_utc(kind.item_field))
+    if types.is_list(kind):
+        return pa.list_(_field_in_utc(kind.value_field))
+    return kind
+
+
+def _field_in_utc(field: pa.Field) -> pa.Field:
+    return field.with_type(_in_utc(field.type))
+
+
+def _encoder(kind: DataType, form: str, path: str) -> Encode | None:
+    """What makes a value of a type writable; None if it is."""
+    if isinstance(kind, UserDefinedType):
+        return _encoder(kind.sqlType(), form, path)
+    if isinstance(kind, _AS_THEY_ARE) or (isinstance(kind, TimeType) and kind.precision <= _PYTHONS_TIMES):
+        return None
+    if isinstance(kind, _FRACTIONS):
+        return _fraction if form == "json" else None
+    if isinstance(kind, StructType):
+        return _struct(kind, form, path)
+    if isinstance(kind, ArrayType):
+        return _array(kind, form, path)
+    if isinstance(kind, MapType):
+        return _map(kind, form, path)
+    if isinstance(kind, VariantType):
+        return _variant if form == "json" else lambda value: bytes(_variant(value)).decode()
+    raise BadSchema(
+        f"the column {path} is {kind.simpleString()}, which {form} has no form for: cast it to a string, or "
+        'use option("value", "arrow")'
+    )
+
+
+def _struct(kind: StructType, form: str, path: str) -> Encode | None:
+    names = _names(kind, f"{path}.")
+    encoders = [_encoder(field.dataType, form, f"{path}.{field.name}") for field in kind.fields]
+    changing = [(name, encode) for name, encode in zip(names, encoders, strict=True) if encode is not None]
+    if not changing:
+        return None
+
+    def encode_struct(value: dict[str, Any]) -> dict[str, Any]:
+        for name, encode in changing:
+            if value[name] is not None:
+                value[name] = encode(value[name])
+        return value
+
+    return encode_struct
+
+
+def _array(kind: ArrayType, form: str, path: str) -> Encode | None:
+    encode = _encoder(kind.elementType, form, path)
+    if encode is None:
+        return None
+    return lambda values: [None if value is None else encode(value) for value in values]
+
+
+def _map(kind: MapType, form: str, path: str) -> Encode:
+    text = _key(kind.keyType, path)
+    encode = _encoder(kind.valueType, form, path)
+    if text is None and encode is None:
+        return dict
+
+    def encode_map(pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+        return {
+            key if text is None else text(key): value if value is None or encode is None else encode(value)
+            for key, value in pairs
+        }
+
+    return encode_map
+
+
+def _key(kind: DataType, path: str) -> Callable[[Any], str] | None:
+    """What makes a text of a key; None if it is one."""
+    if isinstance(kind, StringType):
+        return None
+    if isinstance(kind, BooleanType):
+        return lambda key: "true" if key else "false"
+    if isinstance(kind, IntegralType | DecimalType):
+        return str
+    if isinstance(kind, _FRACTIONS):
+        return lambda key: str(_fraction(key))
+    if isinstance(kind, DateType | TimestampType | TimestampNTZType):
+        return datetime.date.isoformat if isinstance(kind, DateType) else datetime.datetime.isoformat
+    if isinstance(kind, BinaryType):
+        return lambda key: base64.b64encode(key).decode()
+    raise BadSchema(
+        f"the column {path} is a map with keys of {kind.simpleString()}, and the keys of an object are "
+        "texts: cast them to strings"
+    )
+
+
+def _fraction(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _variant(value: dict[str, bytes]) -> msgspec.Raw:
+    variant = VariantVal(value["value"], value["metadata"])
+    content = variant.toPython()
+    if content is None:
+        raise ValueError("a variant null and no variant at all look the same")
+    _check_variant(content)
+    return msgspec.Raw(variant.toJson().encode())
+
+
+def _check_variant(content: Any) -> None:
+    """Refuse what ``toJson`` would write as a text, and nobody could tell from one."""
+    if isinstance(content, dict):
+        content = list(content.values())
+    if isinstance(content, list):
+        for element in content:
+            _check_variant(element)
+    elif not isinstance(content, _IN_A_VARIANT) or (
+        isinstance(content, float) and not math.isfinite(content)
+    ):
+        raise ValueError(f"a variant with {content!r} in it")

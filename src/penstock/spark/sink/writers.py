@@ -17,9 +17,10 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from penstock.aquifer.client.producer import Courier
-from penstock.spark.options import BadOption, SinkOptions, naming_the_options
+from penstock.spark.errors import BadOption
+from penstock.spark.options import SinkOptions, naming_the_options
 from penstock.spark.sink.rows import RowPacker
-from penstock.spark.source.reading import curve_client
+from penstock.spark.source.ranges import curve_client
 
 if TYPE_CHECKING:
     import pyarrow as pa

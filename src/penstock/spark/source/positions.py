@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-__all__ = ["Piece", "Position", "partition_count", "pieces"]
+__all__ = ["OffsetRange", "Position", "cut_ranges", "partition_count"]
 
-_LEAST_PIECE: Final = 1000
+_SMALLEST_RANGE: Final = 1000
 """Records; a task of its own costs more than to read fewer than so many in the task beside it."""
 
 
@@ -86,7 +86,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class OffsetRange:
     """The part of a batch that one task reads."""
 
     endpoint: str
@@ -97,20 +97,20 @@ class Piece:
     """Under which the gateway keeps these records."""
 
 
-def pieces(start: Position, end: Position) -> list[Piece]:
+def cut_ranges(start: Position, end: Position) -> list[OffsetRange]:
     """Cut a batch: a function of what Spark has logged alone, so that a repeated batch is cut the same.
 
     Of the first batch Spark has not logged the start. If it has to be repeated, ``start`` is a new beginning,
     with other offsets perhaps, and under another name: then the end knows better.
     """
-    cut: list[Piece] = []
+    cut: list[OffsetRange] = []
     for endpoint, stop in sorted(end.offsets.items()):
         first = end.initial[endpoint]
         if not start.is_beginning and start.epochs.get(endpoint) == end.epochs[endpoint]:
             first = start.offsets[endpoint]
         length = max(1, -(-(stop - first) // end.partitions))
         cut += [
-            Piece(endpoint, end.epochs[endpoint], at, min(at + length, stop), end.name)
+            OffsetRange(endpoint, end.epochs[endpoint], at, min(at + length, stop), end.name)
             for at in range(first, stop, length)
         ]
     return cut
@@ -125,4 +125,4 @@ def partition_count(wanted: int | None, endpoints: int, records: int) -> int:
     if wanted is not None:
         return wanted
     cores = max(1, (os.cpu_count() or 2) // endpoints)
-    return max(1, min(cores, records // (_LEAST_PIECE * endpoints)))
+    return max(1, min(cores, records // (_SMALLEST_RANGE * endpoints)))

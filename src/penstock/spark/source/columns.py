@@ -12,24 +12,22 @@ import pyarrow.compute as pc
 from penstock.aquifer.arrow import load
 from penstock.aquifer.batches import Notes, unpack_notes, unpack_values
 from penstock.aquifer.protocol.frames import Frame
-from penstock.spark.source.json_records import JsonRecords
-from penstock.spark.source.typed_records import NotOfTheSchema, TypedRecords, may_be_null, misplaced_null
-from penstock.spark.source.zones import Zone
+from penstock.spark.errors import BadSchema, UnreadableRecord
+from penstock.spark.source.decoders import Zone
+from penstock.spark.source.records import (
+    JsonRecords,
+    NotOfTheSchema,
+    TypedRecords,
+    may_be_null,
+    misplaced_null,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["BadSchema", "Columns", "UnreadableRecord", "default_schema"]
+__all__ = ["Columns", "default_schema"]
 
 _META: Final = "endpoint string, offset bigint, timestamp timestamp, key binary"
-
-
-class BadSchema(ValueError):
-    """The schema does not fit what the records can be read as; the text says what would."""
-
-
-class UnreadableRecord(ValueError):
-    """Records that are not what the option ``value`` says they are."""
 
 
 def default_schema(value: str) -> str:

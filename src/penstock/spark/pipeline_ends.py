@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.aquifer import AquiferError, AquiferPublisher, Endpoint, Gateway, SourceFailed, SqliteJournal
 from penstock.aquifer.client.log_reader import LogClient
-from penstock.spark.registration import is_remote
+from penstock.spark.queries import listen_address
 from penstock.spec import Publisher, Subscriber, Subscription
 from penstock.streams import Flux
 
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["SinkEnd", "SourceEnd", "reachable"]
+__all__ = ["PipelineSink", "PipelineSource"]
 
 _log = logging.getLogger("penstock.spark")
 
-_LOOPBACK: Final = "127.0.0.1"
 _A_WEEK: Final = 7 * 24 * 3600.0
 """How long a pipeline that was stopped may be away before what is journalled for it may be forgotten."""
 _LOOK: Final = 1.0
@@ -40,7 +39,7 @@ _GOODBYE: Final = 10.0
 """Seconds that a Subscriber may spend on the element that it has, before it is left behind."""
 
 
-class SourceEnd:
+class PipelineSource:
     """Where the records come from: a Publisher, the endpoint of a gateway, or a file of lines."""
 
     def __init__(
@@ -94,9 +93,9 @@ class SourceEnd:
         if self._endpoint is None:
             if self._file is not None and not self._file.is_file():
                 raise FileNotFoundError(f"the source file:{self._file} is not there: check the path")
-            place = reachable(spark, self._host)
+            address = listen_address(spark, self._host)
             journal = SqliteJournal(folder / "source.db")
-            self._gateway = Gateway(self._source, journal=journal, codec=self._codec, **place)
+            self._gateway = Gateway(self._source, journal=journal, codec=self._codec, **address._asdict())
             endpoint = closing.enter_context(self._gateway).endpoint
             reader = reader.option("leaseSeconds", f"{_A_WEEK:.0f}").option("waitSeconds", "0.2")
         else:
@@ -108,7 +107,7 @@ class SourceEnd:
         return reader.option("value", "string" if self._codec == "text" else "binary").load()
 
     def _ask_there(self, endpoint: str, closing: ExitStack) -> dict[str, LogClient]:
-        from penstock.spark.source.reading import curve_client
+        from penstock.spark.source.ranges import curve_client
 
         curve = curve_client(self._options.get("curveKey"), self._options.get("curveServer"))
         clients = {}
@@ -146,7 +145,7 @@ class SourceEnd:
         return None if text is None else SourceFailed(f"the source failed: {text}")
 
 
-class SinkEnd:
+class PipelineSink:
     """Where the results go: a Subscriber, the endpoint of a gateway, a Spark format, or a function."""
 
     def __init__(
@@ -177,9 +176,9 @@ class SinkEnd:
             return writer.format(sink).options(**self._options)
         if not isinstance(sink, Subscriber):
             return writer.foreachBatch(sink)
-        place = reachable(results.sparkSession, self._host)
+        address = listen_address(results.sparkSession, self._host)
         self._journal = SqliteJournal(folder / "sink.db")
-        self._gateway = Gateway(None, journal=self._journal, writable=True, **place)
+        self._gateway = Gateway(None, journal=self._journal, writable=True, **address._asdict())
         endpoint = closing.enter_context(self._gateway).endpoint
         self._customer = _Customer(sink)
         closing.callback(self._customer.leave)
@@ -277,27 +276,6 @@ class _Customer:
         """Go before the gateway closes: what was delivered is acknowledged, and will not come again."""
         self._subscription.cancel()
         self._subscription.join(_GOODBYE)
-
-
-def reachable(spark: SparkSession | None, host: str | None) -> dict[str, Any]:
-    """Where a gateway in this process listens, so that a session's tasks reach it; None is a local one."""
-    if host is not None:
-        return {"control": str(Endpoint(host, 0)), "allow_remote": True}
-    if spark is not None and not _runs_here(spark):
-        raise ValueError(
-            "the tasks of this session run on other machines, which cannot reach a source or a sink in this "
-            "process. Say where they can: host=an address of this machine; everybody in that "
-            "network can then read along. Or start a gateway, with CURVE keys, and give its endpoint"
-        )
-    return {"control": str(Endpoint(_LOOPBACK, 0))}
-
-
-def _runs_here(spark: SparkSession) -> bool:
-    """Whether the tasks of a session run on this machine, as far as can be known."""
-    if is_remote(spark):
-        server = Endpoint(spark.client.host.strip("[]"), 0)
-        return server.is_loopback and str(spark.conf.get("spark.master", "")).startswith("local")
-    return str(spark.sparkContext.master).startswith("local")
 
 
 def _told_to(query: StreamingQuery) -> list[str]:

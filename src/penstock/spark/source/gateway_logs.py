@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from penstock.aquifer import EpochChanged, GatewayUnreachable, OffsetGone
 from penstock.aquifer.client.log_reader import LogClient, LogState
-from penstock.spark.options import BadOption, SourceOptions, naming_the_options
+from penstock.spark.errors import BadOption, DataLoss, SharedSubscription
+from penstock.spark.options import SourceOptions, naming_the_options
 from penstock.spark.source.positions import Position
-from penstock.spark.source.reading import DataLoss, curve_client
+from penstock.spark.source.ranges import curve_client
 
-__all__ = ["Gateways", "SharedPlace", "offset_in"]
+__all__ = ["GatewayLogs", "offset_in"]
 
 _log = logging.getLogger("penstock.spark")
 
@@ -25,11 +26,7 @@ _A_MOMENT: Final = 0.02
 """Seconds in which a gateway notices that a lease has ended."""
 
 
-class SharedPlace(RuntimeError):
-    """Another query moves the place that this one relies on."""
-
-
-class Gateways:
+class GatewayLogs:
     """Connections to all gateways of a source; used by one thread."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -132,7 +129,7 @@ class Gateways:
             if self._options.subscription is None
             else f'another query with option("subscription", "{name}")'
         )
-        raise SharedPlace(
+        raise SharedSubscription(
             f"{shared} is reading from {endpoint}: it has let go of everything before {state.acknowledged}, "
             f"and this one needs what comes after {offset}. Stop one of them; each query needs a "
             "subscription, and a checkpoint, of its own"
@@ -143,7 +140,9 @@ class Gateways:
         deadline = time.monotonic() + self._options.patience
         while self.look(endpoint, name=name, lease=0.001).acknowledged is not None:
             if time.monotonic() > deadline:
-                raise SharedPlace(f"somebody else keeps the place of {name!r} at {endpoint}; stop that first")
+                raise SharedSubscription(
+                    f"somebody else keeps the place of {name!r} at {endpoint}; stop that first"
+                )
             time.sleep(_A_MOMENT)
 
     def reach(self, endpoint: str, start: int, most: int, nbytes: int) -> tuple[int, int]:

@@ -1,4 +1,10 @@
-"""The driver's side of a streaming read: where the query stands, and how much it should take next."""
+"""A batch read: what is in the logs now, or between two offsets.
+
+Nobody tells a data source that a read is over. So the gateways keep its records for a minute, until the first
+task starts; while tasks run, these have them kept; and some seconds after the last one has ended they may go.
+Meanwhile a source that has filled its log waits. With ``leaseSeconds`` the user says how long that may be: on
+a busy cluster the next task may start later.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -17,20 +23,80 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.aquifer import LogState
-from penstock.spark.batch_times import BatchTimes
-from penstock.spark.columns import Columns
-from penstock.spark.demand import AdaptiveDemand
+from penstock.spark.errors import BadOption
 from penstock.spark.options import SourceOptions
-from penstock.spark.source.gateways import Gateways, offset_in
-from penstock.spark.source.positions import Position, partition_count, pieces
-from penstock.spark.source.reading import PiecePartition, read_piece
-from penstock.spark.source.zones import session_zone
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.decoders import session_zone
+from penstock.spark.source.demand import AdaptiveDemand, BatchTimes
+from penstock.spark.source.gateway_logs import GatewayLogs, offset_in
+from penstock.spark.source.positions import OffsetRange, Position, cut_ranges, partition_count
+from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["AquiferStreamReader"]
+__all__ = ["AquiferBatchReader", "AquiferStreamReader", "RefusedStreamReader"]
+
+_UNTIL_IT_STARTS: Final = 60.0
+"""Seconds that may pass between the planning of a read and its first task."""
+_UNTIL_THE_NEXT_STARTS: Final = 10.0
+"""Seconds that may pass between the end of a task and the start of the next."""
+_AT_ONCE: Final = 0.001
+
+
+class AquiferBatchReader(DataSourceReader):
+    """``spark.read.format("aquifer")``."""
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        self._columns_of = (schema, options.value)
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The pieces between the two offsets; Spark asks once, when the query is planned."""
+        options, gateways = self._options, GatewayLogs(self._options)
+        name = f"spark-read-{secrets.token_hex(8)}"
+        try:
+            starts, ends, epochs = {}, {}, {}
+            for endpoint in options.endpoints:
+                state = gateways.look(endpoint)
+                starts[endpoint] = offset_in(state, options.starting, endpoint, "startingOffsets")
+                ends[endpoint] = offset_in(state, options.ending, endpoint, "endingOffsets")
+                epochs[endpoint] = state.epoch
+                if starts[endpoint] > ends[endpoint]:
+                    remedy = f"it is after the end, {ends[endpoint]}"
+                    raise BadOption("startingOffsets", starts[endpoint], remedy)
+            start = Position(starts, epochs, starts, name, 1)
+            records = sum(ends.values()) - sum(starts.values())
+            if records:
+                lease = options.lease or _UNTIL_IT_STARTS
+                kept = {endpoint: gateways.keep(endpoint, start, lease) for endpoint in options.endpoints}
+                if options.starting in (None, "earliest"):
+                    # The oldest may have gone since it was looked at. Now it stays.
+                    start = replace(start, offsets=kept, initial=kept)
+        finally:
+            gateways.close()
+        parts = partition_count(options.partitions, len(ends), records)
+        cut = cut_ranges(start, start.at(ends, parts))
+        alone = len(cut) == 1
+        return [RangePartition(span, alone) for span in cut] or [RangePartition(_nothing(start))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs in a task."""
+        assert isinstance(partition, RangePartition)
+        span, options = partition.span, self._options
+        if span.start < span.stop:
+            lease = options.lease or _UNTIL_THE_NEXT_STARTS
+            renew_lease(span, options, lease)  # For the tasks that have not started, too.
+            yield from read_range(span, Columns(*self._columns_of, session_zone()), options, lease)
+            if partition.alone:
+                renew_lease(span, options, _AT_ONCE)
+
+
+def _nothing(start: Position) -> OffsetRange:
+    endpoint = next(iter(start.offsets))
+    return OffsetRange(endpoint, start.epochs[endpoint], 0, 0, start.name)
+
 
 _UNBOUNDED: Final = 2**63 - 1
 _FIRST_BATCH: Final = 10_000
@@ -53,7 +119,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._columns_of = (schema, options.value)
         self._options = options
-        self._gateways = Gateways(options)
+        self._gateways = GatewayLogs(options)
         self._demand: AdaptiveDemand | None = None
         self._warm = False
         """Whether a batch has run."""
@@ -195,7 +261,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _within_bytes(self, here: Position, taken: Mapping[str, int], nbytes: int) -> dict[str, int]:
         """As many of these as have no more than so many bytes, or one record if that alone has more.
 
-        Gateways share the bytes. They take turns at being first: that one gets a record in any case.
+        GatewayLogs share the bytes. They take turns at being first: that one gets a record in any case.
         """
         within = dict.fromkeys(taken, 0)
         endpoints = [endpoint for endpoint in taken if taken[endpoint]]
@@ -239,11 +305,11 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch."""
         begin = self._gateways.found(Position.from_json(start))
         ending = self._gateways.found(Position.from_json(end))
-        cut = pieces(begin, ending)
+        cut = cut_ranges(begin, ending)
         if not self._resumed:
             self._resume(begin, ending)
             self._resumed = True
-        return [PiecePartition(piece) for piece in cut]
+        return [RangePartition(span) for span in cut]
 
     def _resume(self, begin: Position, end: Position) -> None:
         """From now on Spark remembers the query's name: it is worth keeping a place under it.
@@ -261,9 +327,9 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Runs in a task, on a copy of this object that has nothing but options and schema."""
-        assert isinstance(partition, PiecePartition)
+        assert isinstance(partition, RangePartition)
         columns = Columns(*self._columns_of, session_zone())
-        yield from read_piece(partition.piece, columns, self._options, self._options.stream_lease)
+        yield from read_range(partition.span, columns, self._options, self._options.stream_lease)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything before ``end`` is safe with Spark: the gateways need not keep it."""
@@ -290,3 +356,34 @@ def _shared_out(waiting: Mapping[str, int], room: int) -> dict[str, int]:
             taken[endpoint] += more
             room -= more
     return taken
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises what was wrong, whatever it is asked."""
+
+    def __init__(self, reason: Exception) -> None:
+        self._reason = reason
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Says why not."""
+        raise self._reason
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Says why not."""
+        raise self._reason
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Says why not."""
+        raise self._reason
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Says why not."""
+        raise self._reason
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Says why not."""
+        raise self._reason
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Says why not."""
+        raise self._reason

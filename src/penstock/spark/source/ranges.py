@@ -17,56 +17,53 @@ from penstock.aquifer import AquiferError, EpochChanged, OffsetGone
 from penstock.aquifer.client.log_reader import LogClient, frames
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.security import CurveClient, load_keys, load_public
-from penstock.spark.columns import Columns
-from penstock.spark.options import BadOption, SourceOptions
-from penstock.spark.source.positions import Piece
+from penstock.spark.errors import BadOption, DataLoss
+from penstock.spark.options import SourceOptions
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.positions import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DataLoss", "PiecePartition", "curve_client", "read_piece", "renew_lease"]
+__all__ = ["RangePartition", "curve_client", "read_range", "renew_lease"]
 
 _log = logging.getLogger("penstock.spark")
 
 
-class DataLoss(RuntimeError):
-    """Records that the query has to read are gone."""
+class RangePartition(InputPartition):
+    """A span, on its way to a task."""
 
-
-class PiecePartition(InputPartition):
-    """A piece, on its way to a task."""
-
-    def __init__(self, piece: Piece, alone: bool = False) -> None:
-        super().__init__(piece)
-        self.piece = piece
+    def __init__(self, span: OffsetRange, alone: bool = False) -> None:
+        super().__init__(span)
+        self.span = span
         self.alone = alone
         """Whether it is the only one of its read."""
 
 
-def read_piece(
-    piece: Piece, columns: Columns, options: SourceOptions, lease: float
+def read_range(
+    span: OffsetRange, columns: Columns, options: SourceOptions, lease: float
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a piece.
+    """The records of a span.
 
     The gateway is granted more only when Spark comes back for the next batch: a query that stands still makes
     the gateway stand still. While a task reads, the place of its query is kept, however long that takes.
     """
     _settle_in()
-    with _kept(piece, options, lease):
-        yield from _read(piece, columns, options)
+    with _kept(span, options, lease):
+        yield from _read(span, columns, options)
 
 
-def _read(piece: Piece, columns: Columns, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    while piece.start < piece.stop:
+def _read(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    while span.start < span.stop:
         try:
-            for frame in _frames(piece, columns, options):
-                yield columns.batch(piece.endpoint, frame)
-                piece = replace(piece, start=frame.first + frame.count)
-            if piece.start < piece.stop:
+            for frame in _frames(span, columns, options):
+                yield columns.batch(span.endpoint, frame)
+                span = replace(span, start=frame.first + frame.count)
+            if span.start < span.stop:
                 raise OffsetGone("the log ends before them")
         except (OffsetGone, EpochChanged) as error:
             text = (
-                f"records {piece.start} to {piece.stop - 1} of {piece.endpoint} are gone: {error}. The "
+                f"records {span.start} to {span.stop - 1} of {span.endpoint} are gone: {error}. The "
                 'gateway keeps them while the query runs, and for option("leaseSeconds") after it stopped; '
                 'to go on without them set option("failOnDataLoss", "false")'
             )
@@ -74,21 +71,21 @@ def _read(piece: Piece, columns: Columns, options: SourceOptions) -> Iterator[pa
                 raise DataLoss(text) from error
             _log.warning("%s", text)
             first = error.first if isinstance(error, OffsetGone) else None
-            left = piece.stop if first is None or first <= piece.start else min(first, piece.stop)
-            piece = replace(piece, start=left)
+            left = span.stop if first is None or first <= span.start else min(first, span.stop)
+            span = replace(span, start=left)
 
 
 @contextmanager
-def _kept(piece: Piece, options: SourceOptions, lease: float) -> Iterator[None]:
-    """Have the place of a piece's query kept meanwhile, whatever else this thread waits for."""
+def _kept(span: OffsetRange, options: SourceOptions, lease: float) -> Iterator[None]:
+    """Have the place of a span's query kept meanwhile, whatever else this thread waits for."""
     done = threading.Event()
 
     def renew() -> None:
         while not done.wait(lease / 4):
             try:
-                renew_lease(piece, options, lease)
+                renew_lease(span, options, lease)
             except AquiferError as error:
-                _log.warning("the place of %s at %s was not renewed: %s", piece.name, piece.endpoint, error)
+                _log.warning("the place of %s at %s was not renewed: %s", span.name, span.endpoint, error)
 
     threading.Thread(target=renew, name="penstock-spark-lease", daemon=True).start()
     try:
@@ -108,24 +105,24 @@ def _settle_in() -> None:
     gc.freeze()
 
 
-def _frames(piece: Piece, columns: Columns, options: SourceOptions) -> Iterator[Frame]:
+def _frames(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterator[Frame]:
     return frames(
-        piece.endpoint,
-        start=piece.start,
-        stop=piece.stop,
-        epoch=piece.epoch,
+        span.endpoint,
+        start=span.start,
+        stop=span.stop,
+        epoch=span.epoch,
         format=columns.wire_format,
         patience=options.patience,
         curve=curve_client(options.curve_key, options.curve_server),
     )
 
 
-def renew_lease(piece: Piece, options: SourceOptions, lease: float) -> None:
-    """Tell the gateway that the records of a piece's query are still needed."""
+def renew_lease(span: OffsetRange, options: SourceOptions, lease: float) -> None:
+    """Tell the gateway that the records of a span's query are still needed."""
     curve = curve_client(options.curve_key, options.curve_server)
-    client = LogClient(piece.endpoint, patience=options.patience, curve=curve)
+    client = LogClient(span.endpoint, patience=options.patience, curve=curve)
     try:
-        client.look(name=piece.name, lease=lease)
+        client.look(name=span.name, lease=lease)
     finally:
         client.close()
 
