@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import queue
 from collections import deque
 from collections.abc import Iterator
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import none_element, none_error
@@ -19,68 +19,76 @@ if TYPE_CHECKING:
 __all__ = ["BlockingWindow", "iterate", "on_an_event_loop", "refuse_to_block"]
 
 
-_END: Any = object()
-"""Follows the last element in the queue."""
-
-
 class BlockingWindow(Reader):
-    """A Subscriber that another thread reads; holds at most ``prefetch`` elements."""
+    """A Subscriber that another thread reads; holds at most ``prefetch`` elements.
 
-    __slots__ = ("queue",)
+    An element costs an append and one look at a flag. The reader's thread is woken only when it had run out
+    of elements, not for each of them. The order matters: a source appends and then looks at the flag, the
+    reader sets the flag and then looks at the queue, so one of them sees the other.
+    """
+
+    __slots__ = ("_idle", "_queue", "_woken")
 
     def __init__(self, prefetch: int) -> None:
         super().__init__(prefetch)
-        self.queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._queue: deque[Any] = deque()
+        self._idle = False
+        self._woken: SimpleQueue[None] = SimpleQueue()
 
     def on_next(self, element: Any, /) -> None:
         """Hand the element over."""
         if element is None:
             raise none_element("for")
-        self.queue.put(element)
+        self._queue.append(element)
+        if self._idle:
+            self._wake()
 
     def on_error(self, error: BaseException, /) -> None:
         """Hand the error over, after the elements."""
         if error is None:
             raise none_error()
         self._keep(error)
-        self.queue.put(_END)
+        self._wake()
 
     def on_complete(self) -> None:
         """Hand the end over."""
         self._over = True
-        self.queue.put(_END)
+        self._wake()
+
+    def _wake(self) -> None:
+        self._idle = False
+        self._woken.put(None)  # one too many does not matter: the reader looks at the queue again
 
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
         """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
-        get, get_now = self.queue.get, self.queue.get_nowait
+        queue, take = self._queue, self._queue.popleft
         batch, taken, ahead = replenish_at(self._first), 0, self._ahead
         try:
             stream._connect(self)
             while True:
-                try:
-                    element = get_now()
-                except queue.Empty:
-                    if on_an_event_loop():
-                        raise RuntimeError(
-                            "this stream waits for others, and waiting here would block the event loop; "
-                            "use 'async for' or 'await'"
-                        ) from None
-                    element = get()
-                if element is _END:
+                while queue:
+                    yield take()
+                    taken += 1
+                    if ahead is not None and ahead.stalled and not self._over:
+                        ahead.took()
+                    if taken == batch and self._subscription is not None and not self._over:
+                        taken = 0
+                        if ahead is None or ahead.holds:
+                            self._subscription.request(batch)
+                if self._over and not queue:
                     error = self._take_error()
                     if error is not None:
                         raise error
                     return
-                yield element
-                if ahead is not None:
-                    if ahead.stalled and not self._over:
-                        ahead.took()
-                    if not ahead.holds:
-                        continue
-                taken += 1
-                if taken == batch and self._subscription is not None and not self._over:
-                    taken = 0
-                    self._subscription.request(batch)
+                self._idle = True
+                if not queue and not self._over:
+                    if on_an_event_loop():
+                        raise RuntimeError(
+                            "this stream waits for others, and waiting here would block the event loop; "
+                            "use 'async for' or 'await'"
+                        )
+                    self._woken.get()
+                self._idle = False
         finally:
             self.cancel()
 
@@ -88,33 +96,28 @@ class BlockingWindow(Reader):
 class BlockingByteWindow(BlockingWindow):
     """The same for elements that can be large: bounded in bytes as well."""
 
-    __slots__ = ("_bound", "_copies", "_small")
+    __slots__ = ("_bound", "_small")
 
     def __init__(self, prefetch: int, step: int) -> None:
         super().__init__(prefetch)
-        self._ahead = self._bound = ReadAhead(step, prefetch, self._waiting, on_window=self._skip_small)
+        self._ahead = self._bound = ReadAhead(
+            step, prefetch, lambda: list(self._queue), on_window=self._skip_small
+        )
         self._small = 0
         """Elements below this size need not be measured."""
-        self._copies: deque[Any] = deque()
-        """What is in the queue, which nobody can look into, and perhaps some that have been taken."""
 
     def _skip_small(self) -> None:
         self._small = SMALL
 
     def on_next(self, element: Any, /) -> None:
         """Hand the element over, and see whether there is room for more."""
+        if type(element) is bytes and len(element) < self._small:
+            self._queue.append(element)
+            if self._idle:
+                self._wake()
+            return
         super().on_next(element)
-        self._copies.append(element)
-        if type(element) is not bytes or len(element) >= self._small:
-            self._bound.came(element)
-        elif len(self._copies) > 2 * PREFETCH:
-            self._waiting()
-
-    def _waiting(self) -> deque[Any]:
-        copies = self._copies
-        for _ in range(len(copies) - self.queue.qsize()):
-            copies.popleft()
-        return copies
+        self._bound.came(element)
 
 
 def iterate(stream: Stream[Any], prefetch: int | None) -> Iterator[Any]:
