@@ -23,6 +23,8 @@ OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _ROOT = Path(__file__).parent.parent
 _EXAMPLE = _ROOT / "examples" / "14_spark_log_to_parquet.py"
 _ARCHIVES = _ROOT / "build" / "java"
+_PATIENCE = 600
+"""Seconds for the query and for the writing of the file."""
 _VARIABLE = "JDK_JAVA_OPTIONS"
 _SILENT = "-Xshare:auto -Xlog:disable -Xlog:all=error:stderr"
 
@@ -40,23 +42,30 @@ def use_from_now_on() -> Path:
 
 
 def write_archive(archive: Path) -> None:
-    """Run what most tests run, in a Java that writes its classes to this file when it ends."""
+    """Run what most tests run, in a Java that writes its classes to this file when it ends.
+
+    A busy machine may take minutes for that. Without the file the tests are slower, and otherwise the same,
+    so a failure here is shown and not raised: if the example has a defect, its own test says so.
+    """
     if archive.exists():
         return
     archive.parent.mkdir(parents=True, exist_ok=True)
     draft = archive.with_name(f"{archive.name}-{os.getpid()}")
     options = f"{OPTIONS} {_SILENT} '-XX:ArchiveClassesAtExit={draft}'"
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.quick_java"],
-        env={**os.environ, _VARIABLE: options},
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    if ran.returncode:
-        raise RuntimeError(f"{_EXAMPLE} failed:\n{ran.stderr}")
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "tests.quick_java"],
+            env={**os.environ, _VARIABLE: options},
+            cwd=_ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=True,
+            timeout=_PATIENCE,
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"the tests start Java without the archive of its classes: {error}\n{error.output}", flush=True)
+        return
     draft.replace(archive)
 
 
@@ -75,7 +84,7 @@ def _run_a_query() -> None:
     assert gateway is not None, "the example has started Spark"
     gateway.shutdown()
     gateway.proc.stdin.close()  # The sign for it to end.
-    gateway.proc.wait(60)
+    gateway.proc.wait()  # write_archive() has the limit
 
 
 if __name__ == "__main__":
