@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.streams import Flux, on_dropped, schedulers
-from penstock.streams.leaving import AsyncWindow, BlockingWindow, Running, first_future, wait_for_one
+from penstock.streams.terminal import AsyncReader, BlockingReader, Running, first_future, wait_for_one
 from penstock.tck import (
     Probed,
     SubscriberBlackboxVerification,
@@ -186,7 +186,7 @@ class Puppet(Probed):
         self._subscriber.cancel()
 
 
-def read_on_a_thread(verification: Any, window: BlockingWindow, told: Any) -> BlockingWindow:
+def read_on_a_thread(verification: Any, window: BlockingReader, told: Any) -> BlockingReader:
     """Have a thread read ``window`` until its stream is over, at the latest at the end of the test."""
 
     def work() -> None:
@@ -208,7 +208,7 @@ class TestFor(SubscriberBlackboxVerification):
     """``for x in flux``, with a thread that reads."""
 
     def create_subscriber(self) -> Any:
-        return read_on_a_thread(self, BlockingWindow(PREFETCH), Nobody())
+        return read_on_a_thread(self, BlockingReader(PREFETCH), Nobody())
 
 
 class TestForWithoutAReader(SubscriberBlackboxVerification):
@@ -217,14 +217,14 @@ class TestForWithoutAReader(SubscriberBlackboxVerification):
     profile = "sync"
 
     def create_subscriber(self) -> Any:
-        return BlockingWindow(PREFETCH)
+        return BlockingReader(PREFETCH)
 
 
 class TestForWithAProbe(SubscriberWhiteboxVerification):
     """What the loop sees is what was sent."""
 
     def create_subscriber(self, probe: WhiteboxSubscriberProbe) -> Any:
-        return Puppet(read_on_a_thread(self, BlockingWindow(PREFETCH), probe), probe)
+        return Puppet(read_on_a_thread(self, BlockingReader(PREFETCH), probe), probe)
 
 
 def waiting(verification: Any) -> Any:
@@ -292,7 +292,7 @@ class TestToFutureThatIsCancelled(SubscriberWhiteboxVerification):
 # ---------------------------------------------------------------- async for, await
 
 
-def read_in_a_task(verification: Any, window: AsyncWindow, told: Any) -> AsyncWindow:
+def read_in_a_task(verification: Any, window: AsyncReader, told: Any) -> AsyncReader:
     """Have a task read ``window``; the kit ends the task together with its event loop."""
 
     async def work() -> None:
@@ -315,7 +315,7 @@ class TestAsyncFor(SubscriberBlackboxVerification):
     profile = "asyncio"
 
     def create_subscriber(self) -> Any:
-        return read_in_a_task(self, AsyncWindow(PREFETCH), Nobody())
+        return read_in_a_task(self, AsyncReader(PREFETCH), Nobody())
 
 
 class TestAsyncForWithoutAReader(SubscriberBlackboxVerification):
@@ -324,7 +324,7 @@ class TestAsyncForWithoutAReader(SubscriberBlackboxVerification):
     profile = "asyncio"
 
     def create_subscriber(self) -> Any:
-        return AsyncWindow(PREFETCH)
+        return AsyncReader(PREFETCH)
 
 
 class TestAsyncForWithAProbe(SubscriberWhiteboxVerification):
@@ -333,7 +333,7 @@ class TestAsyncForWithAProbe(SubscriberWhiteboxVerification):
     profile = "asyncio"
 
     def create_subscriber(self, probe: WhiteboxSubscriberProbe) -> Any:
-        return Puppet(read_in_a_task(self, AsyncWindow(PREFETCH), probe), probe)
+        return Puppet(read_in_a_task(self, AsyncReader(PREFETCH), probe), probe)
 
 
 class TestAwait(SubscriberBlackboxVerification):
@@ -342,7 +342,7 @@ class TestAwait(SubscriberBlackboxVerification):
     profile = "asyncio"
 
     def create_subscriber(self) -> Any:
-        return read_in_a_task(self, AsyncWindow(1), Nobody())
+        return read_in_a_task(self, AsyncReader(1), Nobody())
 
 
 # ---------------------------------------------------------------- before a foreign Publisher
@@ -425,7 +425,7 @@ def filled(window: Any) -> Asked:
 
 
 def test_a_window_whose_stream_is_over_is_not_refilled() -> None:
-    window = BlockingWindow(PREFETCH)
+    window = BlockingReader(PREFETCH)
     asked = filled(window)
 
     assert list(window.read(Catch())) == [0, 1, 2, 3]  # type: ignore[arg-type]
@@ -434,7 +434,7 @@ def test_a_window_whose_stream_is_over_is_not_refilled() -> None:
 
 def test_nor_is_one_that_a_coroutine_reads() -> None:
     async def read() -> list[Any]:
-        window = AsyncWindow(PREFETCH)
+        window = AsyncReader(PREFETCH)
         asked = filled(window)
         elements = [element async for element in window.read(Catch())]  # type: ignore[arg-type]
         assert asked.calls == [f"request({PREFETCH})"]

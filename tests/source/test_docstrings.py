@@ -7,7 +7,7 @@ from importlib.util import resolve_name
 
 from tests.source.repository import FunctionNode, decorators, is_public, modules
 
-FLUENT = "penstock.streams.fluent."
+FLUENT = "penstock.streams.api."
 OPERATOR_LINES = ("Emits when", "Backpressures when", "Completes when", "Cancels when")
 SOURCE_LINES = ("Emits when", "Completes when")
 

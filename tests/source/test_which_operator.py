@@ -16,7 +16,7 @@ CALL = re.compile(r"`(?:(\w+)\.)?(\w+)\([^`]*\)`")
 
 def operators(stream: type) -> set[str]:
     """The public methods that the fluent mixins give to Flux or Mono."""
-    mixins = (kind for kind in stream.__mro__ if kind.__module__.startswith("penstock.streams.fluent"))
+    mixins = (kind for kind in stream.__mro__ if kind.__module__.startswith("penstock.streams.api"))
     return {name for mixin in mixins for name in vars(mixin) if not name.startswith("_")}
 
 

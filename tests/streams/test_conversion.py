@@ -11,7 +11,7 @@ import pytest
 
 from penstock.streams import Flux, Mono
 from penstock.streams.conversion import as_stream
-from tests.streams.operators.test_creating_from_publisher import Driven
+from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
 

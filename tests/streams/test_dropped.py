@@ -16,7 +16,7 @@ from penstock.streams import Flux, Mono, on_dropped
 from penstock.streams.dropped import drop_elements, drop_error
 from penstock.streams.schedulers import VirtualTimeScheduler
 from penstock.streams.source import PublisherSource
-from tests.streams.operators.test_creating_from_publisher import Driven
+from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import EmissionFailed, EmitResult, Sinks
-from tests.streams.operators.test_flattening_map_async import settled
+from tests.streams.operators.test_map_async import settled
 from tests.streams.recording import Recorder
 
 MANY: dict[str, Any] = {

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import EmissionFailed, EmitResult, Flux, Sinks, processor
-from penstock.streams.stages.log import Log
+from penstock.streams.operators.replay_buffer import Log
 from tests.races.racing import eventually, together
 from tests.streams.recording import Recorder
 

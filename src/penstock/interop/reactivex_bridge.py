@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from penstock.arguments import a_count
 from penstock.spec import Publisher, none_element
 from penstock.streams import Emitter, Flux, Overflow, Running
-from penstock.streams.arguments import a_count
 
 try:
     from reactivex import Observable, abc
@@ -139,7 +139,7 @@ def to_observable(publisher: Publisher[T], *, prefetch: int = 256) -> Observable
     [1, 2, 3]
     """
     stream: Flux[T] = Flux.from_publisher(publisher)
-    a_count(prefetch, "to_observable")
+    a_count(prefetch, "to_observable()")
 
     def subscribe(
         observer: abc.ObserverBase[T], scheduler: abc.SchedulerBase | None = None

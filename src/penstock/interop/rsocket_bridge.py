@@ -27,6 +27,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from penstock.arguments import a_count
 from penstock.spec import (
     Publisher,
     Subscriber,
@@ -36,8 +37,7 @@ from penstock.spec import (
     none_subscription,
 )
 from penstock.streams import Flux, schedulers
-from penstock.streams.arguments import a_count
-from penstock.streams.dropped import drop_error
+from penstock.streams.spi import drop_error
 
 try:
     from reactivestreams.publisher import Publisher as TheirPublisher  # type: ignore[import-untyped]
@@ -75,7 +75,7 @@ def from_rsocket(publisher: Any | Callable[[], Any], *, prefetch: int = 256) -> 
     A generator of rsocket-py that ends without saying so sends an empty element with its end. That one is
     taken for the end; over a socket nobody can tell it from an element.
     """
-    a_count(prefetch, "from_rsocket")
+    a_count(prefetch, "from_rsocket()")
     if callable(getattr(publisher, "subscribe", None)):
         make = _once(publisher)
     elif callable(publisher):
@@ -139,7 +139,7 @@ def to_rsocket(publisher: Publisher[Any], *, prefetch: int = 256) -> RSocketPubl
     Each gets what it asks for, on the event loop on which it subscribed; up to ``prefetch`` elements more
     wait for it there.
     """
-    a_count(prefetch, "to_rsocket")
+    a_count(prefetch, "to_rsocket()")
     return RSocketPublisher(Flux.from_publisher(publisher), prefetch)
 
 

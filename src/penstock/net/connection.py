@@ -23,8 +23,7 @@ from penstock.net.sender import Flush, LoopSender, Sender
 from penstock.net.settings import TcpSettings
 from penstock.net.tls import cut_off
 from penstock.streams import Mono
-from penstock.streams.conversion import as_stream
-from penstock.streams.stream import Stream
+from penstock.streams.spi import Stream, as_stream
 
 if TYPE_CHECKING:
     from penstock.net.bridge import Bridge

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.net.errors import NetError, ReceiveStopped
 from penstock.spec import UNBOUNDED, Subscription
-from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+from penstock.streams.spi import asks_main_thread_to_stop
 
 __all__ = ["HandlerRun", "tell_failure", "tells_failure"]
 

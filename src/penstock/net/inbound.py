@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.net.errors import NetError
 from penstock.net.receiver import Receiver
 from penstock.streams import Flux
-from penstock.streams.source import PublisherSource
-from penstock.streams.stream import Stream, flux_of
+from penstock.streams.spi import PublisherSource, Stream, flux_of
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection

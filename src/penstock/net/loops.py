@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from penstock.streams.schedulers.background import BackgroundLoopScheduler
-from penstock.streams.schedulers.process_wide import ProcessWide
+from penstock.streams.schedulers import BackgroundLoopScheduler, ProcessWide
 
 __all__ = ["block_on", "new_event_loop", "refuse_on_a_loop", "run"]
 

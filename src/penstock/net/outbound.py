@@ -11,10 +11,7 @@ from penstock.net.errors import SendRefused
 from penstock.net.sender import Flush
 from penstock.spec import Publisher, Subscriber, check_subscriber, non_positive_request
 from penstock.streams import Flux, Mono
-from penstock.streams.conversion import as_stream
-from penstock.streams.dropped import drop_error
-from penstock.streams.source import PublisherSource
-from penstock.streams.stream import Stream, flux_of
+from penstock.streams.spi import PublisherSource, Stream, as_stream, drop_error, flux_of
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection

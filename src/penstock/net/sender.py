@@ -25,8 +25,8 @@ from penstock.net.flush import HIGH_WATER, Flushing
 from penstock.net.framing.stage import FrameStage
 from penstock.net.receiver import Receiver, Turn
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
-from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
-from penstock.streams.segment import QueueDrain, Relay
+from penstock.streams.fusion import QueueDrain
+from penstock.streams.spi import Relay, asks_main_thread_to_stop
 
 __all__ = ["BUDGET", "MOST_ELEMENTS", "Flush", "LoopSender", "Sender"]
 

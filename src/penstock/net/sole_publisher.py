@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.net.errors import ReceiverTaken
 from penstock.spec import Subscriber, check_subscriber, non_positive_request
-from penstock.streams.dropped import drop_error
+from penstock.streams.spi import drop_error
 
 __all__ = ["SolePublisher", "tell_end"]
 

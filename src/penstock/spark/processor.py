@@ -24,7 +24,7 @@ from penstock.spec import (
     none_error,
 )
 from penstock.streams import Flux, processor
-from penstock.streams.dropped import drop_error
+from penstock.streams.spi import drop_error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

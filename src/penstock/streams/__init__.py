@@ -7,17 +7,16 @@
 
 from penstock.streams import schedulers
 from penstock.streams.dropped import on_dropped
-from penstock.streams.explaining import explain
+from penstock.streams.events import Listener, Outcome, Stage, StageState, listening
+from penstock.streams.explain import explain, scan
 from penstock.streams.flux import Flux
-from penstock.streams.leaving import Running
-from penstock.streams.listening import Listener, Outcome, Stage, StageState, listening
 from penstock.streams.mono import Mono
+from penstock.streams.operators.overflow import BufferOverflow, Overflow
+from penstock.streams.operators.sources import Emitter
 from penstock.streams.processor import StreamProcessor, processor
-from penstock.streams.retrying import Retry, RetryExhausted
-from penstock.streams.scanning import scan
+from penstock.streams.retry import Retry, RetryExhausted
 from penstock.streams.sinks import EmissionFailed, EmitResult, Sink, SinkOne, Sinks
-from penstock.streams.stages.emitting import Emitter
-from penstock.streams.stages.overflowing import BufferOverflow, Overflow
+from penstock.streams.terminal import Running
 
 __all__ = [
     "BufferOverflow",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import RuleViolation, check_publisher, strict
 from penstock.streams.dropped import drop_error
-from penstock.streams.segment import operator
+from penstock.streams.fusion import operator
+from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.source import IterableSource, PublisherSource
-from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
 from penstock.streams.stream import Stream, flux_of
 
 if TYPE_CHECKING:

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-from penstock.streams.fluent.collecting import FluxCollecting
-from penstock.streams.fluent.combining import FluxCombining
-from penstock.streams.fluent.creating import FluxCreating
-from penstock.streams.fluent.filtering import FluxFiltering
-from penstock.streams.fluent.flattening import FluxFlattening
-from penstock.streams.fluent.leaving import FluxLeaving
-from penstock.streams.fluent.peeking import FluxPeeking
-from penstock.streams.fluent.pressure import FluxPressure
-from penstock.streams.fluent.recovering import FluxRecovering
-from penstock.streams.fluent.sharing import FluxSharing
-from penstock.streams.fluent.splitting import FluxSplitting
-from penstock.streams.fluent.timing import FluxTiming
-from penstock.streams.fluent.transforming import FluxTransforming
+from penstock.streams.api.boundaries import FluxBoundaries, FluxSharing
+from penstock.streams.api.collection import FluxCollection
+from penstock.streams.api.combination import FluxCombination
+from penstock.streams.api.creation import FluxCreation
+from penstock.streams.api.filters import FluxFilters
+from penstock.streams.api.flat_map import FluxFlatMap
+from penstock.streams.api.hooks import FluxHooks
+from penstock.streams.api.recovery import FluxRecovery
+from penstock.streams.api.terminal import FluxTerminal
+from penstock.streams.api.timing import FluxTiming
+from penstock.streams.api.transforms import FluxLists, FluxTransforms
 from penstock.streams.stream import T
 
 __all__ = ["Flux"]
 
 
 class Flux(
-    FluxCreating[T],
-    FluxTransforming[T],
-    FluxFiltering[T],
-    FluxFlattening[T],
-    FluxCombining[T],
-    FluxSplitting[T],
-    FluxCollecting[T],
-    FluxRecovering[T],
+    FluxCreation[T],
+    FluxTransforms[T],
+    FluxFilters[T],
+    FluxFlatMap[T],
+    FluxCombination[T],
+    FluxLists[T],
+    FluxCollection[T],
+    FluxRecovery[T],
     FluxTiming[T],
-    FluxPressure[T],
+    FluxBoundaries[T],
     FluxSharing[T],
-    FluxPeeking[T],
-    FluxLeaving[T],
+    FluxHooks[T],
+    FluxTerminal[T],
 ):
     """A Publisher of any number of elements.
 

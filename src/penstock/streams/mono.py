@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-from penstock.streams.fluent.collecting import MonoCollecting
-from penstock.streams.fluent.combining import MonoCombining
-from penstock.streams.fluent.creating import MonoCreating
-from penstock.streams.fluent.filtering import MonoFiltering
-from penstock.streams.fluent.flattening import MonoFlattening
-from penstock.streams.fluent.leaving import MonoLeaving
-from penstock.streams.fluent.peeking import MonoPeeking
-from penstock.streams.fluent.pressure import MonoPressure
-from penstock.streams.fluent.recovering import MonoRecovering
-from penstock.streams.fluent.sharing import MonoSharing
-from penstock.streams.fluent.timing import MonoTiming
-from penstock.streams.fluent.transforming import MonoTransforming
+from penstock.streams.api.boundaries import MonoBoundaries, MonoSharing
+from penstock.streams.api.collection import MonoCollection
+from penstock.streams.api.combination import MonoCombination
+from penstock.streams.api.creation import MonoCreation
+from penstock.streams.api.filters import MonoFilters
+from penstock.streams.api.flat_map import MonoFlatMap
+from penstock.streams.api.hooks import MonoHooks
+from penstock.streams.api.recovery import MonoRecovery
+from penstock.streams.api.terminal import MonoTerminal
+from penstock.streams.api.timing import MonoTiming
+from penstock.streams.api.transforms import MonoTransforms
 from penstock.streams.stream import T
 
 __all__ = ["Mono"]
 
 
 class Mono(
-    MonoCreating[T],
-    MonoTransforming[T],
-    MonoFiltering[T],
-    MonoFlattening[T],
-    MonoCombining[T],
-    MonoCollecting[T],
-    MonoRecovering[T],
+    MonoCreation[T],
+    MonoTransforms[T],
+    MonoFilters[T],
+    MonoFlatMap[T],
+    MonoCombination[T],
+    MonoCollection[T],
+    MonoRecovery[T],
     MonoTiming[T],
-    MonoPressure[T],
+    MonoBoundaries[T],
     MonoSharing[T],
-    MonoPeeking[T],
-    MonoLeaving[T],
+    MonoHooks[T],
+    MonoTerminal[T],
 ):
     """A Publisher of one element, or none.
 

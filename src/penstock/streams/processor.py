@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from penstock.arguments import a_count, a_function
 from penstock.spec import Publisher, Subscriber, Subscription, none_element, none_error, none_subscription
-from penstock.streams.arguments import a_count, a_function
 from penstock.streams.conversion import as_stream
 from penstock.streams.flux import Flux
-from penstock.streams.stages.log import Log
-from penstock.streams.stages.sharing import CacheSource, Feeder, LogSource
+from penstock.streams.operators.replay_buffer import Log
+from penstock.streams.operators.share import CacheSource, Feeder, LogSource
 from penstock.streams.stream import Stream
 
 __all__ = ["StreamProcessor", "processor"]
@@ -92,5 +92,5 @@ def processor(
 ) -> StreamProcessor[Any, Any]:
     """A Processor whose output is ``transform`` of its input; without one, the input itself."""
     if transform is not None:
-        a_function(transform, "processor")
-    return StreamProcessor(transform, a_count(capacity, "processor"))
+        a_function(transform, "processor()")
+    return StreamProcessor(transform, a_count(capacity, "processor()"))

@@ -18,13 +18,13 @@ import asyncio
 import threading
 from typing import Any, Generic, TypeVar
 
+from penstock.arguments import a_count, seconds
 from penstock.spec import none_element, none_error
-from penstock.streams.arguments import a_count, seconds
 from penstock.streams.flux import Flux
-from penstock.streams.leaving.blocking import refuse_to_block
 from penstock.streams.mono import Mono
-from penstock.streams.stages.log import EmitResult, Log
-from penstock.streams.stages.sharing import LogSource
+from penstock.streams.operators.replay_buffer import EmitResult, Log
+from penstock.streams.operators.share import LogSource
+from penstock.streams.terminal.readers import refuse_to_block
 
 __all__ = ["EmissionFailed", "EmitResult", "Sink", "SinkOne", "Sinks"]
 
@@ -101,7 +101,7 @@ class Sink(Generic[T]):
         Raises EmissionFailed if the sink has ended or its only subscriber has left. On the thread of an event
         loop it does not wait, because that would block the loop: use ``await sink.emit(x)`` there.
         """
-        patience = None if timeout is None else seconds(timeout, "emit_blocking")
+        patience = None if timeout is None else seconds(timeout, "emit_blocking()")
         result = self.try_emit(element)
         if result is EmitResult.OVERFLOW:
             if patience != 0:
@@ -167,7 +167,7 @@ class Sinks:
     @staticmethod
     def unicast(capacity: int = 256) -> Sink[Any]:
         """A sink for one subscriber; up to ``capacity`` elements wait for it."""
-        return Sink(Log(a_count(capacity, "unicast"), history=0, single=True), "unicast")
+        return Sink(Log(a_count(capacity, "unicast()"), history=0, single=True), "unicast")
 
     @staticmethod
     def multicast(capacity: int = 256) -> Sink[Any]:
@@ -176,10 +176,10 @@ class Sinks:
         A subscriber starts with the oldest element that is still there. Up to ``capacity`` elements wait for
         the slowest of them, or for the first.
         """
-        return Sink(Log(a_count(capacity, "multicast"), history=0), "multicast")
+        return Sink(Log(a_count(capacity, "multicast()"), history=0), "multicast")
 
     @staticmethod
     def replay(history: int) -> Sink[Any]:
         """A sink whose last ``history`` elements every new subscriber gets first."""
-        kept = a_count(history, "replay")
+        kept = a_count(history, "replay()")
         return Sink(Log(kept, history=kept), "replay")

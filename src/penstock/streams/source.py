@@ -1,19 +1,26 @@
-"""What a stream starts from, and how subscribing walks from the subscriber up to it."""
+"""Where the elements of a stream come from, and how deep a stack the stream needs.
+
+Subscribing walks from the subscriber up to the source. Synchronous operators share one loop, so a thousand of
+them cost one stack frame. An operator with a queue of its own calls the next one, and a chain of hundreds of
+these would end in a RecursionError in the middle of a signal, so a stream checks the stack before it starts.
+"""
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from penstock.arguments import describe_all
 from penstock.spec import Publisher, Subscriber
-from penstock.streams.assembly import Place, describe_all, here
-from penstock.streams.segment import Op, PullDrain, knows_its_end
+from penstock.streams.assembly import Place, here
+from penstock.streams.fusion import Op, PullDrain, knows_its_end
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["IterableSource", "Next", "PublisherSource", "Source"]
+__all__ = ["IterableSource", "Next", "PublisherSource", "Source", "frames_needed", "too_deep"]
 
 Next = tuple["Stream[Any]", Subscriber[Any]]
 """The stream to subscribe to next, and who subscribes to it."""
@@ -116,7 +123,7 @@ class PublisherSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Subscribe to it, with a relay for the operators if there are any."""
-        from penstock.streams.stages.relaying import PlainRelay
+        from penstock.streams.operators.relays import PlainRelay
 
         if not ops:
             self.publisher.subscribe(downstream)
@@ -124,3 +131,61 @@ class PublisherSource(Source):
         relay = PlainRelay(ops, downstream, self.label, self.place)
         relay.introduce()
         self.publisher.subscribe(relay)
+
+
+SAFE = 400
+"""Streams that need no more than this are not looked at any further."""
+RESERVE = 150
+"""Frames left to the user's own functions."""
+
+
+def too_deep(source: Source, below: int = 0) -> RecursionError | None:
+    """The error to fail with if the present stack cannot hold this stream.
+
+    ``below`` are the frames that an element needs from here down to the subscriber. A stream that is defined
+    by recursion adds a stage below with each step, and no look at what stands above would find that.
+    """
+    needed = source.stack or frames_needed(source)
+    if needed + below <= SAFE:
+        return None
+    room = sys.getrecursionlimit() - RESERVE - needed
+    if below <= room and not _is_deeper_than(room):
+        return None
+    if below > needed:
+        return RecursionError(
+            f"this stream leads to another, and that to another, so deep that an element would need about "
+            f"{below + needed} stack frames, and Python allows {sys.getrecursionlimit()}; use generate() or "
+            "expand() instead of a stream that calls itself, or raise sys.setrecursionlimit()"
+        )
+    return RecursionError(
+        f"this stream has so many asynchronous operators above each other that it needs about {needed} stack "
+        f"frames, and Python allows {sys.getrecursionlimit()}; call sys.setrecursionlimit({needed * 2}) "
+        "before subscribing, or break it with publish_on()"
+    )
+
+
+def frames_needed(source: Source) -> int:
+    """The frames of this source and of all above it on the same stack; worked out without recursion."""
+    unknown = [source]
+    while unknown:
+        top = unknown[-1]
+        above = [stream._source for stream in top.upstreams()]
+        missing = [each for each in above if not each.stack]
+        if missing:
+            unknown += missing
+            continue
+        top.stack = top.frames_on_top_of(max((each.stack for each in above), default=0))
+        unknown.pop()
+    return source.stack
+
+
+def _is_deeper_than(frames: int) -> bool:
+    """Whether the present stack has more frames than these."""
+    if frames < 0:
+        return True
+    # Not by f_back, which makes an object of each frame: each inner stream of a deep chain asks this.
+    try:
+        sys._getframe(frames)
+    except ValueError:
+        return False
+    return True

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.spec import Subscriber, check_subscriber
-from penstock.streams.depth import too_deep
-from penstock.streams.segment import Op
-from penstock.streams.source import IterableSource, Source
-from penstock.streams.stages.failing import FailedSource
+from penstock.streams.fusion import Op
+from penstock.streams.operators.sources import FailedSource
+from penstock.streams.source import IterableSource, Source, too_deep
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux

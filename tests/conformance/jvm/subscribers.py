@@ -3,7 +3,7 @@
 from typing import Any
 
 from penstock.spec import strict
-from penstock.streams.leaving import BlockingWindow, Running
+from penstock.streams.terminal import BlockingReader, Running
 from tests.conformance.jvm.subject import Kind, Subject
 
 
@@ -34,8 +34,8 @@ def running() -> Running:
     return Running(ignore, ignore, ignore, prefetch=4)
 
 
-def window() -> BlockingWindow:
-    return BlockingWindow(prefetch=4)
+def window() -> BlockingReader:
+    return BlockingReader(prefetch=4)
 
 
 WHITEBOX = {

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.net.framing import length_prefixed, lines
 from penstock.streams import Flux, schedulers
-from penstock.streams.stages.read_ahead import BYTES_AHEAD
+from penstock.streams.operators.read_ahead import BYTES_AHEAD
 
 LARGE = 1 << 20
 MOST_AHEAD = BYTES_AHEAD + 4 * LARGE

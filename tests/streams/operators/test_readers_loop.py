@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.streams import Flux, Mono, Retry, Sinks, schedulers
-from tests.streams.operators.test_creating_from_publisher import Driven
+from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
 PATIENCE = 30.0

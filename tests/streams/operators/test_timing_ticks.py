@@ -10,7 +10,7 @@ import pytest
 from penstock.spec import UNBOUNDED
 from penstock.streams import BufferOverflow, Flux, Mono
 from penstock.streams.schedulers import SchedulerClosed, VirtualTimeScheduler
-from tests.streams.operators.test_creating_from_publisher import Driven
+from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.streams import Flux, Mono, Retry, Sinks, on_dropped, schedulers
-from penstock.streams.segment.chains import culprit, run, shape_of, states_of
-from penstock.streams.segment.writing import SOURCE, Head, Tail
+from penstock.streams.fusion.codegen import SOURCE, Head, Tail
+from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
 
 PATIENCE = 30.0
 

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux, Sinks, schedulers
-from penstock.streams.segment import drain
+from penstock.streams.fusion import drain
 from tests.streams.recording import Recorder
 
 STREAMS: dict[str, Callable[[], Any]] = {

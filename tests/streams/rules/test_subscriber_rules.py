@@ -12,11 +12,11 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux
-from penstock.streams.leaving import AsyncWindow, BlockingWindow, Running
-from penstock.streams.leaving.single import _One
-from penstock.streams.segment import QueueDrain
-from penstock.streams.stages.inners import Inner
-from penstock.streams.stages.relaying import PlainRelay
+from penstock.streams.fusion import QueueDrain
+from penstock.streams.operators.inners import Inner
+from penstock.streams.operators.relays import PlainRelay
+from penstock.streams.terminal import AsyncReader, BlockingReader, Running
+from penstock.streams.terminal.readers import _One
 from tests.streams.recording import Recorder
 from tests.streams.rules.publishers import CASES, Env, Probe, names
 from tests.streams.rules.test_publisher_rules import wait_until
@@ -36,9 +36,9 @@ class Handle:
         self.cancels += 1
 
 
-def an_async_window() -> AsyncWindow:
-    async def make() -> AsyncWindow:
-        return AsyncWindow(4)
+def an_async_window() -> AsyncReader:
+    async def make() -> AsyncReader:
+        return AsyncReader(4)
 
     return asyncio.run(make())
 
@@ -54,7 +54,7 @@ def a_relay(kind: type[QueueDrain]) -> Callable[[], QueueDrain]:
 
 SUBSCRIBERS: dict[str, Callable[[], Any]] = {
     "running": lambda: Running(None, lambda error: None, None, 4),
-    "blocking_window": lambda: BlockingWindow(4),
+    "blocking_window": lambda: BlockingReader(4),
     "async_window": an_async_window,
     "one": _One,
     "relay": a_relay(PlainRelay),
@@ -139,7 +139,7 @@ def test_rule_2_5_an_inner_keeps_its_first_subscription() -> None:
             inner.on_subscribe(held[1])
 
     # The strict guard stands before a foreign publisher, so the stage itself is asked here.
-    from penstock.streams.stages.inners import ManySources
+    from penstock.streams.operators.inners import ManySources
 
     class Stage(ManySources):
         def poll(self) -> Any:

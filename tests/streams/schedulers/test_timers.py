@@ -10,9 +10,7 @@ from functools import partial
 import pytest
 
 from penstock.streams.schedulers import Task, immediate, single
-from penstock.streams.schedulers.heap import TimerHeap
-from penstock.streams.schedulers.realtime import RealTimeScheduler
-from penstock.streams.schedulers.timers import TimerThread, shared_timers
+from penstock.streams.schedulers.timers import RealTimeScheduler, TimerHeap, TimerThread, shared_timers
 from tests.streams.schedulers.rigs import PATIENCE, in_turn, race
 
 

@@ -16,7 +16,7 @@ from penstock.aquifer.protocol.subscriber_side import SubscribeOptions, Subscrib
 from penstock.aquifer.security import CurveClient
 from penstock.spec import Publisher, Subscriber, check_subscriber
 from penstock.streams import Flux
-from penstock.streams.source import PublisherSource
+from penstock.streams.spi import PublisherSource
 
 __all__ = ["AquiferPublisher"]
 

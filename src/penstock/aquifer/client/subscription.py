@@ -26,7 +26,7 @@ from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber
-from penstock.streams.dropped import drop_error
+from penstock.streams.spi import drop_error
 
 __all__ = ["AquiferSubscription", "Deficit", "Metrics"]
 

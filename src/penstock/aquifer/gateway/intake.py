@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from penstock.aquifer.records import Record
 from penstock.spec import UNBOUNDED, Subscription, check_subscription, none_element, none_error
-from penstock.streams.dropped import drop_error
+from penstock.streams.spi import drop_error
 
 __all__ = ["Intake"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from os import PathLike, fspath
 from typing import Any, Self, TypeVar
 
-from penstock.streams.dropped import drop_error
+from penstock.streams.spi import drop_error
 
 __all__ = [
     "PythonExecutor",

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar, overload
 
+from penstock.arguments import describe
 from penstock.net.framing.decoder import BadFrame, Decoder
 from penstock.net.framing.json_objects import JsonObjectDecoder
 from penstock.net.framing.lengths import LONGEST_FRAME, ByteOrder, LengthDecoder, a_byte_order, a_size
@@ -13,9 +14,7 @@ from penstock.net.framing.stage import FramesSource
 from penstock.net.framing.texts import LONGEST_LINE, DelimiterDecoder, LineDecoder, TextDecoder
 from penstock.spec import Publisher
 from penstock.streams import Flux
-from penstock.streams.assembly import describe
-from penstock.streams.conversion import as_stream
-from penstock.streams.stream import flux_of
+from penstock.streams.spi import as_stream, flux_of
 
 __all__ = [
     "Framing",

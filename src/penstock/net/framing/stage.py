@@ -12,13 +12,17 @@ from typing import Any
 
 from penstock.net.framing.decoder import Decoder
 from penstock.spec import UNBOUNDED, Subscriber
-from penstock.streams.assembly import Place
-from penstock.streams.dropped import drop_error
-from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
-from penstock.streams.segment import Op, Relay
-from penstock.streams.source import Next, Source
-from penstock.streams.stages.failing import FailedSource
-from penstock.streams.stream import Stream
+from penstock.streams.spi import (
+    FailedSource,
+    Next,
+    Op,
+    Place,
+    Relay,
+    Source,
+    Stream,
+    asks_main_thread_to_stop,
+    drop_error,
+)
 
 __all__ = ["FrameStage", "FramesSource"]
 
@@ -62,6 +66,7 @@ class FrameStage(Relay):
     The decoder is used by the source's signals alone, which are serial; the queue is what other threads see.
     """
 
+    resizes = True
     __slots__ = ("_chunk_is_due", "_decoder", "_fed", "_size")
 
     def __init__(
@@ -128,14 +133,14 @@ class FrameStage(Relay):
             return
         super().on_complete()
 
-    def can_hold(self) -> bool:
+    def can_pause(self) -> bool:
         """No other chunk is asked for as long as frames of this one wait, unless everything was."""
         return self.asked < UNBOUNDED
 
     def wanted(self) -> int:
         """One chunk, if there is demand and nothing is left of the last; everything, if that is wanted."""
         upstream = self.upstream
-        if self.held or upstream is None or self._chunk_is_due:
+        if self.paused or upstream is None or self._chunk_is_due:
             return 0
         if self.queue or self.done or self.error is not None:
             return 0

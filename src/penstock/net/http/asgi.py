@@ -9,10 +9,7 @@ from typing import Any
 from penstock.net.errors import ConnectionAborted, NetError
 from penstock.spec import Subscriber
 from penstock.streams import Flux, Mono
-from penstock.streams.segment import Op
-from penstock.streams.source import Source
-from penstock.streams.stages.awaiting import AsyncIterableSource, FutureSource
-from penstock.streams.stream import flux_of, mono_of
+from penstock.streams.spi import AsyncIterableSource, FutureSource, Op, Source, flux_of, mono_of
 
 __all__ = [
     "App",

@@ -20,9 +20,7 @@ from penstock.net.http.events import LONGEST_EVENT, Event, EventDecoder
 from penstock.net.http.outflow import LARGE, PREFETCH, Outflow, as_bytes
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
-from penstock.streams.conversion import as_stream
-from penstock.streams.stages.awaiting import AsyncIterableSource
-from penstock.streams.stream import Stream, flux_of
+from penstock.streams.spi import AsyncIterableSource, Stream, as_stream, flux_of
 
 if TYPE_CHECKING:
     import ssl

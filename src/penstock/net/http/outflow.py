@@ -10,9 +10,7 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
-from penstock.streams.leaving.awaiting import AsyncWindow
-from penstock.streams.stages.read_ahead import ReadAhead, step_of
-from penstock.streams.stream import Stream
+from penstock.streams.spi import AsyncReader, ReadAhead, Stream, step_of
 
 __all__ = ["BUDGET", "LARGE", "MOST_BYTES", "PREFETCH", "Outflow", "as_bytes"]
 
@@ -29,7 +27,7 @@ _FIRST = 2
 """How many are asked for while nobody knows how large they are."""
 
 
-class Outflow(AsyncWindow):
+class Outflow(AsyncReader):
     """Reads a stream in batches, and asks for more only when a batch was sent.
 
     The elements may come on any thread; all methods but those of a Subscriber belong to the event loop.
@@ -51,7 +49,7 @@ class Outflow(AsyncWindow):
 
     def begin(self, stream: Stream[Any]) -> None:
         """Subscribe."""
-        step = step_of(stream._source)
+        step = step_of(stream)
         if step is not None:
             # What a peer sends may be small for a while and large then: a mean says nothing about it.
             self._ahead = ReadAhead(step, self._most, self._unsent, on_window=self._asked_for_all)

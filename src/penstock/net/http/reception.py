@@ -18,9 +18,7 @@ from penstock.net.errors import ReceiverTaken
 from penstock.net.http.asgi import CLEAN_CODES, ClientGone, Message, Receive, WebSocketClosed, steps_of
 from penstock.net.http.outflow import LARGE
 from penstock.streams import Flux
-from penstock.streams.conversion import as_stream
-from penstock.streams.stages.deferring import DeferSource
-from penstock.streams.stream import flux_of
+from penstock.streams.spi import DeferSource, as_stream, flux_of
 
 __all__ = ["READ_AHEAD", "Reception", "body"]
 

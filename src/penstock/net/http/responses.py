@@ -16,15 +16,14 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from penstock.arguments import a_count
 from penstock.net.framing import json_line
 from penstock.net.http.asgi import Headers, Message, Receive, ResponseBroken, Scope, Send, header_pairs, named
 from penstock.net.http.events import COMMENT, as_event
 from penstock.net.http.outflow import PREFETCH, Outflow, as_bytes
 from penstock.net.http.reception import Reception
 from penstock.spec import Publisher
-from penstock.streams.arguments import a_count
-from penstock.streams.conversion import as_stream
-from penstock.streams.stream import Stream
+from penstock.streams.spi import Stream, as_stream
 
 __all__ = ["Response", "ndjson", "reply", "sse", "stream"]
 

@@ -22,8 +22,7 @@ from penstock.net.http.reception import Reception
 from penstock.net.outbound import SendChain
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
-from penstock.streams.conversion import as_stream
-from penstock.streams.stream import Stream
+from penstock.streams.spi import Stream, as_stream
 
 __all__ = ["WebSocketHandler", "WebSocketInbound", "WebSocketOutbound", "websocket"]
 

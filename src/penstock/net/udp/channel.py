@@ -24,8 +24,7 @@ from penstock.net.udp.sender import DatagramSender
 from penstock.net.udp.settings import UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
 from penstock.net.udp.transport import Readiness
-from penstock.streams.conversion import as_stream
-from penstock.streams.stream import Stream
+from penstock.streams.spi import Stream, as_stream
 
 __all__ = ["UdpChannel", "open_channel"]
 

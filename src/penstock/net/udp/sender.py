@@ -21,7 +21,7 @@ from penstock.net.udp.datagram import Address, Datagram, as_datagram, refusal
 from penstock.net.udp.pace import Pacer
 from penstock.net.udp.transport import Readiness
 from penstock.spec import Subscription, none_element, none_error, none_subscription
-from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+from penstock.streams.spi import asks_main_thread_to_stop
 
 __all__ = ["BUDGET", "MOST_DATAGRAMS", "DatagramSender", "SenderOwner"]
 

@@ -10,9 +10,7 @@ from penstock.net.udp.datagram import Datagram
 from penstock.net.udp.receiver import DatagramReceiver
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
-from penstock.streams.conversion import as_stream
-from penstock.streams.source import PublisherSource
-from penstock.streams.stream import flux_of
+from penstock.streams.spi import PublisherSource, as_stream, flux_of
 
 if TYPE_CHECKING:
     from penstock.net.udp.channel import UdpChannel

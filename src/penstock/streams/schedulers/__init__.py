@@ -9,24 +9,31 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 
-from penstock.streams.schedulers.background import background_loop
-from penstock.streams.schedulers.elastic import ElasticScheduler
-from penstock.streams.schedulers.immediate import ImmediateScheduler
-from penstock.streams.schedulers.loop import LoopScheduler
-from penstock.streams.schedulers.pool import PoolScheduler
+from penstock.streams.schedulers.background import BackgroundLoopScheduler, background_loop
+from penstock.streams.schedulers.event_loop import LoopScheduler
+from penstock.streams.schedulers.inline import ImmediateScheduler, TrampolineScheduler
+from penstock.streams.schedulers.process_wide import ProcessWide, SharedSchedulerError, renew_after_fork
 from penstock.streams.schedulers.scheduler import Alarm, Scheduler, SchedulerClosed, Task, Timer
-from penstock.streams.schedulers.shared import shared_pool, shared_single, shared_timer
-from penstock.streams.schedulers.single import SingleThreadScheduler
-from penstock.streams.schedulers.stays_open import SharedSchedulerError
-from penstock.streams.schedulers.trampoline import TrampolineScheduler
+from penstock.streams.schedulers.threads import (
+    ElasticScheduler,
+    PoolScheduler,
+    SingleThreadScheduler,
+    shared_pool,
+    shared_single,
+    shared_timer,
+)
+from penstock.streams.schedulers.timers import RealTimeScheduler
 from penstock.streams.schedulers.virtual import VirtualTimeScheduler
 
 __all__ = [
     "Alarm",
+    "BackgroundLoopScheduler",
     "ElasticScheduler",
     "ImmediateScheduler",
     "LoopScheduler",
     "PoolScheduler",
+    "ProcessWide",
+    "RealTimeScheduler",
     "Scheduler",
     "SchedulerClosed",
     "SharedSchedulerError",
@@ -39,6 +46,7 @@ __all__ = [
     "immediate",
     "loop",
     "pool",
+    "renew_after_fork",
     "shared_pool",
     "shared_single",
     "shared_timer",
@@ -46,9 +54,6 @@ __all__ = [
     "trampoline",
     "virtual_time",
 ]
-
-# Some functions below have the name of the module they build from. They are defined after the imports, so in
-# this package the name means the function; `from penstock.streams.schedulers.pool import …` still works.
 
 
 def immediate() -> ImmediateScheduler:

@@ -9,11 +9,9 @@ import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 
-from penstock.streams.schedulers.forking import renew_after_fork
-from penstock.streams.schedulers.loop import LoopScheduler, loops_of_exiting_process
-from penstock.streams.schedulers.process_wide import ProcessWide
+from penstock.streams.schedulers.event_loop import LoopScheduler, loops_of_exiting_process
+from penstock.streams.schedulers.process_wide import ProcessWide, StaysOpen, renew_after_fork
 from penstock.streams.schedulers.scheduler import SchedulerClosed, Task, Timer, report_task_error
-from penstock.streams.schedulers.stays_open import StaysOpen
 
 _EXIT_PATIENCE = 3.0
 """Seconds that the interpreter's exit waits for the loop to wind down; a task that blocks it gets no more."""

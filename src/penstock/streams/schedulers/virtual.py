@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.streams.schedulers.heap import TimerHeap
 from penstock.streams.schedulers.scheduler import (
     Scheduler,
     SchedulerClosed,
@@ -17,6 +16,7 @@ from penstock.streams.schedulers.scheduler import (
     refuse,
     run_for_caller,
 )
+from penstock.streams.schedulers.timers import TimerHeap
 
 # Whole nanoseconds add up exactly; with floats 0.7 + 0.1 would fall short of a timer at 0.8.
 _NANOSECONDS = 1_000_000_000

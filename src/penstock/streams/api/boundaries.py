@@ -1,0 +1,232 @@
+"""Where two parts of a stream meet: who runs where, how much waits between them, and who shares a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.arguments import a_count, a_function
+from penstock.spec import UNBOUNDED
+from penstock.streams.operators.boundaries import (
+    PREFETCH,
+    LimitRateSource,
+    PublishOnSource,
+    SubscribeOnSource,
+    replenish_at,
+)
+from penstock.streams.operators.overflow import BackpressureSource, Overflow, a_policy
+from penstock.streams.operators.share import CacheSource
+from penstock.streams.schedulers import Scheduler
+from penstock.streams.stream import Stream, T, flux_of, mono_of
+
+if TYPE_CHECKING:
+    from penstock.streams.flux import Flux
+    from penstock.streams.mono import Mono
+
+__all__ = ["PREFETCH", "FluxBoundaries", "FluxSharing", "MonoBoundaries", "MonoSharing"]
+
+
+def a_scheduler(scheduler: Any, operator: str) -> Scheduler:
+    """A scheduler, or a TypeError that names some."""
+    if not isinstance(scheduler, Scheduler):
+        raise TypeError(
+            f"{operator}() needs a scheduler, for example schedulers.shared_pool(), not {scheduler!r}"
+        )
+    return scheduler
+
+
+class FluxBoundaries(Stream[T]):
+    """Operators of a Flux about threads, queues and demand."""
+
+    __slots__ = ()
+
+    def publish_on(self, scheduler: Scheduler, *, prefetch: int = PREFETCH) -> Flux[T]:
+        """Run everything below on ``scheduler``; up to ``prefetch`` elements wait in between.
+
+        The source is asked for ``prefetch`` elements and, whenever three quarters of them are gone, for as
+        many again. An error waits until the elements before it have been sent.
+
+        >>> Flux.range(3).publish_on(schedulers.shared_pool()).map(lambda x: x + 1).collect_list().block()
+        [1, 2, 3]
+
+        Emits when the scheduler gets to it and there is demand.
+        Backpressures when its queue is full.
+        Completes when the source has completed and the queue is empty.
+        Cancels when its subscriber cancels.
+        """
+        return flux_of(
+            PublishOnSource(self, a_scheduler(scheduler, "publish_on"), a_count(prefetch, "publish_on()"))
+        )
+
+    def subscribe_on(self, scheduler: Scheduler) -> Flux[T]:
+        """Subscribe to the source, and let it work, on ``scheduler``.
+
+        Everything down to the next ``publish_on`` runs there with it, so it belongs above that: a source that
+        stands above a ``publish_on`` is asked for more by the scheduler of the latter.
+
+        Emits when the source does.
+        Backpressures when its subscriber does.
+        Completes when the source completes.
+        Cancels when its subscriber cancels.
+        """
+        return flux_of(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))
+
+    def limit_rate(self, high: int, low: int | None = None) -> Flux[T]:
+        """Never have more than ``high`` elements requested of the source, whatever the subscriber asks for.
+
+        The next ``low`` (by default three quarters) are requested when as many have been sent.
+
+        Emits when the source does and there is demand.
+        Backpressures when ``high`` elements wait.
+        Completes when the source has completed and nothing waits.
+        Cancels when its subscriber cancels.
+        """
+        high = a_count(high, "limit_rate()")
+        low = replenish_at(high) if low is None else a_count(low, "limit_rate()")
+        if low > high:
+            raise ValueError(f"limit_rate() needs low <= high, not {low} > {high}")
+        return flux_of(LimitRateSource(self, high, low))
+
+    def on_backpressure_buffer(
+        self,
+        size: int = PREFETCH,
+        overflow: Overflow = Overflow.ERROR,
+        on_dropped: Callable[[T], object] | None = None,
+    ) -> Flux[T]:
+        """For a source that cannot be slowed down: keep up to ``size`` elements that nobody asked for yet.
+
+        When there are more, ``overflow`` says what to give up: an element, which ``on_dropped`` then gets, or
+        the stream.
+
+        Emits when there is demand and an element.
+        Backpressures when never: the source is asked for everything.
+        Completes when the source has completed and the buffer is empty.
+        Cancels when its subscriber cancels, or the buffer overflows and nothing may be given up.
+        """
+        size = a_count(size, "on_backpressure_buffer()")
+        policy = a_policy(overflow, "on_backpressure_buffer()")
+        return self._overflowing("on_backpressure_buffer", size, policy, on_dropped, size)
+
+    def on_backpressure_drop(self, on_dropped: Callable[[T], object] | None = None) -> Flux[T]:
+        """For a source that cannot be slowed down: give up each element that nobody has asked for.
+
+        Emits when an element comes and there is demand.
+        Backpressures when never: the source is asked for everything.
+        Completes when the source completes.
+        Cancels when its subscriber cancels.
+        """
+        return self._overflowing("on_backpressure_drop", 0, Overflow.DROP_NEWEST, on_dropped)
+
+    def on_backpressure_latest(self, on_dropped: Callable[[T], object] | None = None) -> Flux[T]:
+        """For a source that cannot be slowed down: keep only the newest element until it is asked for.
+
+        Emits when there is demand and an element.
+        Backpressures when never: the source is asked for everything.
+        Completes when the source has completed and its last element was sent.
+        Cancels when its subscriber cancels.
+        """
+        return self._overflowing("on_backpressure_latest", 1, Overflow.DROP_OLDEST, on_dropped)
+
+    def on_backpressure_error(self) -> Flux[T]:
+        """For a source that cannot be slowed down: fail as soon as an element comes that nobody asked for.
+
+        Emits when an element comes and there is demand.
+        Backpressures when never: the source is asked for everything.
+        Completes when the source completes.
+        Cancels when its subscriber cancels, or demand falls short.
+        """
+        return self._overflowing("on_backpressure_error", 0, Overflow.ERROR, None)
+
+    def _overflowing(
+        self, label: str, size: int, overflow: Overflow, on_dropped: Any, *shows: Any
+    ) -> Flux[T]:
+        if on_dropped is not None:
+            a_function(on_dropped, f"{label}()")
+        return flux_of(BackpressureSource(label, self, size, overflow, on_dropped, *shows))
+
+
+class MonoBoundaries(Stream[T]):
+    """Operators of a Mono about threads."""
+
+    __slots__ = ()
+
+    def publish_on(self, scheduler: Scheduler) -> Mono[T]:
+        """Run everything below on ``scheduler``.
+
+        Emits when the scheduler gets to it and there is demand.
+        Backpressures when its subscriber does; the element waits.
+        Completes when the element has been sent, or the source is empty.
+        Cancels when its subscriber cancels.
+        """
+        return mono_of(PublishOnSource(self, a_scheduler(scheduler, "publish_on"), 1))
+
+    def subscribe_on(self, scheduler: Scheduler) -> Mono[T]:
+        """Subscribe to the source, and let it work, on ``scheduler``.
+
+        >>> where = Mono.from_callable(threading.get_ident).subscribe_on(schedulers.shared_pool()).block()
+        >>> where == threading.get_ident()
+        False
+
+        Emits when the source does.
+        Backpressures when its subscriber does.
+        Completes when the source completes.
+        Cancels when its subscriber cancels.
+        """
+        return mono_of(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))
+
+
+class FluxSharing(Stream[T]):
+    """Operators of a Flux about having several subscribers."""
+
+    __slots__ = ()
+
+    def cache(self, history: int | None = None) -> Flux[T]:
+        """Run the source once and keep its last ``history`` elements for later subscribers; by default all.
+
+        The first subscriber starts the source, which then runs as fast as the quickest subscriber asks, and
+        with a bounded history never more than ``history`` elements ahead of the slowest. It is not cancelled
+        when all have left: what it was asked for by then is kept, at most 256 elements, and it waits for the
+        next one to ask.
+
+        >>> calls = []
+        >>> numbers = Flux.range(2).do_on_next(calls.append).cache()
+        >>> numbers.collect_list().block(), numbers.collect_list().block(), calls
+        ([0, 1], [0, 1], [0, 1])
+
+        Emits when the source has emitted, or had before.
+        Backpressures when its subscriber does; the source, when no subscriber asks for more.
+        Completes when the source has completed and all of it has been sent.
+        Cancels when never: the source belongs to all.
+        """
+        kept = UNBOUNDED if history is None else a_count(history, "cache()")
+        return flux_of(CacheSource("cache", self, kept, kept, lasting=True, ahead=PREFETCH))
+
+    def share(self, *, prefetch: int = PREFETCH) -> Flux[T]:
+        """Run the source once for all who are subscribed at the same time.
+
+        Each subscriber starts with the oldest element that is still there, that is, that the slowest one has
+        not taken yet. The source is cancelled when the last subscriber leaves, and started anew by the next.
+
+        Emits when the source has emitted.
+        Backpressures when its subscriber does; the source, when the slowest is ``prefetch`` elements behind.
+        Completes when the source has completed and all of it has been sent.
+        Cancels when the last subscriber cancels.
+        """
+        capacity = a_count(prefetch, "share()")
+        return flux_of(CacheSource("share", self, capacity, 0, lasting=False))
+
+
+class MonoSharing(Stream[T]):
+    """Operators of a Mono about having several subscribers."""
+
+    __slots__ = ()
+
+    def cache(self) -> Mono[T]:
+        """Run the source once and give its element, or its error, to every subscriber.
+
+        Emits when the source has emitted, or had before.
+        Backpressures when its subscriber does.
+        Completes when the element has been sent.
+        Cancels when never: the source belongs to all.
+        """
+        return mono_of(CacheSource("cache", self, UNBOUNDED, UNBOUNDED, lasting=True))

@@ -1,0 +1,284 @@
+"""Make one stream of several: one after the other, mixed, or side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.arguments import a_count, a_function, a_value
+from penstock.spec import Publisher
+from penstock.streams.api.flat_map import INNER_PREFETCH
+from penstock.streams.conversion import as_mono, as_stream
+from penstock.streams.fusion import operator
+from penstock.streams.operators.merge import FlatMapSource, ZipSource
+from penstock.streams.operators.recovery import ConcatSource
+from penstock.streams.source import IterableSource
+from penstock.streams.stream import Stream, T, flux_of, mono_of
+
+if TYPE_CHECKING:
+    from penstock.streams.flux import Flux
+    from penstock.streams.mono import Mono
+
+__all__ = ["FluxCombination", "MonoCombination"]
+
+R = TypeVar("R")
+E = TypeVar("E")
+
+_COLLECTIONS = (list, tuple, set, frozenset)
+
+
+def _streams(publishers: tuple[Any, ...], wanted_by: str) -> tuple[Stream[Any], ...]:
+    for given in publishers:
+        if isinstance(given, _COLLECTIONS) and isinstance(next(iter(given), None), Stream):
+            raise TypeError(
+                f"{wanted_by} takes the streams one by one; a {type(given).__name__} of streams would go "
+                f"down as elements; put a star before it: {wanted_by[:-1]}*streams)"
+            )
+    return tuple(as_stream(publisher, wanted_by) for publisher in publishers)
+
+
+class FluxCombination(Stream[T]):
+    """Operators of a Flux that join it with others."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def concat(*publishers: Publisher[E]) -> Flux[E]:
+        """All elements of the first publisher, then all of the second, and so on.
+
+        >>> Flux.concat(Flux.just(1), Flux.just(2, 3)).collect_list().block()
+        [1, 2, 3]
+
+        Emits when the present publisher does.
+        Completes when the last one has completed.
+        """
+        return flux_of(ConcatSource("concat", _flattened(_streams(publishers, "concat()"), ConcatSource)))
+
+    @staticmethod
+    def merge(*publishers: Publisher[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
+        """The elements of all publishers as they arrive.
+
+        >>> sorted(Flux.merge(Flux.just(1, 3), Flux.just(2)).collect_list().block())
+        [1, 2, 3]
+
+        Emits when any of them has an element; ``prefetch`` of each wait here.
+        Completes when all have completed.
+        """
+        streams = _streams(publishers, "merge()")
+        outer = flux_of(IterableSource.over("sources", streams))
+        prefetch = a_count(prefetch, "merge()")
+        at_once = max(1, len(streams))
+        return flux_of(
+            FlatMapSource("merge", outer, lambda stream: stream, at_once, prefetch, members=streams)
+        )
+
+    @staticmethod
+    def zip(
+        *publishers: Publisher[Any],
+        combinator: Callable[..., R] | None = None,
+        prefetch: int = INNER_PREFETCH,
+    ) -> Flux[Any]:
+        """The first elements of all publishers together, then the second ones, and so on.
+
+        A row is a tuple, or what ``combinator(*row)`` makes of it.
+
+        >>> Flux.zip(Flux.just(1, 2), Flux.just("a", "b", "c")).collect_list().block()
+        [(1, 'a'), (2, 'b')]
+
+        Emits when each of them has an element; ``prefetch`` of each may wait here.
+        Completes when one of them has completed and nothing of it is left; the others are cancelled.
+        """
+        if combinator is not None:
+            a_function(combinator, "zip()")
+        streams = _streams(publishers, "zip()")
+        if not streams:
+            return flux_of(IterableSource.over("zip", ()))
+        return flux_of(ZipSource(streams, combinator, a_count(prefetch, "zip()")))
+
+    def concat_with(self, *publishers: Publisher[T]) -> Flux[T]:
+        """Go on with other publishers when this stream has completed.
+
+        Emits when the present publisher does.
+        Backpressures when its subscriber does; the next publisher gets the demand that is left.
+        Completes when the last one has completed.
+        Cancels when its subscriber cancels.
+        """
+        streams = _streams((self, *publishers), "concat_with()")
+        return flux_of(ConcatSource("concat_with", _flattened(streams, ConcatSource)))
+
+    def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
+        """Mix the elements of other publishers in as they arrive.
+
+        Emits when any of them has an element.
+        Backpressures when its subscriber does.
+        Completes when all have completed.
+        Cancels when its subscriber cancels, or any of them fails.
+        """
+        return FluxCombination.merge(
+            *_flattened(_streams((self, *publishers), "merge_with()"), FlatMapSource)
+        )
+
+    def zip_with(self, other: Publisher[E], combinator: Callable[[T, E], R] | None = None) -> Flux[Any]:
+        """Put each element together with one of another publisher.
+
+        Emits when both have an element.
+        Backpressures when its subscriber does.
+        Completes when one of them has completed; the other is cancelled.
+        Cancels when its subscriber cancels, or any of them fails.
+        """
+        if combinator is not None:
+            a_function(combinator, "zip_with()")
+        return FluxCombination.zip(self, other, combinator=combinator)  # type: ignore[arg-type]
+
+    def start_with(self, *elements: T) -> Flux[T]:
+        """Send these elements before those of the stream.
+
+        >>> Flux.just(2, 3).start_with(0, 1).collect_list().block()
+        [0, 1, 2, 3]
+
+        Emits when there is demand, first these, then those of the source.
+        Backpressures when its subscriber does.
+        Completes when the source completes.
+        Cancels when its subscriber cancels.
+        """
+        for element in elements:
+            a_value(element, "start_with()")
+        return self._with(operator("start_with", elements, shows=elements))
+
+    def then(self, other: Mono[R] | None = None) -> Mono[Any]:
+        """Forget the elements; when the stream has completed, go on with ``other`` or just complete.
+
+        >>> Flux.just(1, 2).then(Mono.just("done")).block()
+        'done'
+
+        Emits when ``other`` does.
+        Backpressures when never: the elements are asked for without a bound and not kept.
+        Completes when ``other`` does, or without one when the stream does.
+        Cancels when its subscriber cancels.
+        """
+        return _then(self, other)
+
+    def then_many(self, other: Publisher[R]) -> Flux[R]:
+        """Forget the elements; when the stream has completed, go on with ``other``.
+
+        Emits when ``other`` does.
+        Backpressures when its subscriber does, as far as ``other`` is concerned.
+        Completes when ``other`` does.
+        Cancels when its subscriber cancels.
+        """
+        return _then_many(self, other)
+
+
+class MonoCombination(Stream[T]):
+    """Operators of a Mono that join it with others."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def zip(*monos: Mono[Any], combinator: Callable[..., R] | None = None) -> Mono[Any]:
+        """The elements of all, together; nothing if one of them is empty.
+
+        >>> Mono.zip(Mono.just(1), Mono.just("a")).block()
+        (1, 'a')
+
+        Emits when each of them has its element.
+        Completes when the row has been sent, or one of them is empty.
+        """
+        return FluxCombination.zip(*monos, combinator=combinator, prefetch=1)._as_mono(operator("take", 1))
+
+    @staticmethod
+    def when(*publishers: Publisher[Any]) -> Mono[Any]:
+        """Complete when all publishers have; their elements are forgotten.
+
+        Emits when never.
+        Completes when the last of them has completed.
+        """
+        return FluxCombination.merge(*publishers)._as_mono(operator("ignore", label="when"))
+
+    def concat_with(self, *publishers: Publisher[T]) -> Flux[T]:
+        """Go on with other publishers after this Mono.
+
+        Emits when the present publisher does.
+        Backpressures when its subscriber does.
+        Completes when the last one has completed.
+        Cancels when its subscriber cancels.
+        """
+        return flux_of(ConcatSource("concat_with", _streams((self, *publishers), "concat_with()")))
+
+    def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
+        """Mix the elements of other publishers in as they arrive.
+
+        Emits when any of them has an element.
+        Backpressures when its subscriber does.
+        Completes when all have completed.
+        Cancels when its subscriber cancels, or any of them fails.
+        """
+        return FluxCombination.merge(
+            *_flattened(_streams((self, *publishers), "merge_with()"), FlatMapSource)
+        )
+
+    def zip_with(self, other: Mono[E], combinator: Callable[[T, E], R] | None = None) -> Mono[Any]:
+        """Put the element together with that of another Mono.
+
+        Emits when both have theirs.
+        Backpressures when its subscriber does.
+        Completes when the row has been sent, or one of them is empty.
+        Cancels when its subscriber cancels, or one of them fails.
+        """
+        if combinator is not None:
+            a_function(combinator, "zip_with()")
+        return MonoCombination.zip(self, other, combinator=combinator)  # type: ignore[arg-type]
+
+    def then(self, other: Mono[R] | None = None) -> Mono[Any]:
+        """Forget the element; when this Mono has completed, go on with ``other`` or just complete.
+
+        Emits when ``other`` does.
+        Backpressures when its subscriber does.
+        Completes when ``other`` does, or without one when this Mono does.
+        Cancels when its subscriber cancels.
+        """
+        return _then(self, other)
+
+    def then_many(self, other: Publisher[R]) -> Flux[R]:
+        """Forget the element; when this Mono has completed, go on with ``other``.
+
+        Emits when ``other`` does.
+        Backpressures when its subscriber does.
+        Completes when ``other`` does.
+        Cancels when its subscriber cancels.
+        """
+        return _then_many(self, other)
+
+    def then_return(self, value: R) -> Mono[R]:
+        """Forget the element; when this Mono has completed, send ``value``.
+
+        Emits when this Mono has completed and there is demand.
+        Backpressures when its subscriber does.
+        Completes when the value has been sent.
+        Cancels when its subscriber cancels.
+        """
+        a_value(value, "then_return()")
+        return self._with(operator("ignore", label="then_return"))._with(operator("default_if_empty", value))
+
+
+def _flattened(streams: tuple[Any, ...], kind: type[ConcatSource | FlatMapSource]) -> tuple[Any, ...]:
+    """The members of the first stream, if it is itself a concatenation (or a merge), instead of that stream.
+
+    So a thousand streams added one by one make one stage and not a thousand.
+    """
+    first = streams[0] if streams else None
+    if first is None or first._ops or not isinstance(first._source, kind) or first._source.members is None:
+        return streams
+    return (*first._source.members, *streams[1:])
+
+
+def _then(stream: Stream[Any], other: Any) -> Mono[Any]:
+    ignored = stream._as_mono(operator("ignore", label="then"))
+    if other is None:
+        return ignored
+    return mono_of(ConcatSource("then", (ignored, as_mono(other, "then()"))))
+
+
+def _then_many(stream: Stream[Any], other: Any) -> Flux[Any]:
+    ignored = stream._as_mono(operator("ignore", label="then_many"))
+    return flux_of(ConcatSource("then_many", _streams((ignored, other), "then_many()")))

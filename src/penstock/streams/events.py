@@ -1,0 +1,132 @@
+"""One small interface for whoever wants to know what runs: metrics, a dashboard, a log.
+
+A stage speaks in batches, when it stops working for want of demand or elements, never for each element. A
+stream without a listener pays one comparison per batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from penstock.streams.dropped import drop_error
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+
+__all__ = ["Listener", "Outcome", "Stage", "StageState", "listener_for_new_streams", "listening"]
+
+
+class Outcome(Enum):
+    """How a stream, or its part above an operator, came to its end."""
+
+    COMPLETE = "complete"
+    ERROR = "error"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class StageState:
+    """What a stage of a running stream looked like at one moment."""
+
+    name: str
+    requested: int
+    """Demand that the stage below has signalled so far, in total."""
+    emitted: int
+    """Elements sent down so far."""
+    queued: int
+    """Elements that wait in the stage's own queue."""
+    capacity: int | None
+    """The bound of that queue; None where there is no queue."""
+    runs_on: str
+    """The scheduler that the stage emits on, or "caller"."""
+    terminated: bool
+
+
+class Stage(Protocol):
+    """A running part of a stream: everything between two asynchronous boundaries."""
+
+    def state(self) -> StageState:
+        """What the stage looks like now."""
+
+
+class Listener(Protocol):
+    """Hears what the stages of a stream do. Called on the thread that does it, so be quick."""
+
+    def subscribed(self, stage: Stage) -> None:
+        """A stage came to life."""
+
+    def requested(self, stage: Stage, n: int) -> None:
+        """Demand for ``n`` more elements arrived."""
+
+    def emitted(self, stage: Stage, n: int) -> None:
+        """``n`` elements were sent down since the last call."""
+
+    def queued(self, stage: Stage, n: int) -> None:
+        """The stage stopped working with ``n`` elements in its queue."""
+
+    def waited(self, stage: Stage, seconds: float) -> None:
+        """Demand arrived after the stage had stood still without it for this long."""
+
+    def terminated(self, stage: Stage, outcome: Outcome) -> None:
+        """The stage ended."""
+
+
+class _Careful:
+    """Stands before a listener, so that nothing it raises gets into a stream."""
+
+    __slots__ = ("_listener",)
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def subscribed(self, stage: Stage) -> None:
+        self._tell("subscribed", stage)
+
+    def requested(self, stage: Stage, n: int) -> None:
+        self._tell("requested", stage, n)
+
+    def emitted(self, stage: Stage, n: int) -> None:
+        self._tell("emitted", stage, n)
+
+    def queued(self, stage: Stage, n: int) -> None:
+        self._tell("queued", stage, n)
+
+    def waited(self, stage: Stage, seconds: float) -> None:
+        self._tell("waited", stage, seconds)
+
+    def terminated(self, stage: Stage, outcome: Outcome) -> None:
+        self._tell("terminated", stage, outcome)
+
+    def _tell(self, event: str, *what: Any) -> None:
+        try:
+            getattr(self._listener, event)(*what)
+        except BaseException as error:
+            drop_error(error, f"{event}() of the listener {type(self._listener).__name__}")
+            if asks_main_thread_to_stop(error):
+                raise
+
+
+_listener: ContextVar[Listener | None] = ContextVar("penstock_listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Let ``listener`` hear every stream that is subscribed to inside the block.
+
+    A stream keeps its listener when the block ends. Streams subscribed on other threads belong to the block
+    as far as ``contextvars`` do, that is, through every scheduler of this package. What a listener raises is
+    reported as dropped: it only looks on, and must not harm the stream.
+    """
+    token = _listener.set(_Careful(listener))
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def listener_for_new_streams() -> Listener | None:
+    """The listener of the block that we are in, if any."""
+    return _listener.get()

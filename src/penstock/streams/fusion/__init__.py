@@ -1,0 +1,26 @@
+"""The compiled core: a run of synchronous operators is one Python function.
+
+Read :mod:`.fragments` (what an operator contributes), :mod:`.codegen` (how the contributions become the text
+of a loop), :mod:`.compiler` (how the text becomes a function) and :mod:`.drain` (who runs it), in this order.
+"""
+
+from penstock.streams.fusion.drain import GONE, Drain, Link
+from penstock.streams.fusion.op import Op, Outcome, Watch, operator
+from penstock.streams.fusion.pull import PullDrain, knows_its_end, pull, pull_async
+from penstock.streams.fusion.queue_drain import QueueDrain, Relay
+
+__all__ = [
+    "GONE",
+    "Drain",
+    "Link",
+    "Op",
+    "Outcome",
+    "PullDrain",
+    "QueueDrain",
+    "Relay",
+    "Watch",
+    "knows_its_end",
+    "operator",
+    "pull",
+    "pull_async",
+]

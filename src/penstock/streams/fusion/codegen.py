@@ -1,0 +1,380 @@
+"""The text of a loop: the fragments of a segment's operators, strung together between a head and a tail.
+
+A loop has a **head**, where elements come from, and a **tail**, where they go:
+
+========  =====================================================================================
+head
+========  =====================================================================================
+iterable  ``for x in source``
+queue     elements that somebody else appends to a deque (an asynchronous boundary)
+poll      elements that a hand-written stage composes (``merge``, ``zip``)
+segment   the segment above, when a chain had to be cut in two
+========  =====================================================================================
+
+========  =====================================================================================
+tail
+========  =====================================================================================
+push      ``on_next(x)`` as long as there is demand, then give up control with ``yield``
+segment   hand ``x`` to the segment below
+pull      ``yield x`` to a plain ``for``
+async     ``yield x`` to an ``async for``
+========  =====================================================================================
+
+A push loop is a generator that yields only to stop working: ``yield False`` says "out of demand",
+``yield True`` says "out of elements". It polls **one** word for demand and cancellation, ``S.limit``, which
+is -1 once the subscription is cancelled; that is all the bookkeeping an element pays for.
+
+When a chain had to be cut, the lowest segment alone counts what is sent. It sets ``S.sated`` when demand is
+used up; those above then send ``FULL`` instead of taking another element, and ``PENDING`` when there is none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from penstock.streams.fusion.fragments import Kind
+
+__all__ = ["SOURCE", "TAIL", "Head", "Tail", "Writer"]
+
+FAIR_TIME = 0.001
+"""An ``async for`` over a synchronous stream lets others run after this many seconds …"""
+HANDFUL = 32
+"""… and looks at the clock after this many elements."""
+
+SOURCE = -1
+"""Owner of a line that takes an element from the source."""
+TAIL = -2
+"""Owner of a line that calls the subscriber."""
+
+
+class Head(Enum):
+    """Where a loop's elements come from."""
+
+    ITERABLE = "iterable"
+    QUEUE = "queue"
+    POLL = "poll"
+    SEGMENT = "segment"
+
+
+class Tail(Enum):
+    """Where a loop's elements go."""
+
+    PUSH = "push"
+    SEGMENT = "segment"
+    PULL = "pull"
+    ASYNC = "async"
+
+
+@dataclass(slots=True)
+class Writer:
+    """Strings the fragments of one segment together."""
+
+    head: Head
+    kinds: tuple[Kind, ...]
+    tail: Tail
+    watched: bool
+    trusted: bool
+    paced: bool = False
+    lines: list[str] = field(default_factory=list)
+    owner: dict[int, int] = field(default_factory=dict)
+    depth: int = 1
+    nested: int = 0
+    """User loops (``flat``) that are open around the current line."""
+
+    @property
+    def no_demand(self) -> str:
+        """The word to poll. Only the lowest segment counts what was sent; it tells those above."""
+        return "e >= S.limit" if self.tail is Tail.PUSH else "S.sated"
+
+    @property
+    def managed(self) -> bool:
+        """Whether a drain drives this loop (``S``), rather than a plain ``for``."""
+        return self.tail in (Tail.PUSH, Tail.SEGMENT)
+
+    def text(self) -> str:
+        """The whole function."""
+        self._signature()
+        if self.watched and not self.managed:
+            self._line("try:")
+            self.depth += 1
+        floor = self.depth
+        for index, kind in enumerate(self.kinds):
+            self._fragment(index, kind.setup)
+        leads = bool(self.kinds and self.kinds[-1].lead)
+        if leads:
+            self._fragment(len(self.kinds) - 1, self.kinds[-1].lead)
+        if leads or self.tail is Tail.SEGMENT:
+            self._wait_before_the_next()  # a lead, here or in a segment below, may have used up the demand
+        self._open_head()
+        self._body()
+        if self.tail is Tail.ASYNC or self.paced:
+            self._close_head_of_handfuls()
+        self.depth, self.nested = floor, 0
+        self._ending()
+        if self.watched and not self.managed:
+            self.depth -= 1
+            for line in (
+                "except Exception as error:",
+                "    raise S.failed(error)",
+                "finally:",
+                "    S.close()",
+            ):
+                self._line(line)
+        return "\n".join(self.lines) + "\n"
+
+    # ---------------------------------------------------------------- the frame round the operators
+    def _line(self, text: str, owner: int = SOURCE) -> None:
+        self.lines.append("    " * self.depth + text)
+        self.owner[len(self.lines)] = owner
+
+    def _signature(self) -> None:
+        parameters = ["S", "src", "out", "none", "base"]
+        for index, kind in enumerate(self.kinds):
+            parameters += [f"{'ab'[which]}{index}" for which in kind.uses]
+            parameters += [f"s{index}"] if kind.state else []
+        self.depth = 0
+        kind_of_function = "async def" if self.tail is Tail.ASYNC else "def"
+        self._line(f"{kind_of_function} loop({', '.join(parameters)}):")
+        self.depth = 1
+        if self.tail is Tail.PUSH:
+            self._line("e = 0")
+        if self.head is Head.QUEUE:
+            self._line("t = 0")
+            self._line("popleft = src.popleft")
+        if not self.managed:
+            self._line("if False: yield")  # also a loop that sends nothing is a generator
+        if self.tail is Tail.ASYNC:
+            self._line(f"late = monotonic() + {FAIR_TIME}")
+
+    def _open_head(self) -> None:
+        if self.head is Head.QUEUE:
+            self._queue_head()
+        elif self.head is Head.POLL:
+            self._poll_head()
+        elif self.tail is Tail.ASYNC:
+            self._async_head()
+        elif self.paced:
+            self._paced_head()
+        else:
+            self._line("for x in src:")
+            self.depth += 1
+            if self.head is Head.SEGMENT and self.managed:
+                self._line("if x is PENDING:")
+                self._suspend(starved=True, then="continue")
+                self._line("if x is FULL:")
+                self._suspend(starved=False, then="continue")
+
+    def _async_head(self) -> None:
+        """Elements in handfuls, and a look at the clock between them.
+
+        A counter would cost more than the handful does, and a turn of the event loop as much as fifty
+        elements, so it is the clock that decides whether others run.
+        """
+        self._line("while (x := next(src, NOTHING)) is not NOTHING:")
+        self.depth += 1
+        self._let_others_run()
+        self._line(f"for x in chain((x,), islice(src, {HANDFUL - 1})):")
+        self.depth += 1
+
+    def _paced_head(self) -> None:
+        """The same for a loop that a drain runs: when the time is over it gives up control, and rests."""
+        self._line("while True:")
+        self.depth += 1
+        self._line("if monotonic() > S.home.late and S.rests():")
+        self._suspend(starved=False, then="continue")
+        self._line("x = NOTHING")
+        self._line(f"for x in islice(src, {HANDFUL}):")
+        self.depth += 1
+
+    def _let_others_run(self) -> None:
+        self._line("if monotonic() > late:")
+        self._line("    await out()")
+        self._line(f"    late = monotonic() + {FAIR_TIME}")
+
+    def _close_head_of_handfuls(self) -> None:
+        """What stops the inner loop stops the outer one, too."""
+        self.depth -= 1
+        self._line("else:")
+        if self.paced:
+            self._line("    if x is NOTHING:")  # not even one: the source is at its end
+            self._line("        break")
+        self._line("    continue")
+        self._line("break")
+
+    def _queue_head(self) -> None:
+        self._line("while True:")
+        self.depth += 1
+        self._line("if not src:")
+        self._line("    if S.done and not src:")
+        self._line("        break")
+        self._line("    x = None")  # whoever waits does not keep what has been delivered
+        self._suspend(starved=True, then="continue")
+        self._line(f"if {self.no_demand}:")
+        self._suspend(starved=False, then="continue")
+        self._line("x = popleft()")
+        self._line("t += 1")
+        self._line("if t >= S.refill_at:")
+        self._line("    S.taken = t")
+        self._line("    S.refill()")
+
+    def _poll_head(self) -> None:
+        self._line("while True:")
+        self.depth += 1
+        self._line(f"if {self.no_demand} or (x := src()) is PENDING:")
+        self._line("    if S.finished():")
+        self._line("        break")
+        self._line("    x = None")
+        self._suspend(starved=True, then="continue")
+
+    def _suspend(self, *, starved: bool, then: str = "") -> None:
+        """Give up control until there is demand (or elements) again, one level deeper than here."""
+        self.depth += 1
+        if self.tail is Tail.PUSH:
+            self._line("S.emitted = e")
+        if self.head is Head.QUEUE:
+            self._line("S.taken = t")
+        token = "PENDING" if starved else "FULL"
+        self._line(f"yield {token if self.tail is Tail.SEGMENT else starved}")
+        if then:
+            self._line(then)
+        self.depth -= 1
+
+    # ---------------------------------------------------------------- the operators
+    def _body(self) -> None:
+        pending_afters: list[list[tuple[int, Kind]]] = [[]]
+        checked = self.trusted or self.head is Head.SEGMENT  # the segment above has looked
+        for index, kind in enumerate(self.kinds):
+            if kind.body and not checked:
+                self._refuse_none(index - 1)
+                checked = True
+            self._fragment(index, kind.body, pending_afters[-1])
+            checked = checked and not kind.assigns
+            if kind.opens:
+                self.depth += 1
+                self.nested += 1
+                pending_afters.append([])
+            if kind.after:
+                pending_afters[-1].append((index, kind))
+        falls_through = not (self.kinds and self.kinds[-1].body[-1:] == ("DROP",))
+        if falls_through:
+            self._emit(checked=checked)
+        while pending_afters:
+            afters = pending_afters.pop()
+            for index, kind in reversed(afters):
+                self._fragment(index, kind.after)
+            if falls_through:
+                # Only after the innermost loop's own endings: take(n) completes without further demand.
+                self._wait_before_the_next()
+                falls_through = False
+            if pending_afters:
+                self.depth -= 1
+                self.nested -= 1
+                self._look_up_after_a_nested_loop()
+
+    def _look_up_after_a_nested_loop(self) -> None:
+        if self.managed and (self.nested or self.head in (Head.ITERABLE, Head.SEGMENT)):
+            # It may have had no element at all, and then nobody looked whether to go on.
+            self._line("if S.halted:")
+            self._suspend(starved=False)
+
+    def _wait_before_the_next(self) -> None:
+        """What was sent may have used up the demand: then take no further element, but see an end.
+
+        A queue and a poll look before they take. An iterable that is known to be at its end may be asked once
+        more: it completes. A segment above is told, and says itself whether it is at its end or just waits.
+        """
+        at_top = self.nested == 0
+        if self.tail is Tail.ASYNC and not at_top:
+            self._let_others_run()  # what one element leads to may have no end
+        if not self.managed or (at_top and self.head in (Head.QUEUE, Head.POLL)):
+            return
+        if at_top and self.head is Head.SEGMENT:
+            if self.tail is Tail.PUSH:
+                self._line("if e >= S.limit:", TAIL)
+                self._line("    S.sated = True", TAIL)
+            return
+        if at_top and self.tail is Tail.PUSH:
+            self._line("if e >= S.limit:", TAIL)
+        elif at_top:
+            self._line("while S.sated and not S.at_end:", TAIL)
+        else:
+            self._line(f"while {self.no_demand}:", TAIL)
+        self._suspend(starved=False)
+
+    def _fragment(
+        self,
+        index: int,
+        lines: tuple[str, ...],
+        afters: list[tuple[int, Kind]] | None = None,
+    ) -> None:
+        for line in lines:
+            word = line.strip()
+            indent = (len(line) - len(line.lstrip())) // 4
+            self.depth += indent
+            if word == "DROP":
+                self._drop(afters or [])
+            elif word == "STOP":
+                self._stop(index)
+            elif word == "EMIT":
+                self._emit(wait_first=True)
+            else:
+                names = {name: f"{name}{index}" for name in "abs"}
+                self._line(word.format(**names), index)
+            self.depth -= indent
+
+    def _drop(self, afters: list[tuple[int, Kind]]) -> None:
+        for index, kind in reversed(afters):
+            self._fragment(index, kind.after)
+        if self.managed and (self.head in (Head.ITERABLE, Head.SEGMENT) or self.nested):
+            # An element that is dropped emits nothing, so nobody would look whether to go on.
+            self._line("if S.halted:")
+            self._suspend(starved=False)
+        if self.tail is Tail.ASYNC and self.nested:
+            self._let_others_run()
+        self._line("continue")
+
+    def _stop(self, index: int) -> None:
+        if self.managed:
+            self._line(f"S.stopped = base + {index}")
+        last = len(self.kinds) - 1
+        flush_is_due = bool(self.kinds[last].flush) and index < last
+        if self.nested == 0 and (flush_is_due or not self.kinds[last].flush):
+            self._line("break")
+            return
+        if self.tail is Tail.PUSH:
+            self._line("S.emitted = e")
+        self._announce_end()
+        self._line("return")
+
+    def _emit(self, *, wait_first: bool = False, checked: bool = False) -> None:
+        if wait_first and self.managed:
+            self._line(f"while {self.no_demand}:", TAIL)
+            self._suspend(starved=False)
+        if not checked:
+            self._refuse_none(len(self.kinds) - 1)
+        if self.tail is Tail.PUSH:
+            self._line("out(x)", TAIL)
+            self._line("e += 1")
+        else:
+            self._line("yield x", TAIL)
+
+    def _refuse_none(self, upto: int) -> None:
+        """§2.13: ``None`` is no element. Whoever last assigned ``x`` is to blame."""
+        culprit = next((i for i in range(upto, -1, -1) if self.kinds[i].assigns), SOURCE)
+        where = "base - 1" if culprit == SOURCE else f"base + {culprit}"
+        self._line("if x is None:", culprit)
+        self._line(f"    raise none({where})", culprit)
+
+    # ---------------------------------------------------------------- the end
+    def _ending(self) -> None:
+        self._announce_end()
+        last = len(self.kinds) - 1
+        if self.kinds and self.kinds[last].flush:
+            self._fragment(last, self.kinds[last].flush)
+        if self.tail is Tail.PUSH:
+            self._line("S.emitted = e")
+
+    def _announce_end(self) -> None:
+        if self.watched and self.managed:
+            self._line(f"S.ended(base, base + {len(self.kinds)})")

@@ -1,0 +1,213 @@
+"""A chain of operators is cut into segments, and each segment becomes one Python function, once per shape.
+
+Most chains are one segment. The text of a segment's function (see :mod:`.codegen`) depends on the *kinds* of
+its operators only (``map filter map``), so it is compiled once and cached; the user's functions are its
+arguments.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
+from time import monotonic
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from penstock.spec import none_element
+from penstock.streams.fusion.codegen import SOURCE, Head, Tail, Writer
+from penstock.streams.fusion.fragments import LOOP_NAMES, Kind
+from penstock.streams.fusion.op import Op
+
+__all__ = ["PENDING", "Loop", "Shape", "compile_loop", "culprit", "cut", "run", "shape_of", "states_of"]
+
+MOST_NESTED_LOOPS = 8
+"""Python refuses more than 20 nested blocks; a few are ours."""
+MOST_OPERATORS = 250
+"""A longer run is cut, so that no compiled function grows without bound."""
+
+
+class _Token:
+    """Travels from segment to segment in place of an element."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+PENDING: Any = _Token("PENDING")
+"""Nothing there now."""
+FULL: Any = _Token("FULL")
+"""There may be something, but nobody has asked for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A compiled segment."""
+
+    function: Callable[..., Any]
+    code: CodeType
+    text: str
+    size: int
+    """How many operators it holds."""
+    owner: dict[int, int]
+    """Line number → index of the operator whose line it is, within the segment; SOURCE or TAIL."""
+
+
+def cut(kinds: Iterable[Kind]) -> list[tuple[Kind, ...]]:
+    """Cut a chain into segments, each of which can be one loop.
+
+    An operator that speaks before the first or after the last element is the last of its segment. It also
+    starts one if an operator above it could stop the stream from inside a nested loop: Python has no way to
+    leave two loops at once and still run what follows them.
+    """
+    segments: list[tuple[Kind, ...]] = []
+    current: list[Kind] = []
+    nested = 0
+    stops_inside = False
+    for kind in kinds:
+        too_long = len(current) >= MOST_OPERATORS or (kind.opens and nested >= MOST_NESTED_LOOPS)
+        if current and (current[-1].ends_segment or too_long or (kind.flush and stops_inside)):
+            segments.append(tuple(current))
+            current, nested, stops_inside = [], 0, False
+        current.append(kind)
+        stops_inside = stops_inside or (kind.stops and nested > 0)
+        nested += kind.opens
+    segments.append(tuple(current))
+    return segments
+
+
+@lru_cache(maxsize=2048)
+def compile_loop(
+    head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool, trusted: bool, paced: bool = False
+) -> Loop:
+    """Compile one segment.
+
+    ``watched`` says that ``S`` wants to hear when, and how, it ends by itself; ``trusted`` that there is no
+    ``None`` among the elements that come in; ``paced`` that an event loop waits while we work.
+    """
+    writer = Writer(head, kinds, tail, watched, trusted, paced)
+    text = writer.text()
+    shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
+    filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
+    names = dict(LOOP_NAMES, PENDING=PENDING, FULL=FULL, monotonic=monotonic, chain=chain, islice=islice)
+    exec(compile(text, filename, "exec"), names)
+    # Registered so that a traceback shows the compiled line instead of nothing.
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    function = names["loop"]
+    return Loop(function, function.__code__, text, len(kinds), writer.owner)
+
+
+_serial = iter(range(1, 1 << 62))
+
+
+class Shape(NamedTuple):
+    """The compiled form of a chain: depends on the kinds of its operators only."""
+
+    loops: tuple[Loop, ...]
+    bases: tuple[int, ...]
+    """Index of each loop's first operator."""
+    leads: bool
+    """Whether an operator speaks before the first element."""
+
+
+def shape_of(
+    ops: tuple[Op, ...], head: Head, tail: Tail, *, watched: bool, trusted: bool = False, paced: bool = False
+) -> Shape:
+    """Compile the chain, or find it compiled already."""
+    return _shape(tuple([op.kind for op in ops]), head, tail, watched, trusted, paced)
+
+
+@lru_cache(maxsize=4096)
+def _shape(
+    kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool, trusted: bool, paced: bool
+) -> Shape:
+    loops: list[Loop] = []
+    bases: list[int] = []
+    base = 0
+    segments = cut(kinds)
+    managed = tail is Tail.PUSH
+    for number, segment in enumerate(segments):
+        last = number == len(segments) - 1
+        here = head if number == 0 else Head.SEGMENT
+        there = tail if last else (Tail.SEGMENT if managed else Tail.PULL)
+        told = watched and (managed or last)
+        loops.append(compile_loop(here, segment, there, told, trusted or number > 0, paced and number == 0))
+        bases.append(base)
+        base += len(segment)
+    return Shape(tuple(loops), tuple(bases), any(kind.lead for kind in kinds))
+
+
+def states_of(ops: tuple[Op, ...]) -> list[Any]:
+    """Fresh state for those operators that need it, one entry per operator."""
+    return [op.kind.state(*op.args) if op.kind.state else None for op in ops]
+
+
+def run(
+    shape: Shape, ops: tuple[Op, ...], states: list[Any], manager: Any, source: Any, out: Any, origin: str
+) -> Any:
+    """Start the loops on ``source``; what is returned is the lowest one, the others feed it."""
+
+    def none(index: int) -> Exception:
+        return none_element(ops[index].label if index >= 0 else origin)
+
+    feed = source
+    for loop, base in zip(shape.loops, shape.bases, strict=True):
+        end = base + loop.size
+        values: list[Any] = []
+        for op, state in zip(ops[base:end], states[base:end], strict=True):
+            values += [op.args[which] for which in op.kind.uses]
+            if op.kind.state:
+                values.append(state)
+        feed = _own_copy(loop)(manager, feed, out, none, base, *values)
+    return feed
+
+
+def _own_copy(loop: Loop) -> Callable[..., Any]:
+    """The same function with code of its own.
+
+    The interpreter adapts code to what it meets: a call site that always calls the same function becomes
+    cheap, one that calls many stays general. Streams of one shape share their text but not their functions,
+    so sharing the code as well would make all of them slow; a copy takes a microsecond.
+    """
+    return FunctionType(loop.code.replace(), loop.function.__globals__)
+
+
+def culprit(error: BaseException, shape: Shape) -> int:
+    """The index of the operator that raised ``error``; SOURCE or TAIL if it was none of them.
+
+    The compiled text has a line for each operator, so the traceback knows; nothing is spent on an element
+    that does not fail. ``StopIteration`` is turned into a ``RuntimeError`` by the generator that it leaves
+    (an error and not an end), with the original as its cause.
+    """
+    for candidate in (error, error.__cause__):
+        index = _search(candidate, shape) if candidate is not None else None
+        if index is not None:
+            return index
+    return SOURCE
+
+
+def _search(error: BaseException, shape: Shape) -> int | None:
+    codes = [loop.code for loop in shape.loops]  # what runs is a copy, equal but not the same
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code not in codes:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    level = max(i for i, code in enumerate(codes) if code == trace.tb_frame.f_code)
+    while trace is not None and level >= 0 and trace.tb_frame.f_code == codes[level]:
+        # A signal may come between two lines, where there is no number.
+        owner = shape.loops[level].owner.get(trace.tb_lineno, SOURCE)
+        if owner >= 0:
+            return shape.bases[level] + owner
+        if owner != SOURCE:
+            return owner
+        # The line takes from the segment above: look whether the error came out of that one.
+        trace, level = trace.tb_next, level - 1
+    return SOURCE

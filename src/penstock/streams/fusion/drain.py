@@ -1,0 +1,522 @@
+"""The drain: owns a compiled loop and sees to it that it never runs twice at once.
+
+Everything that may happen to a subscription (a request, a cancel, an element from another thread) leaves a
+note and calls :meth:`Drain.drain`. Whoever gets the ownership token works until there is nothing left to do;
+everybody else returns at once. So
+
+* signals are serial (§1.3), whatever thread they come from;
+* ``request`` inside ``on_next`` adds to a mailbox and returns, so the stack does not grow (§3.3);
+* demand is summed by the owner alone, so no lock is taken for an element, nor a blocking one for a request.
+
+The wake-up that must not be lost: a caller leaves its note *before* it tries the token; the owner looks for
+notes *after* it gave the token back.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock, start_new_thread
+from collections import deque
+from contextvars import Context
+from time import monotonic
+from typing import Any, ClassVar
+
+from penstock.arguments import whole
+from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, Subscription, non_positive_request
+from penstock.streams.assembly import Place, annotate
+from penstock.streams.dropped import drop_error
+from penstock.streams.events import StageState, listener_for_new_streams
+from penstock.streams.fusion.codegen import SOURCE, TAIL, Head, Tail
+from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
+from penstock.streams.fusion.op import Op, Outcome, Watchers
+from penstock.streams.home import Home, home_here
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+
+__all__ = ["Drain", "Link"]
+
+FAR = 1 << 29
+"""As far as a loop runs without looking up: numbers of this size are compared faster than unbounded ones."""
+FRAMES = 8
+"""Stack frames that an element, or a subscription, needs to get through one stage."""
+
+
+class Link:
+    """A subscription that knows what stands above it, for a subscriber that has to stop the source.
+
+    Demand cannot be taken back. When a socket is full, its sender walks from link to link up to the source,
+    as long as each of them only passes demand on, and holds the source back.
+    """
+
+    __slots__ = ()
+
+    passes_demand: ClassVar[bool] = False
+    """Whether it asks for no more than it was asked for, so that holding back what is above it bounds it."""
+    resizes: ClassVar[bool] = False
+    """Whether the sizes of its elements say nothing about those above it, as with frames cut from chunks."""
+    upstream: Subscription | None = None
+    """What it asks for elements; None at the top, or if there are several."""
+
+    def hold_back(self) -> bool:
+        """Emit nothing until :meth:`go_on`, whatever the demand; False if this is impossible."""
+        return False
+
+    def go_on(self) -> None:
+        """Emit again what has been asked for."""
+
+
+class Drain(Link):
+    """A subscription whose elements come out of a compiled loop."""
+
+    head: ClassVar[Head]
+    __slots__ = (
+        "__weakref__",
+        "_interrupt",
+        "_last",
+        "_listener",
+        "_loop",
+        "_owner",
+        "_reported",
+        "_shape",
+        "_starved",
+        "_still_since",
+        "_watchers",
+        "at_end",
+        "below",
+        "cancelled",
+        "closed",
+        "context",
+        "demand",
+        "dirty",
+        "downstream",
+        "emitted",
+        "halted",
+        "home",
+        "limit",
+        "mailbox",
+        "name",
+        "ops",
+        "paused",
+        "place",
+        "sated",
+        "states",
+        "stopped",
+        "violation",
+    )
+
+    def __init__(
+        self,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place | None,
+        *,
+        trusted: bool = False,
+    ) -> None:
+        self.ops = ops
+        self.downstream: Subscriber[Any] = downstream
+        self.name = name
+        self.place = place
+        self.limit = 0
+        """How many elements may have been emitted in all; -1 tells the loop to stop. The one polled word."""
+        self.sated = True
+        """The same for the upper segments of a chain that had to be cut: whether demand is used up."""
+        self.at_end = False
+        """Whether the source is known to have no further element."""
+        self.demand = 0
+        """The sum of all requests; only the owner adds to it."""
+        self.emitted = 0
+        self.mailbox: deque[int] = deque()
+        self.halted = self.cancelled = self.closed = self.paused = False
+        self.violation: BaseException | None = None
+        self.dirty = True
+        """Something other than demand changed since the loop last ran."""
+        self.stopped = SOURCE
+        """The operator that ended the stream before its source did."""
+        home = getattr(downstream, "home", None)
+        self.home: Home = home if type(home) is Home else home_here()
+        """Where the subscriber lives, however far below us."""
+        watchers = [op for op in ops if op.watch is not None]
+        self._watchers = Watchers(ops) if watchers else None
+        watched = self._watchers is not None
+        paced = self.head is Head.ITERABLE and self.home.paced
+        self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted, paced=paced)
+        self.states = states_of(ops)
+        self.context: Context | None = None
+        """The subscriber's context, where elements come from threads that know nothing of it."""
+        self.below: int = getattr(downstream, "below", 0) + FRAMES
+        """The stack frames that an element needs from here down."""
+        self._interrupt: BaseException | None = None
+        """A Ctrl-C or exit on the main thread, which goes up to the caller after the last signal."""
+        self._last: Subscriber[Any] | None = None
+        """Who still has to hear how this ended."""
+        self._loop: Any = None
+        self._starved = self.head is not Head.ITERABLE and not self._shape.leads
+        self._owner = allocate_lock()
+        self._owner.acquire()  # given back by introduce(): whatever comes before on_subscribe has to wait
+        self._listener = listener_for_new_streams()
+        self._reported = 0
+        self._still_since = 0.0
+
+    # ---------------------------------------------------------------- what the subscriber calls
+    def request(self, n: int, /) -> None:
+        """Ask for ``n`` more elements (§3.8). Returns normally whatever ``n`` is (§3.16)."""
+        if self.closed:
+            return  # §3.6
+        if isinstance(n, int) and n > 0:
+            self.mailbox.append(n)
+        elif (number := whole(n)) is not None and number > 0:
+            n = number
+            self.mailbox.append(n)
+        else:
+            # §3.9 must be answered by the owner: another thread may be inside on_next just now (§1.3).
+            self.violation = non_positive_request(n)
+            self._stop()
+        if self._watchers is not None and self.violation is None:
+            self._watchers.requested(n, self.states)
+        self.drain()
+
+    def cancel(self) -> None:
+        """Stop (§3.12); from any thread, any number of times (§3.5, §3.7), and never raises (§3.15)."""
+        if self.closed:
+            return
+        self.cancelled = True
+        self._stop()
+        self.drain()
+
+    def abort(self, error: BaseException) -> None:
+        """End with ``error`` as soon as whoever is at work looks up."""
+        if self.closed:
+            return
+        self.violation = error
+        self._stop()
+        self.drain()
+
+    def can_pause(self) -> bool:
+        """Whether :meth:`pause` bounds everything: neither we nor those above take more meanwhile."""
+        return False
+
+    def size_of_one(self) -> int | None:
+        """About how many bytes an element was made of, if that is known."""
+        return None
+
+    def pause(self) -> None:
+        """Emit nothing more until :meth:`resume`; called by the subscriber inside ``on_next``."""
+        self.paused = self.sated = True
+        self.limit = 0
+        if self.halted:
+            self._stop()  # it came while we wrote
+
+    def resume(self) -> None:
+        """Go on with the demand that there is; from any thread."""
+        self.paused = False
+        self.dirty = True
+        self.drain()
+
+    def _stop(self) -> None:
+        """Make the loop give up control."""
+        self.halted = self.sated = True
+        self.limit = -1
+
+    # ---------------------------------------------------------------- ownership
+    def drain(self) -> None:
+        """Work off whatever there is to do, unless somebody else is at it."""
+        while (self.mailbox or self.dirty or self.halted) and not self.closed:
+            if not self._owner.acquire(False):
+                return
+            try:
+                wanted = self.turn() if self.context is None else self.context.run(self.turn)
+            except RecursionError as error:
+                # Not even the end of the stream could be told on this stack: another thread has a fresh one.
+                start_new_thread(self._rescue, (error,))
+                return
+            finally:
+                self._owner.release()
+            if wanted:
+                self.ask(wanted)
+
+    def introduce(self) -> None:
+        """Call ``on_subscribe`` (§1.9). Nothing is emitted before it has returned."""
+        try:
+            if self._watchers is not None and self.violation is None:
+                self.violation = self._watchers.subscribed(self)
+                self.halted = self.violation is not None
+            if self._listener is not None:
+                self._listener.subscribed(self)
+            self._still_since = monotonic()
+            try:
+                self.downstream.on_subscribe(self)
+            except BaseException as error:
+                self._subscriber_raised(error)
+        finally:
+            self._owner.release()
+        self.drain()
+
+    def turn(self) -> int:
+        """Run the loop until it cannot go on. Returns what should now be asked of upstream.
+
+        That is left to the caller because a synchronous upstream answers at once: it must find the drain
+        free, or its elements would pile up in our queue.
+        """
+        while not self.closed:
+            if self.halted:
+                self._halt()
+                break
+            if self.mailbox:
+                self._collect()
+                continue  # a cancel may have come between
+            if not self.can_run():
+                if self.switch():
+                    continue
+                error = self.due_error()
+                if error is not None:
+                    self._fail(error, SOURCE)
+                    break
+                return self.wanted()
+            self.dirty = False
+            try:
+                if self._loop is None:
+                    self._start()
+                self._starved = next(self._loop)
+            except StopIteration:
+                self._complete()
+            except BaseException as error:
+                # Should the stack not suffice for what follows: the loop is dead, and must not look finished.
+                self.violation, self.halted = error, True
+                self._crash(error)
+            else:
+                if self.limit <= self.emitted < self.demand:
+                    self.set_limit()
+                    self.dirty = self.dirty or not self.sated
+                if self._listener is not None:
+                    self._report()
+        return 0
+
+    def _start(self) -> None:
+        self._loop = run(
+            self._shape, self.ops, self.states, self, self.source(), self.downstream.on_next, self.name
+        )
+
+    def _collect(self) -> None:
+        box, total = self.mailbox, 0
+        while box:
+            total += box.popleft()
+        self.demand = min(self.demand + total, UNBOUNDED)  # §3.17
+        self.dirty = True
+        self.set_limit()
+        if self._listener is not None:
+            if self.demand - total <= self.emitted:
+                self._listener.waited(self, monotonic() - self._still_since)
+            self._listener.requested(self, total)
+
+    def set_limit(self) -> None:
+        """Let the loop run as far as it may."""
+        self.limit = 0 if self.paused else min(self.allowance(), self.emitted + FAR)
+        self.sated = self.limit <= self.emitted
+        if self.halted:
+            self._stop()  # it came while we wrote
+
+    def _report(self) -> None:
+        fresh = self.emitted - self._reported
+        if self._listener is not None and fresh:
+            self._reported = self.emitted
+            self._listener.emitted(self, fresh)
+            self._listener.queued(self, self.queued())
+            self._still_since = monotonic()
+
+    # ---------------------------------------------------------------- what a kind of drain decides
+    def source(self) -> Any:
+        """What the head of the loop takes elements from."""
+        raise AssertionError("each head has a source")
+
+    def can_run(self) -> bool:
+        """Whether resuming the loop would do anything."""
+        return self.dirty
+
+    def switch(self) -> bool:
+        """Whether another upstream took over from the one that ended."""
+        return False
+
+    def due_error(self) -> BaseException | None:
+        """The error of upstream, once everything that came before it has been sent down."""
+        return None
+
+    def wanted(self) -> int:
+        """How many elements to ask of upstream now."""
+        return 0
+
+    def ask(self, n: int) -> None:
+        """Ask upstream for ``n`` elements."""
+
+    def allowance(self) -> int:
+        """How far the loop may run before it must look up again: as far as demand goes."""
+        return self.demand
+
+    def release(self) -> None:
+        """Let go of upstream: cancel it, or close it, unless it ended by itself."""
+
+    def queued(self) -> int:
+        """Elements waiting in our own queue."""
+        return 0
+
+    def capacity(self) -> int | None:
+        """The bound of that queue."""
+        return None
+
+    def runs_on(self) -> str:
+        """The scheduler that we emit on."""
+        return "caller"
+
+    def upstreams(self) -> list[Any]:
+        """The subscriptions that feed us, for ``scan()``."""
+        return []
+
+    def state(self) -> StageState:
+        """What this stage looks like now."""
+        name = " ".join([self.name, *(op.label for op in self.ops)])
+        return StageState(
+            name, self.demand, self.emitted, self.queued(), self.capacity(), self.runs_on(), self.closed
+        )
+
+    # ---------------------------------------------------------------- how it ends
+    def ended(self, first: int, last: int) -> None:
+        """The loop says: the operators from ``first`` up to ``last`` have seen the end of their input."""
+        if self._watchers is not None:
+            self._watchers.completed(max(first, self.stopped + 1), last)
+
+    def _complete(self) -> None:
+        downstream = self._close(Outcome.COMPLETE)
+        try:
+            downstream.on_complete()
+        except RecursionError:
+            raise  # see drain()
+        except BaseException as error:
+            self._lost(error, f"on_complete of the subscriber of {self.name} (§2.13)")
+        self._finish()
+
+    def _fail(self, error: BaseException, index: int) -> None:
+        if index == SOURCE:
+            annotate(error, self.name, self.place)
+        else:
+            annotate(error, self.ops[index].label, self.ops[index].place)
+        if self._watchers is not None:
+            error = self._watchers.failed(error, index)
+        downstream = self._close(Outcome.ERROR)
+        try:
+            downstream.on_error(error)
+        except RecursionError:
+            raise  # see drain()
+        except BaseException as fault:
+            drop_error(error, f"{self.name}, whose subscriber raised in on_error")
+            self._lost(fault, f"on_error of the subscriber of {self.name} (§2.13)")
+        self._finish()
+
+    def _crash(self, error: BaseException) -> None:
+        self._caught(error)
+        index = culprit(error, self._shape)
+        if self._watchers is not None:
+            index = self._watchers.blame(error, index)
+        if index == TAIL:
+            self._subscriber_raised(error)
+        elif self.cancelled:
+            self._close(Outcome.CANCEL)
+            drop_error(error, f"{self.name} after it was cancelled")
+            self._finish()
+        else:
+            self._fail(error, index)
+
+    def _subscriber_raised(self, error: BaseException) -> None:
+        if isinstance(error, RecursionError) and isinstance(getattr(self.downstream, "home", None), Home):
+            self._fail(error, SOURCE)  # one of our own stages, which had no stack left to work on
+            return
+        # §2.13: as if it had cancelled; there is nobody left to tell but the hook.
+        self._close(Outcome.CANCEL)
+        annotate(error, "the subscriber of " + self.name, self.place)
+        self._lost(error, f"the subscriber of {self.name}, which raised (§2.13)")
+        self._finish()
+
+    def _caught(self, error: BaseException) -> None:
+        """An exception came out of the user's code: Ctrl-C and exit go up once the stream was told."""
+        if asks_main_thread_to_stop(error):
+            self._interrupt = error
+
+    def _lost(self, error: BaseException, where: str) -> None:
+        """An exception that is no signal any more: reported, unless it goes up to the caller."""
+        self._caught(error)
+        if self._interrupt is not error:
+            drop_error(error, where)
+
+    def _rescue(self, error: BaseException) -> None:
+        """End with the error that left no room on the stack to end with it there."""
+        downstream, self._last = self._last, None
+        if not self.closed:
+            self.abort(error)
+        elif downstream is not None:
+            try:
+                downstream.on_error(error)
+            except BaseException as fault:
+                drop_error(fault, f"on_error of the subscriber of {self.name} (§2.13)")
+
+    def _halt(self) -> None:
+        error = None if self.cancelled else self.violation
+        if error is not None and not isinstance(error, RuleViolation):
+            index = SOURCE if self._watchers is None else self._watchers.blame(error, SOURCE)
+            self._fail(error, index)
+            return
+        downstream = self._close(Outcome.CANCEL)  # what is above did nothing wrong
+        if error is not None:
+            try:
+                downstream.on_error(error)
+            except BaseException as fault:
+                self._lost(fault, f"on_error of the subscriber of {self.name} (§2.13)")
+        self._finish()
+
+    def _close(self, outcome: Outcome) -> Subscriber[Any]:
+        """Become inert (§1.6) and forget the subscriber (§3.13). Returns it for a last signal."""
+        self.closed = True
+        self._stop()
+        downstream, self.downstream = self.downstream, GONE
+        self._last = downstream
+        loop, self._loop = self._loop, None
+        if self._listener is not None:
+            self._report()
+            self._listener.terminated(self, outcome)
+        try:
+            try:
+                if loop is not None:
+                    loop.close()
+            finally:
+                self.release()
+        except RecursionError:
+            raise  # see drain()
+        except BaseException as error:
+            self._lost(error, f"closing {self.name}")
+        if self._watchers is not None:
+            self._watchers.released()
+            self._watchers.over(outcome)
+        self.states = []
+        self.mailbox.clear()
+        return downstream
+
+    def _finish(self) -> None:
+        # The traceback of an error refers to whoever subscribed, as ``_last`` does (§3.13).
+        self._last = self.violation = None
+        if self._watchers is not None:
+            self._watchers.finish()
+        if self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
+
+
+class _Gone:
+    """Stands where the subscriber was, so that a late signal goes nowhere."""
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        subscription.cancel()
+
+    def on_next(self, element: Any, /) -> None: ...
+
+    def on_error(self, error: Any, /) -> None: ...
+
+    def on_complete(self) -> None: ...
+
+
+GONE = _Gone()

@@ -1,0 +1,168 @@
+"""One operator in a stream: its kind, its arguments, where it was written, and what it watches.
+
+Operators that watch (``do_on_complete``, ``on_error_map``, ``do_finally``, ``log`` and their kin) hear of the
+events of a subscription, never of an element, so a stream that is watched runs the same compiled loop as one
+that is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.arguments import describe_all
+from penstock.spec import Subscription
+from penstock.streams.assembly import Place, annotate, here
+from penstock.streams.dropped import drop_error
+from penstock.streams.events import Outcome
+from penstock.streams.fusion.fragments import KINDS, Kind
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+
+__all__ = ["Op", "Outcome", "Watch", "Watchers", "operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What an operator wants to hear of a subscription besides its elements.
+
+    Called at most once for each event, never for each element, so a stream that is watched runs the same
+    compiled loop as one that is not.
+    """
+
+    subscribed: Callable[[Subscription], object] | None = None
+    requested: Callable[[int], object] | None = None
+    completed: Callable[[], object] | None = None
+    failed: Callable[[BaseException], BaseException | None] | None = None
+    """May return another error to go on with."""
+    cancelled: Callable[[], object] | None = None
+    released: Callable[[], object] | None = None
+    """The source is closed, whatever the reason; the last signal has not been sent."""
+    finished: Callable[[Outcome], object] | None = None
+    """Last of all, whatever happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A synchronous operator of a stream."""
+
+    kind: Kind
+    args: tuple[Any, ...]
+    label: str
+    place: Place
+    watch: Watch | None = None
+
+
+def operator(
+    kind: str,
+    *args: Any,
+    label: str | None = None,
+    shows: tuple[Any, ...] | None = None,
+    watch: Watch | None = None,
+) -> Op:
+    """Make an operator, written where the user's code called us.
+
+    ``label`` is the fluent method's name where that differs from the kind, ``shows`` what ``explain()``
+    puts between its brackets.
+    """
+    name = label or kind
+    text = f"{name}({describe_all(args if shows is None else shows)})"
+    return Op(KINDS[kind], args, text, here(), watch)
+
+
+class Watchers:
+    """The watching operators of one subscription and what each has seen so far."""
+
+    __slots__ = ("_faulty", "_ops", "_outcomes", "_watching")
+
+    def __init__(self, ops: tuple[Op, ...]) -> None:
+        self._ops = ops
+        self._watching = [(index, op.watch) for index, op in enumerate(ops) if op.watch is not None]
+        self._outcomes: dict[int, Outcome] = {}
+        self._faulty: tuple[BaseException, int] | None = None
+
+    def subscribed(self, subscription: Subscription) -> BaseException | None:
+        """Top down, before the subscriber hears of it. An error here becomes the stream's."""
+        for index, watch in self._watching:
+            if watch.subscribed is not None:
+                try:
+                    watch.subscribed(subscription)
+                except BaseException as error:
+                    self._faulty = (error, index)
+                    return error
+        return None
+
+    def requested(self, n: int, states: list[Any]) -> None:
+        """Bottom up: each sees the demand of what stands below it."""
+        at = len(self._ops)
+        for index, watch in reversed(self._watching):
+            while at > index + 1:
+                at -= 1
+                op = self._ops[at]
+                n = op.kind.demand(n, op.args, states[at] if states else None) if states else n
+            if watch.requested is not None and n > 0:
+                self._quietly(watch.requested, f"do_on_request at {self._ops[index].place}", n)
+
+    def completed(self, first: int, last: int) -> None:
+        """The operators in ``[first, last)`` saw the end of their input. May raise, into the loop."""
+        for index, watch in self._watching:
+            if first <= index < last and index not in self._outcomes:
+                self._outcomes[index] = Outcome.COMPLETE
+                if watch.completed is not None:
+                    try:
+                        watch.completed()
+                    except BaseException as error:
+                        self._faulty = (error, index)
+                        raise
+
+    def blame(self, error: BaseException, index: int) -> int:
+        """The operator that raised: one of ours if it was a watcher, whose call is no line of its own."""
+        if self._faulty is not None and self._faulty[0] is error:
+            return self._faulty[1]
+        return index
+
+    def failed(self, error: BaseException, origin: int) -> BaseException:
+        """Top down, below ``origin``; each may replace the error for the next."""
+        for index, watch in self._watching:
+            if index > origin and index not in self._outcomes:
+                self._outcomes[index] = Outcome.ERROR
+                if watch.failed is not None:
+                    try:
+                        error = watch.failed(error) or error
+                    except BaseException as fault:
+                        if fault is not error:
+                            fault.__context__ = error
+                        annotate(fault, self._ops[index].label, self._ops[index].place)
+                        error = fault
+        return error
+
+    def released(self) -> None:
+        """The source is closed: top down, so that what was opened last is closed first."""
+        for index, watch in self._watching:
+            if watch.released is not None:
+                self._quietly(watch.released, f"the cleanup of {self._ops[index].label}")
+
+    def over(self, outcome: Outcome) -> None:
+        """The subscription is closed: whoever has seen neither an end nor an error was cancelled."""
+        for index, watch in reversed(self._watching):
+            if index not in self._outcomes:
+                self._outcomes[index] = Outcome.CANCEL
+                if watch.cancelled is not None:
+                    self._quietly(watch.cancelled, f"do_on_cancel at {self._ops[index].place}")
+
+    def finish(self) -> None:
+        """After the last signal: ``do_finally``, bottom up."""
+        watching, self._watching = self._watching, []
+        for index, watch in reversed(watching):
+            if watch.finished is not None:
+                outcome = self._outcomes.get(index, Outcome.CANCEL)
+                self._quietly(watch.finished, f"do_finally at {self._ops[index].place}", outcome)
+
+    @staticmethod
+    def _quietly(call: Callable[..., object], where: str, *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except BaseException as error:
+            drop_error(error, where)
+            if asks_main_thread_to_stop(error):
+                raise

@@ -1,0 +1,171 @@
+"""Streams over an iterable: the loop takes elements itself, as far as demand goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from types import GeneratorType
+from typing import Any, Protocol
+
+from penstock.spec import Subscriber
+from penstock.streams.assembly import Place, annotate
+from penstock.streams.fusion.codegen import SOURCE, Head, Tail
+from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
+from penstock.streams.fusion.drain import Drain
+from penstock.streams.fusion.op import Op
+
+__all__ = ["PullDrain", "pull", "pull_async"]
+
+_KNOWS_ITS_END = (list, tuple, range, str, bytes, bytearray, dict, set, frozenset, deque)
+"""Their iterators tell how many elements are left. Any other iterable must be asked for one, with demand."""
+
+
+class PullDrain(Drain):
+    """A subscription to an iterable."""
+
+    head = Head.ITERABLE
+    __slots__ = ("_factory", "_iterable", "_iterator", "_left", "_resting")
+
+    def __init__(
+        self,
+        factory: Callable[[], Iterable[Any]],
+        sized: Iterable[Any] | None,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(ops, downstream, name, place, trusted=has_no_none(sized))
+        self._factory = factory
+        self._iterable: Iterable[Any] | None = None
+        self._iterator: Iterator[Any] | None = None
+        self._left: Callable[[], int] | None = None
+        self._resting = False
+        """The event loop lets others run, and calls us when they have."""
+        if sized is not None:
+            self._left = partial(bool, sized)  # its len() need not fit into a machine word
+
+    def source(self) -> Iterator[Any]:
+        """Open the iterable, which is ours to close."""
+        try:
+            self._iterable = self._factory()
+            self._iterator = iterator = iter(self._iterable)
+        except StopIteration as stop:
+            # Whoever runs our loop would take it for the end. As in a generator, it is an error here.
+            raise RuntimeError(f"opening {self.name} raised StopIteration") from stop
+        if self._left is not None:
+            self._left = iterator.__length_hint__  # type: ignore[attr-defined]
+        return iterator
+
+    def can_run(self) -> bool:
+        """With demand; without it only to find the end that is known to be there."""
+        self.dirty = False
+        if self._resting:
+            return False
+        if self.demand > self.emitted:
+            return True
+        if self._left is None or self._left() > 0:
+            return False
+        self._left = None  # look once: what comes after the last element may still have to wait for demand
+        self.at_end = True
+        return True
+
+    def rests(self) -> bool:
+        """The loop asks, having run for a while, whether to let others run now."""
+        self._resting = self.home.rest(self._go_on)
+        if not self._resting:
+            self.home = self.home.elsewhere()
+        return self._resting
+
+    def _go_on(self) -> None:
+        self._resting = False
+        self.dirty = True
+        self.drain()
+
+    def release(self) -> None:
+        """Close the iterator, so that a generator's ``finally`` runs now and not some day."""
+        iterator, iterable = self._iterator, self._iterable
+        self._iterator = self._iterable = self._left = None
+        close_iterator(iterator, iterable)
+
+
+def knows_its_end(iterable: Iterable[Any]) -> bool:
+    """Whether the end of this iterable can be seen without taking an element."""
+    return type(iterable) in _KNOWS_ITS_END
+
+
+def has_no_none(iterable: Iterable[Any] | None) -> bool:
+    """Whether nobody needs to look for ``None`` in this iterable."""
+    return type(iterable) in (range, str, bytes, bytearray)
+
+
+def close_iterator(iterator: Iterator[Any] | None, iterable: Iterable[Any] | None) -> None:
+    """Close what we opened, and generators; a file that the user opened stays the user's."""
+    if isinstance(iterator, GeneratorType) or (iterator is not None and iterator is not iterable):
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            close()
+
+
+class IterableOrigin(Protocol):
+    """What a loop needs to know of the source that it runs over."""
+
+    label: str
+    place: Place
+    factory: Callable[[], Iterable[Any]]
+    sized: Iterable[Any] | None
+
+
+class _Pulled:
+    """Looks after a loop that a plain ``for`` drives: notes on errors, closing."""
+
+    __slots__ = ("_iterable", "_iterator", "_name", "_ops", "_place", "_shape")
+
+    def __init__(self, ops: tuple[Op, ...], shape: Any, name: str, place: Place) -> None:
+        self._ops = ops
+        self._shape = shape
+        self._name = name
+        self._place = place
+        self._iterator: Iterator[Any] | None = None
+        self._iterable: Iterable[Any] | None = None
+
+    def open(self, factory: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+        try:
+            self._iterable = factory()
+            self._iterator = iter(self._iterable)
+        except Exception as error:
+            annotate(error, self._name, self._place)
+            raise
+        return self._iterator
+
+    def failed(self, error: Exception) -> Exception:
+        index = culprit(error, self._shape)
+        if isinstance(error, StopIteration | StopAsyncIteration):
+            # It would look like the end of the loop. Python makes an error of it, too, but without our note.
+            cause, error = error, RuntimeError(f"a function of the stream raised {type(error).__name__}")
+            error.__cause__ = cause
+        if index >= 0:
+            annotate(error, self._ops[index].label, self._ops[index].place)
+        elif index == SOURCE:
+            annotate(error, self._name, self._place)
+        return error
+
+    def close(self) -> None:
+        close_iterator(self._iterator, self._iterable)
+
+
+def pull(source: IterableOrigin, ops: tuple[Op, ...]) -> Iterator[Any]:
+    """The whole chain as one generator, for ``for``."""
+    return _pulled(source, ops, Tail.PULL, None)  # type: ignore[no-any-return]
+
+
+def pull_async(source: IterableOrigin, ops: tuple[Op, ...], breathe: Any) -> Any:
+    """The whole chain as one asynchronous generator, for ``async for``."""
+    return _pulled(source, ops, Tail.ASYNC, breathe)
+
+
+def _pulled(source: IterableOrigin, ops: tuple[Op, ...], tail: Tail, out: Any) -> Any:
+    shape = shape_of(ops, Head.ITERABLE, tail, watched=True, trusted=has_no_none(source.sized))
+    manager = _Pulled(ops, shape, source.label, source.place)
+    return run(shape, ops, states_of(ops), manager, manager.open(source.factory), out, source.label)

@@ -1,0 +1,218 @@
+"""Streams over a queue: somebody else appends, the loop takes.
+
+:class:`QueueDrain` is what every asynchronous operator is made of: a Subscriber towards its source, a
+Subscription towards its subscriber, a deque between them, and the compiled loop of the operators below.
+:class:`Relay` is the one that never asks its source for more than was asked of it, so its queue is empty
+but for the moment in which an element passes.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections import deque
+from typing import Any
+
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.streams.assembly import Place
+from penstock.streams.dropped import drop_elements, drop_error
+from penstock.streams.fusion.codegen import Head
+from penstock.streams.fusion.drain import Drain
+from penstock.streams.fusion.op import Op
+
+__all__ = ["QueueDrain", "Relay"]
+
+
+class QueueDrain(Drain):
+    """A bounded queue between a source and the operators below; the bound is what we request."""
+
+    head = Head.QUEUE
+    __slots__ = ("done", "error", "queue", "refill_at", "taken", "upstream")
+
+    def __init__(
+        self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self.dirty = False
+        self.queue: deque[Any] = deque()
+        self.upstream: Subscription | None = None
+        self.done = False
+        self.error: BaseException | None = None
+        self.taken = 0
+        """Elements that the loop has taken out of the queue."""
+        self.refill_at = UNBOUNDED
+        """The loop calls refill() when it has taken this many."""
+
+    # ---------------------------------------------------------------- what the source calls
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Keep the first subscription; a second one is cancelled (§2.5)."""
+        if self.upstream is not None or self.closed:
+            subscription.cancel()
+            return
+        self.upstream = subscription
+        self.dirty = True
+        if self.closed:
+            subscription.cancel()  # cancelled by another thread meanwhile
+            return
+        self.drain()
+
+    def on_next(self, element: Any, /) -> None:
+        """Queue an element and, if nobody is at it, send it on."""
+        if self.closed:
+            return  # §2.8: may still come after a cancel
+        self.queue.append(element)
+        self.dirty = True
+        self.drain()
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Remember the error; it goes down after what is queued."""
+        if self.closed or self.done:
+            drop_error(error, f"the source of {self.name}, after its end")
+            return
+        self.error = error
+        self.dirty = True
+        self.drain()
+
+    def on_complete(self) -> None:
+        """Remember the end."""
+        self.done = True
+        self.dirty = True
+        self.drain()
+
+    # ---------------------------------------------------------------- what the subscriber calls
+    def cancel(self) -> None:
+        """Stop; if somebody is at work, tell the source now and do not wait until they look up."""
+        super().cancel()
+        if not self.closed:
+            upstream, self.upstream = self.upstream, None
+            if upstream is not None and not self.done and self.error is None:
+                upstream.cancel()
+
+    # ---------------------------------------------------------------- what the drain asks
+    def source(self) -> deque[Any]:
+        """The queue."""
+        return self.queue
+
+    def due_error(self) -> BaseException | None:
+        """Upstream's error, once the queue is empty and the loop waits at its top."""
+        return self.error if self.error is not None and self._starved and not self.queue else None
+
+    def ask(self, n: int) -> None:
+        """Pass demand on."""
+        upstream = self.upstream  # cancel() on another thread may take it away between two looks
+        if upstream is not None:
+            upstream.request(n)
+
+    def refill(self) -> None:
+        """Called by the loop at ``refill_at``."""
+
+    def release(self) -> None:
+        """Cancel upstream unless it ended by itself; what is queued has nowhere to go."""
+        upstream, self.upstream = self.upstream, None
+        left = list(self.queue)
+        self.queue.clear()
+        if upstream is not None and not self.done and self.error is None:
+            upstream.cancel()
+        self.discard(left)
+        # Its traceback refers to whoever subscribed, and our subscriber may keep us for long (§3.13).
+        self.error = None
+
+    def discard(self, left: list[Any]) -> None:
+        """Elements that were asked for and are no longer wanted: cancelling is the normal way to get here."""
+        if self.error is not None:
+            drop_elements(left, self.name)
+
+    def size_of_one(self) -> int | None:
+        """What our source knows about it."""
+        upstream = self.upstream
+        return upstream.size_of_one() if isinstance(upstream, Drain) else None
+
+    def queued(self) -> int:
+        """Elements waiting."""
+        return len(self.queue)
+
+    def upstreams(self) -> list[Any]:
+        """Our source."""
+        upstream = self.upstream
+        return [upstream] if upstream is not None else []
+
+
+class Relay(QueueDrain):
+    """Asks upstream for exactly what the operators below need for the demand that there is.
+
+    The formula looks at totals, not at single requests, so it holds whatever comes between: elements that a
+    filter drops are asked for again, ``take(n)`` asks for n in all, a fold asks for everything, and when the
+    upstream is exchanged (``concat``, ``retry``) the new one is asked for what the old one still owed.
+    """
+
+    passes_demand = True
+    __slots__ = ("_asker", "_owed", "asked")
+
+    def __init__(
+        self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self.asked = 0
+        """What we have asked of upstream, counted like ``taken``."""
+        self._owed: deque[tuple[Subscription, int]] = deque()
+        self._asker = allocate_lock()
+
+    def wanted(self) -> int:
+        """What the open demand needs, less what is on its way or waiting."""
+        upstream = self.upstream
+        if self.paused or upstream is None or self.asked >= UNBOUNDED or self.done or self.error is not None:
+            return 0
+        need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
+        for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
+            need = op.kind.demand(need, op.args, state)
+        n = UNBOUNDED if need >= UNBOUNDED else need - (self.asked - self.taken)
+        if n <= 0:
+            return 0
+        self.asked = UNBOUNDED if n == UNBOUNDED else self.asked + n
+        self._owed.append((upstream, n))
+        return n
+
+    def ask(self, n: int) -> None:
+        """Pass demand on, one request after the other.
+
+        A synchronous upstream may end inside ``request`` and the next one be subscribed there: its request
+        waits until this one has returned, so a thousand sources in a row need no deeper stack than two.
+        """
+        while self._owed:
+            if not self._asker.acquire(False):
+                return
+            try:
+                upstream, n = self._owed.popleft()
+                upstream.request(n)
+            except IndexError:
+                return  # another thread was quicker
+            finally:
+                self._asker.release()
+
+    def can_pause(self) -> bool:
+        """If our upstream can: our own queue is empty."""
+        upstream = self.upstream
+        return isinstance(upstream, Drain) and upstream.can_pause()
+
+    def pause(self) -> None:
+        """Stop the upstream, too, which has been asked for what we have been asked for."""
+        super().pause()
+        upstream = self.upstream
+        if isinstance(upstream, Drain):
+            upstream.pause()
+
+    def resume(self) -> None:
+        """Let the upstream go on as well."""
+        super().resume()
+        upstream = self.upstream
+        if isinstance(upstream, Drain):
+            upstream.resume()
+
+    def exchange(self) -> None:
+        """Forget the present upstream, which ended; the next one that subscribes takes its place.
+
+        Only the owner may call this, with everything of the old one received.
+        """
+        self.upstream = None
+        self.done = False
+        self.error = None
+        self.asked = self.taken + len(self.queue)

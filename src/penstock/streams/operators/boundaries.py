@@ -1,0 +1,385 @@
+"""Asynchronous boundaries: a bounded queue between two resources.
+
+The stage asks its source for ``prefetch`` elements and, each time three quarters of them have been taken, for
+as many again. That is the whole bound, and the subscriber sets it.
+"""
+
+from __future__ import annotations
+
+from _thread import start_new_thread
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+from penstock.arguments import whole
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.streams.assembly import Place
+from penstock.streams.fusion import GONE, Drain, Op, QueueDrain
+from penstock.streams.home import Home, home_of
+from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
+from penstock.streams.operators.sources import FailedSource
+from penstock.streams.schedulers import LoopScheduler, Scheduler
+from penstock.streams.source import Next, Source
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = [
+    "PREFETCH",
+    "LimitRateSource",
+    "Prefetching",
+    "PublishOnSource",
+    "SubscribeOnSource",
+    "replenish_at",
+]
+
+PREFETCH = 256
+"""How many elements may wait at an asynchronous boundary by default."""
+FAIR_SLICE = 1024
+"""A stage on a shared scheduler lets others run after this many elements."""
+
+
+def replenish_at(prefetch: int) -> int:
+    """After how many elements to ask for as many more: at three quarters, so that the source never idles."""
+    return max(1, prefetch - (prefetch >> 2))
+
+
+class Prefetching(QueueDrain):
+    """Keeps a queue of ``prefetch`` elements filled ahead of demand."""
+
+    __slots__ = ("batch", "prefetch")
+
+    def __init__(
+        self,
+        prefetch: int,
+        batch: int,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place | None,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self.prefetch = prefetch
+        self.batch = batch
+        self.refill_at = self.batch
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Ask for the first queue full at once: that is what prefetching means."""
+        first = self.upstream is None
+        super().on_subscribe(subscription)
+        if first and not self.closed:
+            self.request_first(subscription)
+
+    def request_first(self, subscription: Subscription) -> None:
+        """Ask for as many as may wait."""
+        subscription.request(self.prefetch)
+
+    def refill(self) -> None:
+        """Three quarters are gone."""
+        self.refill_at += self.batch
+        self.ask(self.batch)
+
+    def can_pause(self) -> bool:
+        """Our queue has a bound."""
+        return True
+
+    def capacity(self) -> int | None:
+        """What we asked for ahead."""
+        return self.prefetch
+
+
+class LimitRateSource(Source):
+    """``limit_rate``: the queue without the thread."""
+
+    def __init__(self, upstream: Stream[Any], high: int, low: int) -> None:
+        super().__init__("limit_rate", high)
+        self._upstream = upstream
+        self.boundary = high
+        self.low = low
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Put the queue in, then subscribe."""
+        assert self.boundary is not None
+        stage = Prefetching(self.boundary, self.low, ops, downstream, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, stage)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The one stream above."""
+        return [self._upstream]
+
+    def queue(self) -> str:
+        """How many wait, and after how many the next are asked for."""
+        return f"{self.boundary}/{self.low}"
+
+    def runs_on(self) -> str:
+        """Wherever the stream above runs."""
+        return self._upstream._source.runs_on()
+
+
+class PublishOnSource(Source):
+    """``publish_on``: what is below runs on another scheduler."""
+
+    def __init__(self, upstream: Stream[Any], scheduler: Scheduler, prefetch: int) -> None:
+        super().__init__("publish_on", scheduler.name)
+        self._upstream = upstream
+        self._scheduler = scheduler
+        self.boundary = prefetch
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Put the queue and the hop in, then subscribe."""
+        assert self.boundary is not None
+        stage = _PublishOn(self._scheduler, self.boundary, ops, downstream, self.label, self.place)
+        # Somebody who gives a number means elements, however large they are.
+        step = step_of(self._upstream) if self.boundary == PREFETCH else None
+        if step is not None:
+            stage = _PublishBytesOn(step, self._scheduler, ops, downstream, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, stage)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The one stream above."""
+        return [self._upstream]
+
+    def frames_on_top_of(self, above: int) -> int:
+        """Another thread has a stack of its own."""
+        return above + self.frames if self._scheduler.runs_inline else self.frames
+
+    def queue(self) -> str:
+        """How many wait, and after how many the next are asked for."""
+        assert self.boundary is not None
+        return f"{self.boundary}/{replenish_at(self.boundary)}"
+
+    def runs_on(self) -> str:
+        """The scheduler."""
+        return self._scheduler.name
+
+
+class _PublishOn(Prefetching):
+    """Hands the ownership of its drain to the scheduler instead of working on the caller's thread.
+
+    ``idle`` is a plain flag so that an element from the source costs an append and one look; the token is
+    tried only when the flag says that nobody works. The order matters: the source appends and then looks,
+    the worker sets the flag and then looks at the queue, so one of them sees the other.
+    """
+
+    __slots__ = ("_context", "_scheduler", "_slice_end", "idle")
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        prefetch: int,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(prefetch, replenish_at(prefetch), ops, downstream, name, place)
+        self._scheduler = scheduler
+        self._context: Context = copy_context()
+        if not scheduler.runs_inline:
+            self.below = 0  # what comes from above is queued, and goes on from another stack
+        self._slice_end = 0
+        """How far this turn on the scheduler may go, however often the subscriber asks for more."""
+        self.idle = True
+
+    def on_next(self, element: Any, /) -> None:
+        self.queue.append(element)
+        self.dirty = True
+        if self.idle:
+            self.drain()
+
+    def drain(self) -> None:
+        something = self.mailbox or self.dirty or self.halted
+        if something and not self.closed and self._owner.acquire(False):
+            self.idle = False
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        try:
+            self._scheduler.submit(self._work)
+        except Exception as refused:
+            # Nobody is left to run what is below: the subscriber hears of it here and now.
+            if not self.cancelled:
+                self._fail(refused, -1)
+            else:
+                self._halt()
+            self._owner.release()
+
+    def _work(self) -> None:
+        # A copy: the next task may begin on another thread of a pool before this one has left its context.
+        self._context.copy().run(self._own)
+
+    def _own(self) -> None:
+        self._slice_end = self.emitted + FAIR_SLICE
+        if self.limit >= 0:
+            self.set_limit()
+        while True:
+            try:
+                self.turn()
+                again = not self.closed and self.demand > self.emitted >= self.limit
+                if again:
+                    self.dirty = True
+            except RecursionError as error:
+                start_new_thread(self._rescue, (error,))  # see Drain.drain()
+                return
+            finally:
+                self.idle = True
+                self._owner.release()
+            if self.closed or not (self.mailbox or self.dirty or self.halted):
+                return
+            if not self._owner.acquire(False):
+                return
+            self.idle = False
+            if again:
+                self._hand_over()
+                return
+
+    def allowance(self) -> int:
+        if self._scheduler.runs_inline:
+            return self.demand  # nobody else waits for this thread
+        return min(self.demand, self._slice_end)
+
+    def runs_on(self) -> str:
+        return self._scheduler.name
+
+
+class _PublishBytesOn(_PublishOn):
+    """The same for elements that can be large: the queue is bounded in bytes as well."""
+
+    __slots__ = ("_ahead", "_due", "_small")
+
+    def __init__(
+        self,
+        step: int,
+        scheduler: Scheduler,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(scheduler, PREFETCH, ops, downstream, name, place)
+        self.refill_at = self._due = UNBOUNDED
+        self._small = 0
+        """Elements below this size need not be measured."""
+        self._ahead = ReadAhead(step, PREFETCH, lambda: list(self.queue), self._stall, self._count)
+
+    def request_first(self, subscription: Subscription) -> None:
+        self._ahead.begin(subscription)
+
+    def on_next(self, element: Any, /) -> None:
+        self.queue.append(element)
+        self.dirty = True
+        if self.idle:
+            self.drain()
+        if type(element) is not bytes or len(element) >= self._small:
+            self._ahead.came(element)
+
+    def _count(self) -> None:
+        self._small = SMALL
+        self.refill_at = self._due = self.batch
+
+    def _stall(self) -> None:
+        self.refill_at = 0  # the loop calls refill() after the next element that it takes
+
+    def refill(self) -> None:
+        if self.taken >= self._due:
+            self._due += self.batch
+            self.ask(self.batch)
+        self.refill_at = self._due
+        if self.upstream is not None and not self.done and self._ahead.stalled:
+            self._ahead.took()
+            if self._ahead.stalled:
+                self.refill_at = 0
+
+
+class SubscribeOnSource(Source):
+    """``subscribe_on``: what is above, and the demand that drives it, runs on a scheduler.
+
+    The operators below move up through this one: they run there in any case, so they may as well be part of
+    the source's own loop.
+    """
+
+    def __init__(self, upstream: Stream[Any], scheduler: Scheduler) -> None:
+        super().__init__("subscribe_on", scheduler.name)
+        self._upstream = upstream
+        self._scheduler = scheduler
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Subscribe over there."""
+        stream = self._upstream._of(self._upstream._source, (*self._upstream._ops, *ops))
+        remote = _Remote(downstream, self._scheduler)
+        try:
+            self._scheduler.submit(lambda: remote.context.run(stream._connect, remote))
+        except Exception as refused:
+            FailedSource(refused, self.label).attach(ops, downstream)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The one stream above."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """The scheduler."""
+        return self._scheduler.name
+
+
+class _Remote:
+    """Stands between a subscriber and a source that works elsewhere: only requests need to travel."""
+
+    __slots__ = ("_downstream", "_scheduler", "_upstream", "context", "home", "on_next")
+
+    def __init__(self, downstream: Subscriber[Any], scheduler: Scheduler) -> None:
+        self._downstream = downstream
+        self._scheduler = scheduler
+        self._upstream: Subscription | None = None
+        self.context = copy_context()
+        # What stands above a loop's subscribe_on() was sent there; anything else stays the subscriber's.
+        self.home = Home(scheduler.loop) if isinstance(scheduler, LoopScheduler) else home_of(downstream)
+        self.on_next = downstream.on_next
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self._upstream = subscription
+        self._downstream.on_subscribe(self)
+
+    def on_error(self, error: BaseException, /) -> None:
+        self._forget().on_error(error)
+
+    def on_complete(self) -> None:
+        # After its end the stream has no use for the scheduler: a late request must not find it closed.
+        self._forget().on_complete()
+
+    def request(self, n: int, /) -> None:
+        upstream = self._upstream
+        if upstream is None:
+            return
+        if (number := whole(n)) is None or number <= 0:
+            upstream.request(n)  # §3.9 is answered by whoever is at work, not after the work
+            return
+        try:
+            # A copy, because a context can be entered by one thread at a time and a pool has many.
+            self._scheduler.submit(lambda: self.context.copy().run(upstream.request, number))
+        except Exception as refused:
+            self._fail(refused)
+
+    def _fail(self, refused: Exception) -> None:
+        upstream = self._upstream
+        if isinstance(upstream, Drain):
+            upstream.abort(refused)  # in turn with what it may still be sending (§1.3)
+        elif upstream is not None:
+            upstream.cancel()
+            self.on_error(refused)
+
+    def cancel(self) -> None:
+        upstream = self._upstream
+        self._forget()
+        if upstream is not None:
+            upstream.cancel()
+
+    def _forget(self) -> Subscriber[Any]:
+        """Let go of both sides (§3.13; the bound method holds the subscriber, too)."""
+        downstream, self._downstream = self._downstream, GONE
+        self._upstream = None
+        self.on_next = GONE.on_next
+        return downstream
+
+    def upstreams(self) -> list[Any]:
+        return [self._upstream] if self._upstream is not None else []

@@ -1,0 +1,162 @@
+"""``concat_map``: each element becomes a stream, one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import Subscriber, Subscription
+from penstock.streams.assembly import Place
+from penstock.streams.dropped import drop_error
+from penstock.streams.fusion import Op
+from penstock.streams.operators.relays import Switching
+from penstock.streams.source import Next, Source
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["ConcatMapSource"]
+
+
+class ConcatMapSource(Source):
+    """The inner stream gets exactly the demand that there is; of the outer one ``prefetch`` elements wait."""
+
+    frames = 13
+
+    def __init__(
+        self,
+        label: str,
+        upstream: Stream[Any],
+        to_stream: Callable[[Any], Stream[Any]],
+        prefetch: int,
+        *shows: Any,
+    ) -> None:
+        super().__init__(label, *shows)
+        self._upstream = upstream
+        self._to_stream = to_stream
+        self._prefetch = prefetch
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Subscribe to the outer stream."""
+        stage = _ConcatMapping(self._to_stream, ops, downstream, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, _Outer(stage, self._prefetch))
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The outer stream."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """Wherever the inner streams run."""
+        return "sources"
+
+
+class _Outer:
+    """Collects the elements that will become streams."""
+
+    __slots__ = ("_prefetch", "_stage", "below", "home")
+
+    def __init__(self, stage: _ConcatMapping, prefetch: int) -> None:
+        self._stage = stage
+        self._prefetch = prefetch
+        self.home = stage.home
+        self.below = stage.below
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        if self._stage.outer is not None or self._stage.closed:
+            subscription.cancel()
+            return
+        self._stage.outer = subscription
+        if self._stage.closed:
+            subscription.cancel()  # cancelled by another thread meanwhile
+            return
+        subscription.request(self._prefetch)
+
+    def on_next(self, element: Any, /) -> None:
+        self._stage.waiting_elements.append(element)
+        self._stage.look()
+
+    def on_error(self, error: BaseException, /) -> None:
+        if self._stage.closed:
+            drop_error(error, f"the source of {self._stage.name}, after its end")
+        self._stage.outer_error = error
+        self.on_complete()
+
+    def on_complete(self) -> None:
+        self._stage.outer_done = True
+        self._stage.look()
+
+
+class _ConcatMapping(Switching):
+    """An error of the outer stream waits until the present inner one has ended: nothing before it is lost."""
+
+    __slots__ = ("_between", "_to_stream", "outer", "outer_done", "outer_error", "waiting_elements")
+
+    def __init__(
+        self,
+        to_stream: Callable[[Any], Stream[Any]],
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self._to_stream = to_stream
+        self._between = True
+        """No inner stream is running."""
+        self.outer: Subscription | None = None
+        self.outer_done = False
+        self.outer_error: BaseException | None = None
+        self.waiting_elements: deque[Any] = deque()
+
+    def look(self) -> None:
+        self.dirty = True
+        self.drain()
+
+    def switch(self) -> bool:
+        if self._received_end and self._starved and not self.queue:
+            self._received_end = False
+            if self._ended is not None:
+                self.error, self._ended = self._ended, None
+                self.dirty = True
+                return True
+            self.exchange()
+            self._between = True
+        if not self._between or self.error is not None or self.done:
+            return False
+        if self.waiting_elements:
+            self._open(self.waiting_elements.popleft())
+        elif self.outer_done and not self.waiting_elements:
+            self.error = self.outer_error
+            self.done = self.error is None
+        else:
+            return False
+        self.dirty = True
+        return True
+
+    def _open(self, element: Any) -> None:
+        self._between = False
+        if self.outer is not None and not self.outer_done:
+            self.outer.request(1)
+        try:
+            stream = self._to_stream(element)
+        except BaseException as error:
+            self._caught(error)
+            self.error = error
+            return
+        self.go_on_with(stream)
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        raise AssertionError("concat_map decides in switch()")
+
+    def release(self) -> None:
+        super().release()
+        outer, self.outer = self.outer, None
+        self.waiting_elements.clear()
+        if outer is not None and not self.outer_done:
+            outer.cancel()
+        self.outer_error = None
+
+    def upstreams(self) -> list[Any]:
+        return [s for s in (self.outer, self.upstream) if s is not None]

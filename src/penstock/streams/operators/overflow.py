@@ -1,0 +1,205 @@
+"""Sources that cannot be slowed down, and what happens to the elements that nobody asked for.
+
+A clock ticks and a mouse moves whether there is demand or not. Somebody must then say which elements to give
+up; here that is always the user, by name.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from penstock.arguments import describe, whole
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.streams.assembly import Place
+from penstock.streams.dropped import drop_error
+from penstock.streams.fusion import Op, QueueDrain
+from penstock.streams.fusion.codegen import Head
+from penstock.streams.fusion.compiler import PENDING
+from penstock.streams.operators.relays import below
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+from penstock.streams.source import Next, Source
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["BackpressureSource", "BufferOverflow", "Overflow", "Overflowing", "a_policy"]
+
+
+class Overflow(Enum):
+    """What to do with an element when there is no demand and no room for it."""
+
+    ERROR = "error"
+    """End the stream with :class:`BufferOverflow`."""
+    DROP_NEWEST = "drop newest"
+    """Give up the element that just came."""
+    DROP_OLDEST = "drop oldest"
+    """Give up the element that has waited longest."""
+
+
+def a_policy(overflow: Any, operator: str) -> Overflow:
+    """What to do with elements that have no room, or a TypeError that names the choices."""
+    if not isinstance(overflow, Overflow):
+        choices = ", ".join(str(each) for each in Overflow)
+        raise TypeError(f"{operator}() needs one of {choices} for overflow, not {describe(overflow)}")
+    return overflow
+
+
+class BufferOverflow(RuntimeError):
+    """More elements came than were asked for, and there was no room left."""
+
+
+class Overflowing(QueueDrain):
+    """Takes everything its source has, keeps ``size`` elements beyond the demand, and gives up the rest."""
+
+    head = Head.POLL  # the source takes from the queue as well, so the loop must ask
+    __slots__ = (
+        "_accepted",
+        "_counting",
+        "_overflowed",
+        "_policy",
+        "_requested",
+        "_size",
+        "_when_dropped",
+    )
+
+    def __init__(
+        self,
+        size: int,
+        policy: Overflow,
+        when_dropped: Callable[[Any], object] | None,
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place | None,
+    ) -> None:
+        super().__init__((), downstream, name, place)
+        self._size = size
+        self._policy = policy
+        self._when_dropped = when_dropped
+        self._accepted = 0
+        self._overflowed = False
+        self._requested = 0
+        self._counting = allocate_lock()
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Nothing to hold back: ask for everything."""
+        first = self.upstream is None
+        super().on_subscribe(subscription)
+        if first and not self.closed:
+            subscription.request(UNBOUNDED)
+
+    def on_next(self, element: Any, /) -> None:
+        """Take it, or give it (or an older one) up. May be called by several threads at once."""
+        with self._counting:
+            if self.closed or self.done or self.error is not None or self._overflowed:
+                return
+            given_up: Any = element
+            if self.has_room():
+                self._accepted += 1
+                self.queue.append(element)
+                given_up = None
+            elif self._policy is Overflow.DROP_OLDEST and self.queue:
+                self.queue.append(element)
+                given_up = self.queue.popleft()
+            # Of several threads that find no room, one says so.
+            self._overflowed = given_up is not None and self._policy is Overflow.ERROR
+        if given_up is not None:
+            if self._policy is Overflow.ERROR:
+                self._overflow()
+                return
+            self._dropped(given_up)
+        self.dirty = True
+        self.drain()
+
+    def source(self) -> Any:
+        """The loop polls."""
+        return self.poll
+
+    def poll(self) -> Any:
+        """The oldest element, or PENDING."""
+        with self._counting:
+            return self.queue.popleft() if self.queue else PENDING
+
+    def finished(self) -> bool:
+        """The source has completed and nothing waits."""
+        return self.done and not self.queue
+
+    def has_room(self) -> bool:
+        """Whether an element is within demand, or fits into the buffer beyond it."""
+        return self._accepted < self._size + self._requested
+
+    def request(self, n: int, /) -> None:
+        """Count demand where the source can see it, which may be at work on another thread."""
+        number = n if isinstance(n, int) else whole(n)
+        if number is not None and number > 0:
+            with self._counting:
+                self._requested += number
+        super().request(n)
+
+    def open_demand(self) -> int:
+        """Demand that no element has come for yet."""
+        return max(0, self._requested - self._accepted)
+
+    def _overflow(self) -> None:
+        upstream = self.upstream
+        if upstream is not None:
+            upstream.cancel()
+        self.on_error(
+            BufferOverflow(
+                f"{self.name}: an element came that nobody asked for, and its {self._size} places are taken; "
+                "let the subscriber request more, or choose what to give up: "
+                "on_backpressure_buffer(size, Overflow.DROP_OLDEST), on_backpressure_drop() or _latest()"
+            )
+        )
+
+    def _dropped(self, element: Any) -> None:
+        if self._when_dropped is not None:
+            try:
+                self._when_dropped(element)
+            except BaseException as error:
+                drop_error(error, f"the function given to {self.name} for dropped elements")
+                if asks_main_thread_to_stop(error):
+                    raise
+
+    def capacity(self) -> int | None:
+        """The size of the buffer."""
+        return self._size
+
+
+class BackpressureSource(Source):
+    """The ``on_backpressure_…`` operators."""
+
+    frames = 8
+
+    def __init__(
+        self,
+        label: str,
+        upstream: Stream[Any],
+        size: int,
+        policy: Overflow,
+        when_dropped: Callable[[Any], object] | None,
+        *shows: Any,
+    ) -> None:
+        super().__init__(label, *shows)
+        self._upstream = upstream
+        self._size = size
+        self._policy = policy
+        self._when_dropped = when_dropped
+        self.boundary = size
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Operators below go into a relay: what counts here is the demand that reaches us."""
+        target = below(ops, downstream, self.label, self.place)
+        stage = Overflowing(self._size, self._policy, self._when_dropped, target, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, stage)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The stream that cannot be slowed down."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """Wherever the stream above runs."""
+        return self._upstream._source.runs_on()

@@ -1,0 +1,290 @@
+"""Go on after an error, or after the end: resume, retry, repeat, fall back, concatenate."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import Subscriber
+from penstock.streams.assembly import Place
+from penstock.streams.fusion import Op
+from penstock.streams.operators.relays import Switching
+from penstock.streams.operators.sources import FailedSource
+from penstock.streams.schedulers import Alarm, Scheduler, SchedulerClosed, Timer
+from penstock.streams.source import Next, Source
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["ConcatSource", "DelayedSource", "FollowSource"]
+
+Follow = Callable[[BaseException | None], "Stream[Any] | None"]
+"""Given how a stream ended (None: completed), the stream to go on with, or None."""
+
+
+class FollowSource(Source):
+    """A stream, and what follows it: the shape of resume, retry, repeat and switch_if_empty."""
+
+    frames = 6
+
+    def __init__(self, label: str, upstream: Stream[Any], follow: Callable[[], _Rule], *shows: Any) -> None:
+        super().__init__(label, *shows)
+        self.upstream = upstream
+        self._follow = follow
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Subscribe to the first stream; the rule, fresh for each subscriber, knows the others."""
+        stage = _Following(self._follow(), ops, downstream, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self.upstream, stage)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The stream that comes first."""
+        return [self.upstream]
+
+    def runs_on(self) -> str:
+        """Wherever the stream above runs."""
+        return self.upstream._source.runs_on()
+
+
+class _Rule:
+    """Decides what follows; one object for each subscription, so it may count."""
+
+    __slots__ = ()
+
+    def saw_element(self, element: Any) -> None:
+        """An element passed."""
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        """What to go on with."""
+        raise AssertionError("each rule decides")
+
+    def cancelled(self) -> None:
+        """The subscriber left."""
+
+
+class _Following(Switching):
+    __slots__ = ("_rule",)
+
+    def __init__(
+        self,
+        rule: _Rule,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self._rule = rule
+
+    def on_next(self, element: Any, /) -> None:
+        self._rule.saw_element(element)
+        super().on_next(element)
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        return self._rule.follow(error)
+
+    def release(self) -> None:
+        super().release()
+        self._rule.cancelled()
+
+
+class OnError(_Rule):
+    """After an error go on with what ``resume`` returns for it; None lets the error through."""
+
+    __slots__ = ("_resume", "_resumed")
+
+    def __init__(self, resume: Callable[[BaseException], Stream[Any] | None]) -> None:
+        self._resume = resume
+        self._resumed = False
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        """Once: an error of the fallback itself is final."""
+        if error is None or self._resumed:
+            return None
+        self._resumed = True
+        return self._resume(error)
+
+
+class IfEmpty(_Rule):
+    """After an end without any element go on with another stream."""
+
+    __slots__ = ("_alternative", "_empty")
+
+    def __init__(self, alternative: Stream[Any]) -> None:
+        self._alternative: Stream[Any] | None = alternative
+        self._empty = True
+
+    def saw_element(self, element: Any) -> None:
+        """No longer empty."""
+        self._empty = False
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        """The alternative, the first time."""
+        alternative, self._alternative = self._alternative, None
+        return alternative if error is None and self._empty else None
+
+
+class Repeat(_Rule):
+    """After its end, subscribe to the same stream again, ``times`` more times or for ever."""
+
+    __slots__ = ("_left", "_stream")
+
+    def __init__(self, stream: Stream[Any], times: int | None) -> None:
+        self._stream = stream
+        self._left = times
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        """The same stream again."""
+        if error is not None or self._left == 0:
+            return None
+        if self._left is not None:
+            self._left -= 1
+        return self._stream
+
+
+class RetryRule(_Rule):
+    """After an error, subscribe to the same stream again, perhaps after a pause.
+
+    ``pause(attempt, error)`` returns the seconds to wait, or raises what the stream shall fail with.
+    """
+
+    __slots__ = (
+        "_attempts",
+        "_context",
+        "_pause",
+        "_refused",
+        "_scheduler",
+        "_stream",
+        "_timer",
+        "_transient",
+    )
+
+    def __init__(
+        self,
+        stream: Stream[Any],
+        pause: Callable[[int, BaseException], float],
+        scheduler: Callable[[], Scheduler],
+        transient: bool = False,
+    ) -> None:
+        self._stream = stream
+        self._pause = pause
+        self._scheduler = scheduler
+        self._attempts = 0
+        self._transient = transient
+        self._timer: Timer | None = None
+        self._refused: SchedulerClosed | None = None
+        self._context = copy_context()
+
+    def saw_element(self, element: Any) -> None:
+        """With transient errors, an element proves that the trouble is over: count anew."""
+        if self._transient:
+            self._attempts = 0
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        """The same stream again, now or later."""
+        if error is None or error is self._refused:
+            return None
+        self._attempts += 1
+        seconds = self._pause(self._attempts, error)
+        if seconds <= 0:
+            return self._stream
+        from penstock.streams.flux import Flux
+
+        return Flux._of(DelayedSource(self._stream, seconds, self._scheduler(), self._context, self))
+
+    def wait(self, timer: Timer) -> None:
+        """The pause has begun."""
+        self._timer = timer
+
+    def give_up(self, closed: SchedulerClosed) -> None:
+        """The pause will not end, because its scheduler has closed: that is final."""
+        self._refused = closed
+
+    def cancelled(self) -> None:
+        """Do not wait for nobody."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class Expand(_Rule):
+    """After its end, go on with the streams that each element leads to, in the order of the elements."""
+
+    __slots__ = ("_leads_to", "_waiting")
+
+    def __init__(self, leads_to: Callable[[Any], Stream[Any]]) -> None:
+        self._leads_to = leads_to
+        self._waiting: deque[Any] = deque()
+
+    def saw_element(self, element: Any) -> None:
+        """It will be its turn."""
+        self._waiting.append(element)
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        """The stream that the oldest element leads to."""
+        if error is not None or not self._waiting:
+            return None
+        return self._leads_to(self._waiting.popleft())
+
+
+class DelayedSource(Source):
+    """Subscribes to a stream after a while."""
+
+    def __init__(
+        self,
+        upstream: Stream[Any],
+        seconds: float,
+        scheduler: Scheduler,
+        context: Context,
+        rule: RetryRule,
+    ) -> None:
+        super().__init__("delay_subscription", seconds)
+        self._context = context
+        self._upstream = upstream
+        self._seconds = seconds
+        self._scheduler = scheduler
+        self._rule = rule
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Set the timer."""
+        stream = self._upstream._of(self._upstream._source, (*self._upstream._ops, *ops))
+
+        def refused(closed: SchedulerClosed) -> None:
+            self._rule.give_up(closed)
+            FailedSource(closed, self.label).attach(ops, downstream)
+
+        alarm = Alarm(self._context, lambda: stream._connect(downstream), refused)
+        self._rule.wait(self._scheduler.submit_after(self._seconds, alarm))
+
+
+class ConcatSource(Source):
+    """Streams one after the other; each is subscribed to when the one before it has completed."""
+
+    frames = 9
+
+    def __init__(self, label: str, members: tuple[Stream[Any], ...]) -> None:
+        super().__init__(label)
+        self.members = members
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Behave as if a stream had just ended: the first one follows."""
+        stage = _Following(_InTurn(iter(self.members)), ops, downstream, self.label, self.place)
+        stage.introduce()
+        if not stage.closed:
+            stage.on_complete()
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """All of them."""
+        return list(self.members)
+
+
+class _InTurn(_Rule):
+    __slots__ = ("_streams",)
+
+    def __init__(self, streams: Iterator[Stream[Any]]) -> None:
+        self._streams = streams
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        return None if error is not None else next(self._streams, None)

@@ -1,0 +1,413 @@
+"""One log, many cursors: what every stream with several subscribers is made of.
+
+Elements go into a log. Each subscriber reads it at its own pace from the oldest element still there, so all
+of them see the same sequence (rule 1.12). The log is bounded: it keeps what the slowest subscriber has not
+read yet, and as much history behind that as was asked for; beyond its capacity it refuses new elements.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections import OrderedDict
+from collections.abc import Callable
+from contextvars import copy_context
+from enum import Enum
+from typing import Any
+
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.streams.assembly import KeptError, Place
+from penstock.streams.fusion import Drain, Op
+from penstock.streams.fusion.codegen import Head
+from penstock.streams.fusion.compiler import PENDING
+
+__all__ = ["Cursor", "EmitResult", "Log", "Ticket"]
+
+FEW = 512
+"""Forgotten places at the front of the log that are not worth moving the rest for."""
+
+
+class EmitResult(Enum):
+    """What became of an element that was offered to a sink."""
+
+    OK = "ok"
+    """It will reach every subscriber."""
+    OVERFLOW = "overflow"
+    """There is no room until the slowest subscriber reads on: offer it again later, or wait with emit()."""
+    TERMINATED = "terminated"
+    """The sink was completed, or failed, before."""
+    CANCELLED = "cancelled"
+    """The only subscriber that this sink can have has left."""
+
+
+class Ticket:
+    """A place in the line of those who wait to write into a full log; each free place goes to one of them."""
+
+    __slots__ = ("holds_a_place", "wake")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+        """Called once when it is this one's turn, on the thread that made room."""
+        self.holds_a_place = False
+
+
+class Log:
+    """A bounded sequence of elements and the cursors that read it. Safe from many threads."""
+
+    def __init__(
+        self,
+        capacity: int,
+        history: int,
+        *,
+        single: bool = False,
+        urgent_errors: bool = False,
+        when_deserted: Callable[[], None] | None = None,
+    ) -> None:
+        self._capacity = capacity
+        self._history = history
+        """How many elements stay after everybody has read them."""
+        self._single = single
+        """Whether one subscriber is all there can ever be."""
+        self.urgent_errors = urgent_errors
+        """Whether an error passes the elements that were written before it."""
+        self._when_deserted = when_deserted
+        """Called when the last cursor has left."""
+        self._elements: list[Any] = []
+        self._forgotten = 0
+        """How many places at the front of the list are empty: moving all others each time would take long."""
+        self._first = 0
+        """The offset of the oldest element still here."""
+        self._cursors: list[Cursor] = []
+        self._at_first = 0
+        """How many cursors have yet to read that element; not counted where there is history to keep."""
+        self._had_cursor = False
+        self._mutex = allocate_lock()
+        self._waiters: OrderedDict[Ticket, None] = OrderedDict()
+        self._reserved = 0
+        """Places that belong to those who waited for them and have not written yet."""
+        self.done = False
+        self.error: BaseException | None = None
+        self.kept: KeptError | None = None
+        """The same, for each of the subscribers."""
+        self.feed: Subscription | None = None
+        """What the log is written from, for ``scan()``; a sink has none."""
+        self.on_read: Callable[[], None] | None = None
+        """Called when a cursor moved or came or went: the feeder may ask for more."""
+
+    # ---------------------------------------------------------------- writing
+    def append(self, element: Any, ticket: Ticket | None = None) -> EmitResult:
+        """Add an element unless there is no room for it; a ticket brings its own."""
+        with self._mutex:
+            if ticket is not None and ticket.holds_a_place:
+                ticket.holds_a_place = False
+                self._reserved -= 1
+            refusal = self._refusal()
+            if refusal is not None:
+                return refusal
+            self._elements.append(element)
+        self._wake_cursors()
+        return EmitResult.OK
+
+    def append_asked(self, element: Any) -> EmitResult:
+        """Add an element that there was room for when it was asked for.
+
+        A reader that joined since then, and starts further back, must not cost the others an element.
+        """
+        with self._mutex:
+            refusal = self._refusal()
+            if refusal is not None and refusal is not EmitResult.OVERFLOW:
+                return refusal
+            self._elements.append(element)
+        self._wake_cursors()
+        return EmitResult.OK
+
+    def end(self, error: BaseException | None) -> EmitResult:
+        """No more elements."""
+        with self._mutex:
+            if self.done or self.error is not None:
+                return EmitResult.TERMINATED
+            self.kept = None if error is None else KeptError(error)
+            self.error = error
+            self.done = error is None
+        self._wake_cursors()
+        self.notify()
+        return EmitResult.OK
+
+    def settle(self, element: Any) -> EmitResult:
+        """Add the only element and the end, in one step."""
+        with self._mutex:
+            if self.done or self.error is not None:
+                return EmitResult.TERMINATED
+            self._elements.append(element)
+            self.done = True
+        self._wake_cursors()
+        self.notify()
+        return EmitResult.OK
+
+    def _refusal(self) -> EmitResult | None:
+        if self.done or self.error is not None:
+            return EmitResult.TERMINATED
+        if self._single and self._had_cursor and not self._cursors:
+            return EmitResult.CANCELLED
+        if len(self._elements) - self._forgotten + self._reserved >= self._capacity:
+            if self._history:
+                self._trim()
+            if self._taken() >= self._capacity:
+                return EmitResult.OVERFLOW
+        return None
+
+    def _taken(self) -> int:
+        """The places that are not free."""
+        return len(self._elements) - self._forgotten + self._reserved
+
+    def _trim(self) -> None:
+        read = self._read_by_all()
+        spare = read - self._history
+        # With history alone to keep, the oldest of it makes room for the newest element.
+        if not spare > 0 and read > 0:
+            spare = min(self._taken() - self._capacity + 1, read)
+        self._forget(spare)
+
+    def _read_by_all(self) -> int:
+        """How many of the elements here everybody has read.
+
+        Without subscribers a replaying log keeps its last elements, any other all, for the first one.
+        """
+        nobody = self._end() if self._history else self._first
+        return min((cursor.at for cursor in self._cursors), default=nobody) - self._first
+
+    def _end(self) -> int:
+        """The offset of the next element to come."""
+        return self._first + len(self._elements) - self._forgotten
+
+    def _forget(self, oldest: int) -> None:
+        if oldest <= 0:
+            return
+        elements, start = self._elements, self._forgotten
+        end = start + oldest
+        if end == len(elements):
+            elements.clear()
+            end = 0
+        elif end > FEW and end * 2 > len(elements):
+            del elements[:end]
+            end = 0
+        else:
+            elements[start:end] = [None] * oldest
+        self._forgotten = end
+        self._first += oldest
+
+    def _forget_what_all_have_read(self) -> None:
+        """No cursor stands at the first element any more: let go of it, and of what else all have passed."""
+        cursors = self._cursors
+        if len(cursors) == 1:
+            self._forget(cursors[0].at - self._first)
+            self._at_first = 1
+            return
+        self._forget(self._read_by_all())
+        first = self._first
+        self._at_first = sum(cursor.at == first for cursor in cursors)
+
+    # ---------------------------------------------------------------- reading
+    def join(self, cursor: Cursor) -> bool:
+        """Start at the oldest element; False if somebody has that place already."""
+        with self._mutex:
+            if self._single and self._had_cursor:
+                return False
+            self._had_cursor = True
+            self._forget(self._read_by_all() - self._history)
+            cursor.at = self._first
+            self._cursors.append(cursor)
+            self._at_first += 1
+            return True
+
+    def leave(self, cursor: Cursor) -> None:
+        """Remove a cursor: for everybody else it is gone from now on."""
+        with self._mutex:
+            if cursor.left or cursor not in self._cursors:
+                return
+            cursor.left = True
+            if self._history:
+                self._forget(self._read_by_all() - self._history)
+            self._cursors.remove(cursor)
+            if cursor.at == self._first:
+                self._at_first -= 1
+            deserted = not self._cursors
+            if not self._history and not self._at_first and not deserted:
+                self._forget_what_all_have_read()
+        if deserted and self._when_deserted is not None:
+            self._when_deserted()
+        self.notify()
+
+    def read(self, cursor: Cursor) -> Any:
+        """The cursor's next element, or PENDING."""
+        with self._mutex:
+            index = cursor.at - self._first
+            place = index + self._forgotten
+            if place >= len(self._elements) or cursor.left:
+                return PENDING
+            element = self._elements[place]
+            cursor.at += 1
+            if not index and not self._history:
+                self._at_first -= 1
+                if self._at_first:
+                    pass
+                elif place + 1 == len(self._elements) and len(self._cursors) == 1:
+                    # The usual case, written out: the only subscriber keeps up.
+                    self._elements.clear()
+                    self._forgotten = 0
+                    self._first += 1
+                    self._at_first = 1
+                else:
+                    self._forget_what_all_have_read()
+        if self._waiters or self.on_read is not None:
+            self.notify()
+        return element
+
+    def at_end(self, cursor: Cursor) -> bool:
+        """Whether the cursor has read everything there is."""
+        with self._mutex:
+            return cursor.at >= self._end() and not cursor.left
+
+    def unread(self, cursor: Cursor) -> int:
+        """How far the cursor is behind."""
+        with self._mutex:
+            return 0 if cursor.left else self._end() - cursor.at
+
+    def room_upto(self) -> int:
+        """The offset up to which elements may be taken in, as far as the slowest cursor allows."""
+        with self._mutex:
+            return min((cursor.at for cursor in self._cursors), default=self._end()) + self._capacity
+
+    def wanted_upto(self) -> int:
+        """The offset up to which somebody wants elements."""
+        with self._mutex:
+            return max((cursor.wants_upto for cursor in self._cursors), default=0)
+
+    def subscriber_count(self) -> int:
+        """How many cursors there are."""
+        return len(self._cursors)
+
+    # ---------------------------------------------------------------- waiting for room
+    def wait(self, wake: Callable[[], None]) -> Ticket:
+        """Get in line for a place. The ticket must be used in ``append`` or given back with ``withdraw``."""
+        ticket = Ticket(wake)
+        with self._mutex:
+            self._waiters[ticket] = None
+            called = self._next_in_line()
+        _call(called)
+        return ticket
+
+    def withdraw(self, ticket: Ticket) -> None:
+        """Leave the line; a place that the ticket holds goes to the next one."""
+        with self._mutex:
+            self._waiters.pop(ticket, None)
+            if not ticket.holds_a_place:
+                return
+            ticket.holds_a_place = False
+            self._reserved -= 1
+            called = self._next_in_line()
+        _call(called)
+
+    def _next_in_line(self) -> list[Ticket]:
+        """Give each free place to the one who has waited longest; at the end of the log, call all of them."""
+        called: list[Ticket] = []
+        while self._waiters and (refusal := self._refusal()) is not EmitResult.OVERFLOW:
+            ticket, _ = self._waiters.popitem(last=False)
+            if refusal is None:
+                ticket.holds_a_place = True
+                self._reserved += 1
+            called.append(ticket)
+        return called
+
+    def notify(self) -> None:
+        """Something was read, or somebody came or went."""
+        if self._waiters:
+            with self._mutex:
+                called = self._next_in_line()
+            _call(called)
+        if self.on_read is not None:
+            self.on_read()
+
+    def _wake_cursors(self) -> None:
+        for cursor in tuple(self._cursors):
+            cursor.wake()
+
+
+def _call(tickets: list[Ticket]) -> None:
+    for ticket in tickets:
+        ticket.wake()
+
+
+class Cursor(Drain):
+    """One subscriber's place in the log."""
+
+    head = Head.POLL
+    __slots__ = ("_log", "at", "left", "wants_upto")
+
+    def __init__(
+        self,
+        log: Log,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self._log = log
+        self.at = 0
+        self.left = False
+        self.wants_upto = 0
+        self.context = copy_context()
+
+    def source(self) -> Callable[[], Any]:
+        """The loop reads the log."""
+        return lambda: self._log.read(self)
+
+    def cancel(self) -> None:
+        """Leave at once: a subscriber that comes next, even inside of ``on_next``, must not find us there."""
+        if not self.closed:
+            self._log.leave(self)
+        super().cancel()
+
+    def wake(self) -> None:
+        """There may be something to read."""
+        self.dirty = True
+        self.drain()
+
+    def finished(self) -> bool:
+        """The log has ended and we have read all of it."""
+        return self._log.done and self._log.at_end(self)
+
+    def due_error(self) -> BaseException | None:
+        """The log's error, after everything before it unless it is urgent."""
+        log = self._log
+        if log.kept is None or not (log.urgent_errors or (self._starved and log.at_end(self))):
+            return None
+        return log.kept.give()
+
+    def can_run(self) -> bool:
+        """An urgent error goes first."""
+        return self.dirty and not (self._log.urgent_errors and self._log.error is not None)
+
+    def wanted(self) -> int:
+        """Tell the feeder, if there is one, how far we want to read."""
+        need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
+        for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
+            need = op.kind.demand(need, op.args, state)
+        self.wants_upto = max(self.wants_upto, self.at + need)
+        return 1 if self._log.on_read is not None else 0
+
+    def ask(self, n: int) -> None:
+        """Let the feeder look."""
+        self._log.notify()
+
+    def release(self) -> None:
+        """Give up the place."""
+        self._log.leave(self)
+
+    def queued(self) -> int:
+        """How far we are behind."""
+        return self._log.unread(self)
+
+    def upstreams(self) -> list[Any]:
+        """What the log is written from."""
+        return [self._log.feed] if self._log.feed is not None else []

@@ -1,0 +1,194 @@
+"""Streams with several subscribers: sinks, ``cache``, ``share``."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.streams.dropped import drop_error
+from penstock.streams.fusion import Op
+from penstock.streams.home import NOWHERE, Home, home_of
+from penstock.streams.operators.boundaries import replenish_at
+from penstock.streams.operators.replay_buffer import Cursor, EmitResult, Log
+from penstock.streams.source import Next, Source
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["CacheSource", "Feeder", "LogSource"]
+
+
+class LogSource(Source):
+    """A stream over a log that a sink writes."""
+
+    def __init__(self, label: str, log: Log) -> None:
+        super().__init__(label)
+        self.log = log
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Take a place in the log, if there is one."""
+        cursor = Cursor(self.log, ops, downstream, self.label, self.place)
+        joined = self.log.join(cursor)
+        if not joined:
+            cursor.violation = RuntimeError(
+                "a unicast sink can have one subscriber, and has had it; use Sinks.multicast() for several"
+            )
+            cursor.halted = True
+        cursor.introduce()
+
+    def runs_on(self) -> str:
+        """Whoever emits."""
+        return "emitter"
+
+
+class CacheSource(Source):
+    """``cache``, ``share``: one subscription to the stream above serves all subscribers below."""
+
+    frames = 8
+
+    def __init__(
+        self,
+        label: str,
+        upstream: Stream[Any],
+        capacity: int,
+        history: int,
+        *,
+        lasting: bool,
+        ahead: int = UNBOUNDED,
+        urgent_errors: bool = False,
+    ) -> None:
+        super().__init__(label)
+        self._upstream = upstream
+        self._capacity = capacity
+        self._history = history
+        self._lasting = lasting
+        """Whether the one run outlives its subscribers; otherwise the next one starts another."""
+        self._ahead = ahead
+        """How many elements may be on their way at once."""
+        self._urgent_errors = urgent_errors
+        """Whether an error passes the elements that wait for slow subscribers."""
+        self._mutex = allocate_lock()
+        self._feeder: Feeder | None = None
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """The first subscriber connects."""
+        with self._mutex:
+            if self._feeder is not None and self._feeder.done and not self._lasting:
+                self._feeder = None
+            connect = self._feeder is None
+            feeder = self._feeder = self._feeder or self._new_feeder(home_of(downstream))
+            cursor = Cursor(feeder.log, ops, downstream, self.label, self.place)
+            feeder.log.join(cursor)
+        cursor.introduce()
+        return (self._upstream, feeder) if connect else None
+
+    def _new_feeder(self, home: Home) -> Feeder:
+        deserted = None if self._lasting else self._deserted
+        log = Log(self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted)
+        return Feeder(log, self._ahead, home.apart())
+
+    def _deserted(self) -> None:
+        with self._mutex:
+            feeder = self._feeder
+            if feeder is None or feeder.log.subscriber_count():
+                return  # somebody came back meanwhile
+            self._feeder = None
+        feeder.cancel()
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The stream that is shared."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """Wherever the stream above runs."""
+        return self._upstream._source.runs_on()
+
+
+class Feeder:
+    """Writes a stream into a log, asking for no more than the readers want and the log can hold.
+
+    A log without a bound could ask for everything at once. But what has been asked for cannot be taken back,
+    and an endless source that works inside ``request`` would go on after all readers have left. So no more
+    than ``ahead`` elements are on their way, and the next are asked for as these come in.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_asked",
+        "_asking",
+        "_received",
+        "_refill_at",
+        "_subscription",
+        "cancelled",
+        "done",
+        "home",
+        "log",
+    )
+
+    def __init__(self, log: Log, ahead: int = UNBOUNDED, home: Home = NOWHERE) -> None:
+        self.log = log
+        self.home = home
+        self._ahead = ahead
+        self._refill_at = ahead - replenish_at(ahead) if ahead < UNBOUNDED else -1
+        """Ask for the next when no more than this many are on their way."""
+        self._subscription: Subscription | None = None
+        self._asked = 0
+        self._received = 0
+        self._asking = allocate_lock()
+        self.done = self.cancelled = False
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        if self._subscription is not None or self.cancelled:
+            subscription.cancel()
+            return
+        self._subscription = self.log.feed = subscription
+        self.log.on_read = self._look
+        if self.cancelled:
+            self.cancel()  # by another thread meanwhile
+            return
+        self._look()
+
+    def on_next(self, element: Any, /) -> None:
+        self._received += 1
+        self.log.append_asked(element)
+        if self._asked - self._received <= self._refill_at:
+            self._look()
+
+    def on_error(self, error: BaseException, /) -> None:
+        self.done = True
+        if self.cancelled or self.log.end(error) is not EmitResult.OK:
+            drop_error(error, "a shared stream, after its end")
+
+    def on_complete(self) -> None:
+        self.done = True
+        self.log.end(None)
+
+    def _look(self) -> None:
+        """Ask for what is wanted now. Whoever comes second finds the first one still at it and leaves."""
+        while not self.done and not self.cancelled and self._missing() > 0:
+            if not self._asking.acquire(False):
+                return
+            try:
+                n = self._missing()
+                self._asked += n
+            finally:
+                self._asking.release()
+            if n > 0 and self._subscription is not None:
+                self._subscription.request(n)
+
+    def _missing(self) -> int:
+        missing = min(self.log.wanted_upto(), self.log.room_upto(), UNBOUNDED) - self._asked
+        if missing <= 0:
+            return 0
+        on_the_way = self._asked - self._received
+        if missing <= self._ahead - on_the_way:
+            return missing
+        # One by one, as they come in, would cost a call for each element.
+        return self._ahead - on_the_way if on_the_way <= self._refill_at else 0
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.log.on_read = None
+        if self._subscription is not None and not self.done:
+            self._subscription.cancel()

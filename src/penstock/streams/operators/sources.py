@@ -1,0 +1,300 @@
+"""Sources without a loop of their own: ``error``, ``never``, ``defer``, ``create``, and plain functions."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from penstock.arguments import a_function
+from penstock.spec import Subscriber, none_element, none_error
+from penstock.streams.assembly import KeptError
+from penstock.streams.dropped import drop_error
+from penstock.streams.fusion import Op
+from penstock.streams.fusion.fragments import NOTHING
+from penstock.streams.operators.overflow import Overflow, Overflowing
+from penstock.streams.operators.relays import PlainRelay, below
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+from penstock.streams.source import Next, Source
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = [
+    "CreateSource",
+    "DeferSource",
+    "Emitter",
+    "FailedSource",
+    "GenerateSink",
+    "Once",
+    "SilentSource",
+    "generating",
+]
+
+
+class FailedSource(Source):
+    """``on_subscribe``, then ``on_error``, without waiting for demand (§1.9, §2.10)."""
+
+    def __init__(self, error: BaseException | Callable[[], BaseException], label: str = "error") -> None:
+        super().__init__(label, error)
+        self._error = KeptError(error) if isinstance(error, BaseException) else error
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Fail."""
+        stage = PlainRelay(ops, downstream, self.label, self.place)
+        stage.introduce()
+        if isinstance(self._error, KeptError):
+            stage.on_error(self._error.give())
+            return
+        try:
+            error = self._error()
+        except BaseException as fault:
+            error = fault
+            stage._caught(fault)
+        if not isinstance(error, BaseException):
+            error = TypeError(f"the function of {self.label} must return an exception, not {error!r}")
+        stage.on_error(error)
+
+
+class SilentSource(Source):
+    """``on_subscribe``, and nothing after it."""
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Say nothing."""
+        PlainRelay(ops, downstream, self.label, self.place).introduce()
+
+
+class DeferSource(Source):
+    """Asks for the stream when somebody subscribes."""
+
+    def __init__(
+        self,
+        label: str,
+        factory: Callable[[], Any],
+        convert: Callable[[Any, str], Stream[Any]],
+        *shows: Any,
+    ) -> None:
+        super().__init__(label, *shows)
+        self._factory = factory
+        self._convert = convert
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """The operators below join those of the stream that the function returns."""
+        try:
+            stream = self._convert(self._factory(), self.label)
+        except BaseException as error:
+            FailedSource(error, self.label).attach(ops, downstream)
+            if asks_main_thread_to_stop(error):
+                raise
+            return None
+        return stream._of(stream._source, (*stream._ops, *ops)), downstream
+
+
+T = TypeVar("T")
+
+
+class CreateSource(Source):
+    """Calls the user's function with an :class:`Emitter` for each subscriber."""
+
+    def __init__(self, function: Callable[[Emitter[Any]], object], overflow: Overflow, capacity: int) -> None:
+        super().__init__("create", function)
+        self._function = function
+        self._overflow = overflow
+        self.boundary = capacity
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Let the function wire its callbacks."""
+        assert self.boundary is not None
+        target = below(ops, downstream, self.label, self.place)
+        stage = Overflowing(self.boundary, self._overflow, None, target, self.label, self.place)
+        stage.context = copy_context()
+        emitter: Emitter[Any] = Emitter(stage)
+        stage.introduce()
+        if stage.closed:
+            return
+        stage.on_subscribe(emitter._subscription())
+        try:
+            self._function(emitter)
+        except BaseException as error:
+            emitter.error(error)
+            if asks_main_thread_to_stop(error):
+                raise
+
+    def runs_on(self) -> str:
+        """Whoever calls back."""
+        return "emitter"
+
+
+class Emitter(Generic[T]):
+    """What ``create`` gives its function. Its methods may be called from any thread."""
+
+    def __init__(self, stage: Overflowing) -> None:
+        self._stage = stage
+        self._mutex = allocate_lock()
+        self._ended = False
+        self._when_over: list[Callable[[], object]] = []
+        self._over = False
+
+    def next(self, element: T) -> None:
+        """Send an element down; what happens if nobody asked for it was said in ``create(overflow=…)``."""
+        if element is None:
+            raise none_element(self._stage.name)
+        if not self._ended:
+            self._stage.on_next(element)
+
+    def complete(self) -> None:
+        """End the stream."""
+        if self._claim_end():
+            self._stage.on_complete()
+            self._run_over()
+
+    def error(self, error: BaseException) -> None:
+        """End the stream with an error."""
+        if error is None:
+            raise none_error()
+        if not self._claim_end():
+            drop_error(error, f"{self._stage.name}, after its end")
+            return
+        self._stage.on_error(error)
+        self._run_over()
+
+    def _claim_end(self) -> bool:
+        with self._mutex:
+            was, self._ended = self._ended, True
+        return not was
+
+    @property
+    def requested(self) -> int:
+        """How many elements the subscriber has asked for and not got yet."""
+        return self._stage.open_demand()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the subscriber has left."""
+        return self._stage.closed
+
+    def on_dispose(self, release: Callable[[], object]) -> None:
+        """Call ``release`` once when the stream is over, for whatever reason: unhook callbacks here."""
+        a_function(release, "on_dispose()")
+        self._when_over.append(release)
+        if self._over:
+            self._run_over()
+
+    def _run_over(self) -> None:
+        self._over = True
+        while self._when_over:
+            release = self._when_over.pop()
+            try:
+                release()
+            except BaseException as error:
+                drop_error(error, f"on_dispose of {self._stage.name}")
+                if asks_main_thread_to_stop(error):
+                    raise
+
+    def _subscription(self) -> _EmitterSubscription:
+        return _EmitterSubscription(self)
+
+
+class _EmitterSubscription:
+    __slots__ = ("_emitter",)
+
+    def __init__(self, emitter: Emitter[Any]) -> None:
+        self._emitter = emitter
+
+    def request(self, n: int, /) -> None:
+        """Callbacks come by themselves."""
+
+    def cancel(self) -> None:
+        self._emitter._ended = True
+        self._emitter._run_over()
+
+
+class Once:
+    """One call for each iteration. Knowing its end lets a Mono complete right after its element."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return _OnceIterator(self._function)
+
+
+class _OnceIterator:
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function: Callable[[], Any] | None = function
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        function, self._function = self._function, None
+        if function is None:
+            raise StopIteration
+        try:
+            result = function()
+        except StopIteration as stop:
+            # Left alone it would look like the end of the iteration.
+            raise RuntimeError("the function raised StopIteration") from stop
+        if result is None:
+            raise StopIteration
+        if type(result) is CoroutineType:
+            result.close()
+            raise TypeError(
+                f"the function of from_callable() returned the coroutine {result.__name__}, which nobody "
+                "would await; pass the async function itself, or use defer() to give it arguments"
+            )
+        return result
+
+    def __length_hint__(self) -> int:
+        return 0 if self._function is None else 1
+
+
+E = TypeVar("E")
+
+
+class GenerateSink(Generic[E]):
+    """What ``generate`` gives its function: say ``next(x)`` once in each step, or ``complete()``."""
+
+    __slots__ = ("_completed", "_value")
+
+    def __init__(self) -> None:
+        self._value: Any = NOTHING
+        self._completed = False
+
+    def next(self, element: E) -> None:
+        """The element of this step."""
+        if self._value is not NOTHING:
+            raise RuntimeError(
+                "generate() emits one element in each step; for several use flat_map_iterable()"
+            )
+        self._value = element
+
+    def complete(self) -> None:
+        """No further step."""
+        self._completed = True
+
+
+def generating(state: Callable[[], Any], step: Callable[[Any, GenerateSink[Any]], Any]) -> Iterator[Any]:
+    """The elements of all steps."""
+    current = state()
+    sink: GenerateSink[Any] = GenerateSink()
+    while True:
+        current = step(current, sink)
+        value, sink._value = sink._value, NOTHING
+        if value is not NOTHING:
+            yield value
+        if sink._completed:
+            return
+        if value is NOTHING:
+            raise RuntimeError(
+                "a step of generate() neither called next() nor complete(): it would run for ever"
+            )

@@ -1,0 +1,337 @@
+"""Streams that know the time: ticks, and elements that are late."""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import Subscriber, Subscription
+from penstock.streams.assembly import Place
+from penstock.streams.fusion import Op
+from penstock.streams.operators.overflow import Overflow, Overflowing
+from penstock.streams.operators.relays import PlainRelay, Switching, below
+from penstock.streams.schedulers import Alarm, Scheduler, Timer, shared_timer
+from penstock.streams.schedulers.threads import ThreadedScheduler
+from penstock.streams.source import Next, Source
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["IntervalSource", "TimeoutSource", "TimerSource"]
+
+GRACE = 0.05
+"""Seconds that a scheduler given to ``timeout`` has to find a thread for the alarm."""
+
+
+class TimerSource(Source):
+    """The number 0, after a while."""
+
+    def __init__(self, seconds: float, scheduler: Scheduler) -> None:
+        super().__init__("timer", seconds)
+        self._seconds = seconds
+        self._scheduler = scheduler
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Set the timer; the number waits if it comes before the demand."""
+        relay = PlainRelay(ops, downstream, self.label, self.place)
+        relay.introduce()
+        if relay.closed:
+            return
+
+        def ring() -> None:
+            relay.on_next(0)
+            relay.on_complete()
+
+        try:
+            alarm = Alarm(copy_context(), ring, relay.on_error)
+            timer = self._scheduler.submit_after(self._seconds, alarm)
+        except Exception as refused:
+            relay.on_error(refused)
+            return
+        relay.on_subscribe(_TimerSubscription(timer))
+
+    def runs_on(self) -> str:
+        """The scheduler."""
+        return self._scheduler.name
+
+
+class _TimerSubscription:
+    __slots__ = ("_timer",)
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+
+    def request(self, n: int, /) -> None:
+        """Time passes without being asked to."""
+
+    def cancel(self) -> None:
+        self._timer.cancel()
+
+
+class IntervalSource(Source):
+    """0, 1, 2, … at a steady pace."""
+
+    def __init__(self, period: float, delay: float, scheduler: Scheduler) -> None:
+        super().__init__("interval", period)
+        self._period = period
+        self._delay = delay
+        self._scheduler = scheduler
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """Start ticking."""
+        target = below(ops, downstream, self.label, self.place)
+        stage = Overflowing(0, Overflow.ERROR, None, target, self.label, self.place)
+        stage.introduce()
+        if not stage.closed:
+            _Ticking(stage, self._period, self._delay, self._scheduler).start()
+
+    def runs_on(self) -> str:
+        """The scheduler."""
+        return self._scheduler.name
+
+
+class _Ticking:
+    """Each tick sets the next, measured from the first so that no delay adds up."""
+
+    __slots__ = ("_begin", "_cancelled", "_context", "_period", "_scheduler", "_stage", "_ticks", "_timer")
+
+    def __init__(self, stage: Overflowing, period: float, delay: float, scheduler: Scheduler) -> None:
+        self._stage = stage
+        self._period = period
+        self._scheduler = scheduler
+        self._begin = scheduler.now() + delay
+        self._ticks = 0
+        self._cancelled = False
+        self._timer: Timer | None = None
+        self._context = copy_context()
+
+    def start(self) -> None:
+        self._stage.on_subscribe(self)
+        self._set()
+
+    def _set(self) -> None:
+        due = self._begin + self._ticks * self._period
+        try:
+            alarm = Alarm(self._context, self._tick, self._refused)
+            self._timer = self._scheduler.submit_after(max(0.0, due - self._scheduler.now()), alarm)
+        except Exception as refused:
+            self._refused(refused)
+
+    def _refused(self, error: BaseException) -> None:
+        if not self._cancelled:
+            self._stage.on_error(error)
+
+    def _tick(self) -> None:
+        if self._cancelled:
+            return
+        tick, self._ticks = self._ticks, self._ticks + 1
+        self._stage.on_next(tick)
+        if not self._cancelled:
+            self._set()
+
+    def request(self, n: int, /) -> None:
+        """A clock does not listen."""
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+class TimeoutSource(Source):
+    """``timeout``: an element that was asked for must come within a while."""
+
+    frames = 7
+
+    def __init__(
+        self, upstream: Stream[Any], seconds: float, fallback: Stream[Any] | None, scheduler: Scheduler
+    ) -> None:
+        super().__init__("timeout", seconds)
+        self._upstream = upstream
+        self._seconds = seconds
+        self._fallback = fallback
+        self._scheduler = scheduler
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Subscribe with a watch in hand."""
+        stage = _Timing(
+            self._seconds, self._fallback, self._scheduler, ops, downstream, self.label, self.place
+        )
+        stage.introduce()
+        if stage.closed:
+            return None
+        stage.start()
+        return self._upstream, stage.leg
+
+    def upstreams(self) -> list[Stream[Any]]:
+        """The stream that must not be late."""
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        """Wherever the stream above runs."""
+        return self._upstream._source.runs_on()
+
+
+class _Timing(Switching):
+    """One timer at a time: when it rings too early, because elements came meanwhile, it is set again.
+
+    A slow *subscriber* is not the source's fault: the clock runs only while there is open demand.
+    """
+
+    __slots__ = (
+        "_context",
+        "_fallback",
+        "_round",
+        "_scheduler",
+        "_seconds",
+        "_since",
+        "_spare",
+        "_timed",
+        "_timer",
+        "leg",
+    )
+
+    def __init__(
+        self,
+        seconds: float,
+        fallback: Stream[Any] | None,
+        scheduler: Scheduler,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self._seconds = seconds
+        self._fallback = fallback
+        self._scheduler = scheduler
+        self._context = copy_context()
+        self._since = scheduler.now()
+        self._timed = 0
+        """How many elements had been taken when the clock was last set back."""
+        self._timer: Timer | None = None
+        self._spare: Timer | None = None
+        """Rings on a thread of ours if the threads of the given scheduler are all held up."""
+        self._round = allocate_lock()
+        """Held from the setting of the timers until the first of them rings."""
+        self.leg: _Leg = _Leg(self)
+
+    def start(self) -> None:
+        self._set(self._seconds)
+
+    def _set(self, seconds: float) -> None:
+        self._round.acquire(False)
+        try:
+            alarm = Alarm(self._context, self._ring, self.leg.cut)
+            self._timer = self._scheduler.submit_after(seconds, alarm)
+            if isinstance(self._scheduler, ThreadedScheduler):
+                rescue = Alarm(self._context, self._ring, self.leg.cut)
+                self._spare = shared_timer().submit_after(seconds + GRACE, rescue)
+        except Exception as refused:
+            self.leg.cut(refused)  # nobody looks at the clock any more
+            return
+        if self.closed:
+            self._cancel_timers()
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._timer, self._spare):
+            if timer is not None:
+                timer.cancel()
+
+    def request(self, n: int, /) -> None:
+        if self.demand <= self.emitted:
+            self._since = self._scheduler.now()
+        super().request(n)
+
+    def arrived(self) -> None:
+        self.dirty = True
+        self.drain()
+
+    def wanted(self) -> int:
+        if self.taken != self._timed:  # the subscriber is through with what came: now we wait again
+            self._timed = self.taken
+            self._since = self._scheduler.now()
+        return super().wanted()
+
+    def _ring(self) -> None:
+        try:
+            self._round.release()
+        except RuntimeError:
+            return  # the other timer of this round was first
+        self._cancel_timers()
+        if self.closed or not self.leg.active:
+            return
+        waited = self._scheduler.now() - self._since
+        asked = self.demand > self.emitted or bool(self.mailbox)
+        if not asked or self.queue or self._owner.locked():
+            self._set(self._seconds)
+        elif waited < self._seconds:
+            self._set(self._seconds - waited)
+        else:
+            self.leg.cut(
+                TimeoutError(
+                    f"no element within {self._seconds} s after it was asked for; "
+                    "give timeout() more time, or a fallback to go on with"
+                )
+            )
+
+    def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        fallback, self._fallback = self._fallback, None
+        return fallback if isinstance(error, TimeoutError) and self.leg.was_cut else None
+
+    def release(self) -> None:
+        super().release()
+        self.leg.active = False
+        self._cancel_timers()
+
+
+class _Leg:
+    """Stands before the stage while the first source runs, and closes the door behind it (§2.8)."""
+
+    __slots__ = ("_door", "_stage", "_subscription", "active", "below", "home", "was_cut")
+
+    def __init__(self, stage: _Timing) -> None:
+        self._stage = stage
+        self.home = stage.home
+        self.below = stage.below
+        self._subscription: Subscription | None = None
+        self.active = True
+        self.was_cut = False
+        self._door = allocate_lock()
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self._subscription = subscription
+        if self.active:
+            self._stage.on_subscribe(subscription)
+        else:
+            subscription.cancel()
+
+    def on_next(self, element: Any, /) -> None:
+        with self._door:  # an element is either before the cut, and delivered, or after it, and not
+            if not self.active:
+                return
+            self._stage.queue.append(element)
+        self._stage.arrived()
+
+    def on_error(self, error: BaseException, /) -> None:
+        if self._close():
+            self._stage.on_error(error)
+
+    def on_complete(self) -> None:
+        if self._close():
+            self._stage.on_complete()
+
+    def _close(self) -> bool:
+        with self._door:
+            was, self.active = self.active, False
+        return was
+
+    def cut(self, error: BaseException) -> None:
+        """Too late: whatever still comes is not passed on."""
+        if not self._close():
+            return
+        self.was_cut = True
+        if self._subscription is not None:
+            self._subscription.cancel()
+        self._stage.on_error(error)

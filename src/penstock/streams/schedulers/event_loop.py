@@ -1,0 +1,277 @@
+"""Tasks and delays on an asyncio event loop, submitted and cancelled from any thread."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from asyncio import AbstractEventLoop, TimerHandle
+from asyncio.events import _get_running_loop as running_loop_or_none
+from collections.abc import Callable
+from threading import get_ident
+
+from penstock.streams.schedulers.inline import ImmediateScheduler
+from penstock.streams.schedulers.scheduler import (
+    Scheduler,
+    SchedulerClosed,
+    Task,
+    Timer,
+    asks_main_thread_to_stop,
+    check_delay,
+    refuse,
+    report_task_error,
+)
+from penstock.streams.schedulers.timers import shared_timers
+
+
+class LoopTimer:
+    """A `Timer` that an event loop waits for."""
+
+    __slots__ = ("_handle", "_owner", "_task")
+
+    def __init__(self, owner: LoopTimers, task: Task) -> None:
+        self._owner = owner
+        # None once the task has begun or was cancelled; written from any thread.
+        self._task: Task | None = task
+        # asyncio's handles are not thread-safe: touched on the loop's thread only.
+        self._handle: TimerHandle | None = None
+
+    def cancel(self) -> None:
+        """See `Timer.cancel`."""
+        self.withdraw()
+
+    def withdraw(self) -> Task | None:
+        """Cancel, and return the task if it had neither begun nor been cancelled before."""
+        task = self.give_up()
+        if task is not None:
+            self._owner.discard(self)
+        return task
+
+    def give_up(self) -> Task | None:
+        """Let go of the task without touching the loop; one of several callers gets it."""
+        with self._owner.lock:
+            task, self._task = self._task, None
+        return task
+
+    def abandon(self) -> None:
+        """Let go of the task without the lock, which after a fork may be held by nobody for ever."""
+        self._task = None
+
+    def arm(self, due: float) -> None:
+        """Begin to wait; on the loop's thread."""
+        # A delay without end needs no handle, and not every loop would take one.
+        if self._task is not None and due < math.inf:
+            self._handle = self._owner.loop.call_at(due, self._fire)
+
+    def disarm(self) -> None:
+        """Stop waiting, so that the loop does not hold a dead timer until it is due; on the loop's thread."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.cancel()
+
+    def _fire(self) -> None:
+        self._handle = None
+        task = self.give_up()
+        if task is not None:
+            self._owner.finish(self, task)
+
+
+class LoopTimers:
+    """The pending timers of one scheduler on one event loop."""
+
+    def __init__(self, loop: AbstractEventLoop, run: Callable[[Task], None]) -> None:
+        self.loop = loop
+        """The loop that waits."""
+        self._run = run
+        self._pending: set[LoopTimer] = set()
+        self.lock = threading.RLock()
+        """Guards the pending timers and their tasks.
+
+        Re-entrant, because the garbage collector may run a finalizer that cancels a timer while it is held.
+        """
+
+    def __len__(self) -> int:
+        """How many timers are pending."""
+        return len(self._pending)
+
+    def add(self, seconds: float, task: Task) -> LoopTimer:
+        """Run `task` in `seconds`; raises `RuntimeError` when the loop is closed."""
+        # Taken now: a busy loop that arms the timer late must not delay it twice.
+        due = self.loop.time() + seconds
+        timer = LoopTimer(self, task)
+        with self.lock:
+            self._pending.add(timer)
+        try:
+            if running_loop_or_none() is self.loop:
+                timer.arm(due)
+            else:
+                self.loop.call_soon_threadsafe(timer.arm, due)
+        except RuntimeError:
+            self._forget(timer)
+            raise
+        return timer
+
+    def finish(self, timer: LoopTimer, task: Task) -> None:
+        """`timer` fell due: run its task; on the loop's thread."""
+        self._forget(timer)
+        self._run(task)
+
+    def discard(self, timer: LoopTimer) -> None:
+        """`timer` was cancelled: have the loop forget it."""
+        self._forget(timer)
+        if running_loop_or_none() is self.loop:
+            timer.disarm()
+        else:
+            # A closed loop raises, and has forgotten the timer already.
+            with contextlib.suppress(RuntimeError):
+                # Behind the call that arms the timer, if that is still under way.
+                self.loop.call_soon_threadsafe(timer.disarm)
+
+    def cancel_all(self) -> list[Task | None]:
+        """Cancel every pending timer, and return the tasks."""
+        with self.lock:
+            pending = list(self._pending)
+        return [timer.withdraw() for timer in pending]
+
+    def abandon(self) -> None:
+        """Let go of every task without touching the loop, which after a fork is the parent's."""
+        for timer in list(self._pending):
+            timer.abandon()
+
+    def _forget(self, timer: LoopTimer) -> None:
+        with self.lock:
+            self._pending.discard(timer)
+
+
+_NO_THREAD = 0  # never the identifier of a thread
+LOOK_AFTER = 1.0
+"""Seconds after which a scheduler with pending timers looks whether its loop still lives."""
+loops_of_exiting_process: list[AbstractEventLoop] = []
+"""Loops of ours that the exit of the interpreter is about to close."""
+_timer_thread = ImmediateScheduler("timer thread")
+
+
+class LoopScheduler(Scheduler):
+    """Runs every task on one event loop: first in first out, on the loop's thread, between its callbacks.
+
+    Without an argument it takes the loop that is running, so create it inside a coroutine::
+
+        async def main() -> None:
+            here = LoopScheduler()
+            here.submit(lambda: print("on the loop"))
+
+    Tasks may be submitted from any thread. A task is an ordinary function and must not block the loop.
+    `close()` stops this scheduler, not the loop, which belongs to whoever runs it; there is no thread to wait
+    for, so it returns at once, and tasks already submitted run if the loop keeps running.
+    """
+
+    def __init__(self, loop: AbstractEventLoop | None = None, name: str = "loop") -> None:
+        if loop is None:
+            loop = running_loop_or_none()
+            if loop is None:
+                raise RuntimeError(
+                    "no event loop is running here; create this scheduler inside a coroutine, "
+                    "pass it a loop, or use background_loop()"
+                )
+        self.name = name
+        self._closed = False
+        self._bind(loop)
+
+    def _bind(self, loop: AbstractEventLoop) -> None:
+        self._loop = loop
+        self._timers = LoopTimers(loop, self._run)
+        self._watching = False
+        # The thread that is inside one of our tasks. Only then is it certain that the loop runs on that
+        # thread: it may stop and run again elsewhere, so an identifier remembered for longer could mislead.
+        self._inside = _NO_THREAD
+
+    @property
+    def loop(self) -> AbstractEventLoop:
+        """The event loop that runs the tasks."""
+        return self._loop
+
+    @property
+    def closed(self) -> bool:
+        """True once `close()` was called or the event loop was closed."""
+        return self._closed or self._loop.is_closed()
+
+    @property
+    def winding_down(self) -> bool:
+        """True while the interpreter exits and cancels what still runs here: nobody needs to hear of that."""
+        return self._loop in loops_of_exiting_process
+
+    def now(self) -> float:
+        """Seconds of the loop's own clock, `loop.time()`."""
+        return self._loop.time()
+
+    def submit(self, task: Task) -> None:
+        """Run `task` in one of the loop's next rounds."""
+        if self._closed:
+            raise SchedulerClosed(self.name)
+        loop = self._loop
+        try:
+            # The first test is the cheap one, for a task that submits another; the second is always right.
+            if get_ident() == self._inside or running_loop_or_none() is loop:
+                loop.call_soon(self._run, task)
+            else:
+                loop.call_soon_threadsafe(self._run, task)
+        except RuntimeError:
+            self._raise_if_loop_closed()
+            raise
+
+    def submit_after(self, seconds: float, task: Task) -> Timer:
+        """See `Scheduler.submit_after`; the loop itself waits, no other thread takes part."""
+        check_delay(seconds)
+        if self._closed:
+            raise SchedulerClosed(self.name)
+        try:
+            timer = self._timers.add(seconds, task)
+        except RuntimeError:
+            self._raise_if_loop_closed()
+            raise
+        # close() may have run in between, and swept before this timer was there. If it swept after, the task
+        # has been told, and a second answer would be one too many.
+        if self._closed and timer.withdraw() is not None:
+            raise SchedulerClosed(self.name)
+        self._watch_the_loop()
+        return timer
+
+    def close(self, timeout: float | None = None) -> None:
+        """Take no more tasks and cancel the pending timers; the loop goes on."""
+        # The flag first: a timer added after the sweep sees it and withdraws itself.
+        self._closed = True
+        self._refuse_timers()
+
+    def _refuse_timers(self) -> None:
+        for task in self._timers.cancel_all():
+            refuse(task, self)
+
+    def _watch_the_loop(self) -> None:
+        """Look now and then whether the loop was closed: it forgets its timers without a word."""
+        if not self._watching:
+            self._watching = True
+            shared_timers.schedule(LOOK_AFTER, self._look_at_the_loop, _timer_thread)
+
+    def _look_at_the_loop(self) -> None:
+        self._watching = False
+        if self._loop.is_closed():
+            self._refuse_timers()
+        elif len(self._timers):
+            self._watch_the_loop()
+
+    def _run(self, task: Task) -> None:
+        self._inside = get_ident()
+        try:
+            task()
+        except BaseException as error:
+            # asyncio lets Ctrl-C and exit end the loop. On the main thread, where the loop is the program, so
+            # do we; elsewhere it would only end a thread that others count on.
+            if asks_main_thread_to_stop(error):
+                raise
+            report_task_error(error, self)
+        finally:
+            self._inside = _NO_THREAD
+
+    def _raise_if_loop_closed(self) -> None:
+        if self._loop.is_closed():
+            raise SchedulerClosed(self.name) from None

@@ -1,0 +1,77 @@
+"""What another layer may build on: sources and stages of its own, with the operators of Flux and Mono below.
+
+Applications need :mod:`penstock.streams` only. A layer such as ``penstock.net`` uses
+
+* :class:`Source` and its ready-made kinds, to make a stream of something new: ``flux_of(source)``;
+* :class:`Relay`, to put a stage of its own into a stream: it passes elements on and never asks for more than
+  it was asked for;
+* :func:`as_stream` and :func:`connect`, to read a stream that it was given;
+* :class:`AsyncReader` and :class:`ReadAhead`, to read ahead on an event loop, bounded in elements and bytes;
+* :class:`Link`, to hold back the source of a chain while its output is blocked;
+* :func:`drop_error`, for an error that nobody can receive any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.spec import Subscriber
+from penstock.streams.assembly import Place
+from penstock.streams.conversion import as_stream
+from penstock.streams.dropped import drop_error
+from penstock.streams.flux import Flux
+from penstock.streams.fusion import Link, Op, Relay
+from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
+from penstock.streams.operators.read_ahead import ReadAhead, step_of
+from penstock.streams.operators.sources import DeferSource, FailedSource
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+from penstock.streams.source import Next, PublisherSource, Source
+from penstock.streams.stream import Stream, flux_of, mono_of
+from penstock.streams.terminal import AsyncReader
+
+__all__ = [
+    "AsyncIterableSource",
+    "AsyncReader",
+    "DeferSource",
+    "FailedSource",
+    "FutureSource",
+    "Link",
+    "Next",
+    "Op",
+    "Place",
+    "PublisherSource",
+    "ReadAhead",
+    "Relay",
+    "Source",
+    "Stream",
+    "as_flux",
+    "as_stream",
+    "asks_main_thread_to_stop",
+    "bare_source",
+    "connect",
+    "drop_error",
+    "flux_of",
+    "mono_of",
+    "runs_on",
+    "step_of",
+]
+
+
+def connect(stream: Stream[Any], subscriber: Subscriber[Any]) -> None:
+    """Subscribe without the checks that ``subscribe()`` makes on a foreign Subscriber."""
+    stream._connect(subscriber)
+
+
+def as_flux(stream: Stream[Any]) -> Flux[Any]:
+    """The same stream as a Flux, whether it is a Flux or a Mono."""
+    return stream._as_flux()
+
+
+def bare_source(stream: Stream[Any]) -> Source | None:
+    """The source of a stream that has no operators below it; None if there are any."""
+    return None if stream._ops else stream._source
+
+
+def runs_on(stream: Stream[Any]) -> str:
+    """The resource that the stream's elements come from, as ``explain()`` shows it."""
+    return stream._source.runs_on()

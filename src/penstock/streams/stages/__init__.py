@@ -1,1 +1,0 @@
-"""Asynchronous operators: hand-written drains with a bounded queue."""

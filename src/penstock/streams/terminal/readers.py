@@ -1,0 +1,300 @@
+"""Readers on a thread: ``for x in flux``, ``block()`` and ``to_future()``, and what all readers share."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from _thread import allocate_lock
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Event
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
+from penstock.streams.dropped import drop_error
+from penstock.streams.home import home_here
+from penstock.streams.operators.boundaries import PREFETCH, replenish_at
+from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = [
+    "BlockingReader",
+    "Reader",
+    "first_future",
+    "iterate",
+    "on_an_event_loop",
+    "refuse_to_block",
+    "wait_for_one",
+]
+
+
+class Reader:
+    """Keeps the first subscription it gets and asks for ``first`` elements at once."""
+
+    __slots__ = ("_ahead", "_cancelled", "_first", "_over", "_subscription", "_unheard", "home")
+
+    def __init__(self, first: int) -> None:
+        self._first = first
+        self._ahead: ReadAhead | None = None
+        """How it asks for elements that can be large."""
+        self.home = home_here()
+        """Where the stream's coroutines run."""
+        self._subscription: Subscription | None = None
+        self._cancelled = False
+        self._over = False
+        """The stream has ended by itself: its subscription is not to be touched any more (§2.4)."""
+        self._unheard: list[BaseException] = []
+        """The error of the stream, until somebody takes it."""
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """Ask for the first elements; a second subscription is cancelled (§2.5)."""
+        if subscription is None:
+            raise none_subscription()
+        if self._subscription is not None or self._cancelled:
+            subscription.cancel()
+            return
+        self._subscription = subscription
+        if self._cancelled:
+            subscription.cancel()  # by another thread meanwhile
+            return
+        if self._ahead is None:
+            subscription.request(self._first)
+        else:
+            self._ahead.begin(subscription)
+
+    def cancel(self) -> None:
+        """Stop the stream; any number of times, from any thread."""
+        self._cancelled = True
+        if self._subscription is not None and not self._over:
+            self._subscription.cancel()
+        self._report_unheard()
+
+    def _keep(self, error: BaseException) -> None:
+        """Lay an error down for the reader; if that one has left, report it (§2.8: it may still come)."""
+        self._unheard.append(error)
+        self._over = True  # not before: whoever sees the end must find the error
+        if self._cancelled:
+            self._report_unheard()
+
+    def _take_error(self) -> BaseException | None:
+        """The error, for the one who is going to raise it; None if there is none."""
+        try:
+            return self._unheard.pop()
+        except IndexError:
+            return None
+
+    def _report_unheard(self) -> None:
+        error = self._take_error()
+        if error is not None and error is not sys.exception():  # which is on its way to the reader already
+            drop_error(error, "a stream after its reader left")
+
+
+class BlockingReader(Reader):
+    """A Subscriber that another thread reads; holds at most ``prefetch`` elements.
+
+    An element costs an append and one look at a flag. The reader's thread is woken only when it had run out
+    of elements, not for each of them. The order matters: a source appends and then looks at the flag, the
+    reader sets the flag and then looks at the queue, so one of them sees the other.
+    """
+
+    __slots__ = ("_idle", "_queue", "_woken")
+
+    def __init__(self, prefetch: int) -> None:
+        super().__init__(prefetch)
+        self._queue: deque[Any] = deque()
+        self._idle = False
+        self._woken: SimpleQueue[None] = SimpleQueue()
+
+    def on_next(self, element: Any, /) -> None:
+        """Hand the element over."""
+        if element is None:
+            raise none_element("for")
+        self._queue.append(element)
+        if self._idle:
+            self._wake()
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Hand the error over, after the elements."""
+        if error is None:
+            raise none_error()
+        self._keep(error)
+        self._wake()
+
+    def on_complete(self) -> None:
+        """Hand the end over."""
+        self._over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self._idle = False
+        self._woken.put(None)  # one too many does not matter: the reader looks at the queue again
+
+    def read(self, stream: Stream[Any]) -> Iterator[Any]:
+        """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
+        queue, take = self._queue, self._queue.popleft
+        batch, taken, ahead = replenish_at(self._first), 0, self._ahead
+        try:
+            stream._connect(self)
+            while True:
+                while queue:
+                    yield take()
+                    taken += 1
+                    if ahead is not None and ahead.stalled and not self._over:
+                        ahead.took()
+                    if taken == batch and self._subscription is not None and not self._over:
+                        taken = 0
+                        if ahead is None or ahead.holds:
+                            self._subscription.request(batch)
+                if self._over and not queue:
+                    error = self._take_error()
+                    if error is not None:
+                        raise error
+                    return
+                self._idle = True
+                if not queue and not self._over:
+                    if on_an_event_loop():
+                        raise RuntimeError(
+                            "this stream waits for others, and waiting here would block the event loop; "
+                            "use 'async for' or 'await'"
+                        )
+                    self._woken.get()
+                self._idle = False
+        finally:
+            self.cancel()
+
+
+class BlockingByteReader(BlockingReader):
+    """The same for elements that can be large: bounded in bytes as well."""
+
+    __slots__ = ("_bound", "_small")
+
+    def __init__(self, prefetch: int, step: int) -> None:
+        super().__init__(prefetch)
+        self._ahead = self._bound = ReadAhead(
+            step, prefetch, lambda: list(self._queue), on_window=self._skip_small
+        )
+        self._small = 0
+        """Elements below this size need not be measured."""
+
+    def _skip_small(self) -> None:
+        self._small = SMALL
+
+    def on_next(self, element: Any, /) -> None:
+        """Hand the element over, and see whether there is room for more."""
+        if type(element) is bytes and len(element) < self._small:
+            self._queue.append(element)
+            if self._idle:
+                self._wake()
+            return
+        super().on_next(element)
+        self._bound.came(element)
+
+
+def iterate(stream: Stream[Any], prefetch: int | None) -> Iterator[Any]:
+    """A stream as an iterator, which reads so many elements ahead; None is the usual number."""
+    step = step_of(stream) if prefetch is None else None
+    if step is not None:
+        return BlockingByteReader(PREFETCH, step).read(stream)
+    return BlockingReader(prefetch or PREFETCH).read(stream)
+
+
+def on_an_event_loop() -> bool:
+    """Whether this thread is running an event loop, which must not be blocked."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def refuse_to_block(what: str, instead: str) -> None:
+    """Raise if waiting here would make an event loop, and everything on it, stand still."""
+    if on_an_event_loop():
+        raise RuntimeError(f"{what} would block the event loop that runs here; use '{instead}'")
+
+
+class _One(Reader):
+    """Keeps the last element of a stream that has at most one."""
+
+    __slots__ = ("finished", "value")
+
+    def __init__(self) -> None:
+        super().__init__(UNBOUNDED)
+        self.value: Any = None
+        self.finished = Event()
+
+    def on_next(self, element: Any, /) -> None:
+        if element is None:
+            raise none_element("block")
+        self.value = element
+
+    def on_error(self, error: BaseException, /) -> None:
+        if error is None:
+            raise none_error()
+        self._keep(error)
+        self._end()
+
+    def on_complete(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        self.finished.set()
+
+
+def wait_for_one(stream: Stream[Any], timeout: float | None) -> Any:
+    """The only element of a stream, or None; waits for it."""
+    one = _One()
+    stream._connect(one)
+    try:
+        if not one.finished.is_set():
+            refuse_to_block("block()", "await")
+            if not one.finished.wait(timeout):
+                raise TimeoutError(f"no result within {timeout} s; the stream was cancelled")
+        error = one._take_error()
+        if error is not None:
+            raise error
+        return one.value
+    finally:
+        one.cancel()
+
+
+class _FutureOne(_One):
+    __slots__ = ("_future", "_settling")
+
+    def __init__(self, future: Future[Any]) -> None:
+        super().__init__()
+        self._future = future
+        self._settling = allocate_lock()
+        """Taken once: by the end of the stream, or by whoever cancels the future."""
+        future.add_done_callback(self._when_done)
+
+    def _when_done(self, future: Future[Any]) -> None:
+        if future.cancelled():
+            self._may_settle()
+            self.cancel()
+
+    def _may_settle(self) -> bool:
+        """Whether the future waits for a result; if it was cancelled, those who wait for it are told."""
+        return self._settling.acquire(False) and self._future.set_running_or_notify_cancel()
+
+    def on_error(self, error: BaseException, /) -> None:
+        super().on_error(error)
+        if self._may_settle():
+            self._future.set_exception(self._take_error())
+
+    def on_complete(self) -> None:
+        super().on_complete()
+        if self._may_settle():
+            self._future.set_result(self.value)
+
+
+def first_future(stream: Stream[Any]) -> Future[Any]:
+    """The only element of a stream as a future; cancelling the future cancels the stream."""
+    future: Future[Any] = Future()
+    stream._connect(_FutureOne(future))
+    return future
