@@ -13,7 +13,7 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import EmissionFailed, EmitResult, Flux, Sinks, processor
-from penstock.streams.operators.replay_buffer import Log
+from penstock.streams.operators.replay_buffer import ReplayBuffer
 from tests.races.racing import eventually, together
 from tests.streams.recording import Recorder
 
@@ -48,7 +48,7 @@ def test_those_who_give_up_are_not_remembered(full: tuple[Any, Recorder]) -> Non
                     await sink.emit("late")
 
     asyncio.run(main())
-    assert len(sink._log._waiters) == 0
+    assert len(sink._buffer._waiters) == 0
     recorder.request(9)
     assert sink.try_emit("second") is EmitResult.OK
     assert recorder.check().items == ["first", "second"]
@@ -125,9 +125,9 @@ def test_nobody_overtakes_those_who_wait(full: tuple[Any, Recorder]) -> None:
 def test_reading_does_not_wake_those_for_whom_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """What each element costs does not depend on how many wait: counted, not timed."""
     calls: list[Any] = []
-    usual = Log._next_in_line
+    usual = ReplayBuffer._next_in_line
     monkeypatch.setattr(
-        Log, "_next_in_line", lambda self: [calls.append(ticket) or ticket for ticket in usual(self)]
+        ReplayBuffer, "_next_in_line", lambda self: [calls.append(ticket) or ticket for ticket in usual(self)]
     )
     sink: Any = Sinks.unicast(1)
 
@@ -160,7 +160,7 @@ def test_all_who_wait_hear_that_there_will_be_no_room(end: str) -> None:
     threads = [threading.Thread(target=emit) for _ in range(4)]
     for thread in threads:
         thread.start()
-    eventually(lambda: len(sink._log._waiters) == 4, PATIENCE)
+    eventually(lambda: len(sink._buffer._waiters) == 4, PATIENCE)
     {
         "completes": sink.try_complete,
         "fails": lambda: sink.try_error(OSError()),
@@ -190,7 +190,7 @@ def test_threads_and_tasks_that_give_up_or_not_lose_no_element_and_no_place() ->
     together(*[lambda i=i: emit(i) for i in range(4)])
     sink.try_complete()
     assert sorted(recorder.wait().items) == sorted(slow.wait().items) == sorted(sent)
-    assert (sink._log._reserved, len(sink._log._waiters)) == (0, 0)
+    assert (sink._buffer._reserved, len(sink._buffer._waiters)) == (0, 0)
 
 
 # -------------------------------------------------------------------- what stays in memory
@@ -267,7 +267,7 @@ def test_a_long_history_moves_along_without_losing_its_place(readers: int) -> No
     assert late.check().items == list(range(4300, 5000))
     for recorder in seen:
         assert recorder.check().items == list(range(5000))
-    assert len(sink._log._elements) < 2 * 700 + 2
+    assert len(sink._buffer._elements) < 2 * 700 + 2
 
 
 def test_a_full_history_is_not_moved_for_each_element() -> None:
@@ -281,7 +281,7 @@ def test_a_full_history_is_not_moved_for_each_element() -> None:
             super().__delitem__(which)
 
     sink = Sinks.replay(2000)
-    sink._log._elements = Counting()
+    sink._buffer._elements = Counting()
     for n in range(10_000):
         sink.try_emit(n)
     assert Counting.cuts <= 5

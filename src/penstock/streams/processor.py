@@ -20,8 +20,8 @@ from penstock.arguments import a_count, a_function
 from penstock.spec import Publisher, Subscriber, Subscription, none_element, none_error, none_subscription
 from penstock.streams.conversion import as_stream
 from penstock.streams.flux import Flux
-from penstock.streams.operators.replay_buffer import Log
-from penstock.streams.operators.share import CacheSource, Feeder, LogSource
+from penstock.streams.operators.replay_buffer import ReplayBuffer
+from penstock.streams.operators.share import CacheSource, Feeder, ReplaySource
 from penstock.streams.stream import Stream
 
 __all__ = ["StreamProcessor", "processor"]
@@ -40,13 +40,13 @@ class StreamProcessor(Generic[T, R]):
     """
 
     def __init__(self, transform: Callable[[Flux[T]], Publisher[R]] | None, capacity: int) -> None:
-        self._log = Log(capacity, history=0, urgent_errors=True, when_deserted=self._deserted)
-        self._feeder = Feeder(self._log)
-        inlet: Flux[Any] = Flux._of(LogSource("processor", self._log))
+        self._buffer = ReplayBuffer(capacity, history=0, urgent_errors=True, when_deserted=self._deserted)
+        self._feeder = Feeder(self._buffer)
+        inlet: Flux[Any] = Flux._of(ReplaySource("processor", self._buffer))
         if transform is None:
             self._outlet: Stream[Any] = inlet
             return
-        # A second log, below the operators. Were they run for each subscriber, one of their queues would
+        # A second buffer, below the operators. Were they run for each subscriber, one of their queues would
         # hold an error back behind what its own subscriber has not asked for, and fill itself with elements
         # that a subscriber who comes next should still have got.
         stream = as_stream(transform(inlet), "processor()")
@@ -84,7 +84,9 @@ class StreamProcessor(Generic[T, R]):
 
     def _deserted(self) -> None:
         self._feeder.cancel()
-        self._log.end(RuntimeError("this processor has shut down, because its last subscriber left (§3.14)"))
+        self._buffer.end(
+            RuntimeError("this processor has shut down, because its last subscriber left (§3.14)")
+        )
 
 
 def processor(

@@ -22,8 +22,8 @@ from penstock.arguments import a_count, seconds
 from penstock.spec import none_element, none_error
 from penstock.streams.flux import Flux
 from penstock.streams.mono import Mono
-from penstock.streams.operators.replay_buffer import EmitResult, Log
-from penstock.streams.operators.share import LogSource
+from penstock.streams.operators.replay_buffer import EmitResult, ReplayBuffer
+from penstock.streams.operators.share import ReplaySource
 from penstock.streams.terminal.readers import refuse_to_block
 
 __all__ = ["EmissionFailed", "EmitResult", "Sink", "SinkOne", "Sinks"]
@@ -44,31 +44,32 @@ class EmissionFailed(RuntimeError):
 
 
 class Sink(Generic[T]):
-    """Where elements go in; :meth:`flux` is where they come out. Made by :class:`Sinks`."""
+    """Where elements go in; :meth:`flux` is where they come out."""
 
-    def __init__(self, log: Log, name: str) -> None:
-        self._log = log
+    def __init__(self, buffer: ReplayBuffer, name: str) -> None:
+        """Made by :class:`Sinks`."""
+        self._buffer = buffer
         self._name = name
 
     def flux(self) -> Flux[T]:
         """The stream of what is emitted here."""
-        return Flux._of(LogSource(self._name, self._log))
+        return Flux._of(ReplaySource(self._name, self._buffer))
 
     def try_emit(self, element: T) -> EmitResult:
         """Offer an element; never waits."""
         if element is None:
             raise none_element(f"{self._name}.try_emit")
-        return self._log.append(element)
+        return self._buffer.append(element)
 
     def try_complete(self) -> EmitResult:
         """End the stream; what was emitted before still reaches everybody."""
-        return self._log.end(None)
+        return self._buffer.end(None)
 
     def try_error(self, error: BaseException) -> EmitResult:
         """End the stream with an error; what was emitted before still reaches everybody."""
         if error is None:
             raise none_error()
-        return self._log.end(error)
+        return self._buffer.end(error)
 
     async def emit(self, element: T) -> None:
         """Emit an element, waiting for room.
@@ -84,14 +85,14 @@ class Sink(Generic[T]):
                 try:
                     loop.call_soon_threadsafe(_settle, room)
                 except RuntimeError:
-                    self._log.withdraw(ticket)  # the loop is closed: nobody waits any more
+                    self._buffer.withdraw(ticket)  # the loop is closed: nobody waits any more
 
-            ticket = self._log.wait(wake)
+            ticket = self._buffer.wait(wake)
             try:
                 await room
-                result = self._log.append(element, ticket)
+                result = self._buffer.append(element, ticket)
             finally:
-                self._log.withdraw(ticket)
+                self._buffer.withdraw(ticket)
         if result is not EmitResult.OK:
             raise EmissionFailed(result)
 
@@ -107,21 +108,21 @@ class Sink(Generic[T]):
             if patience != 0:
                 refuse_to_block("emit_blocking()", "await sink.emit(x)")
             room = threading.Event()
-            ticket = self._log.wait(room.set)
+            ticket = self._buffer.wait(room.set)
             try:
                 if not room.wait(patience):
                     raise TimeoutError(
                         f"{self._name} had no room for {timeout} s: its slowest subscriber asks for nothing"
                     )
-                result = self._log.append(element, ticket)
+                result = self._buffer.append(element, ticket)
             finally:
-                self._log.withdraw(ticket)
+                self._buffer.withdraw(ticket)
         if result is not EmitResult.OK:
             raise EmissionFailed(result)
 
     def subscriber_count(self) -> int:
         """How many subscribers there are now."""
-        return self._log.subscriber_count()
+        return self._buffer.subscriber_count()
 
 
 def _settle(future: asyncio.Future[None]) -> None:
@@ -133,27 +134,27 @@ class SinkOne(Generic[T]):
     """A place for one value, an error or nothing. Made by :meth:`Sinks.one`."""
 
     def __init__(self) -> None:
-        self._log = Log(capacity=1, history=1)
+        self._buffer = ReplayBuffer(capacity=1, history=1)
 
     def mono(self) -> Mono[T]:
         """The stream of the value; late subscribers get it, too."""
-        return Mono._of(LogSource("one", self._log))
+        return Mono._of(ReplaySource("one", self._buffer))
 
     def try_value(self, value: T) -> EmitResult:
         """Set the value and complete."""
         if value is None:
             raise none_element("one.try_value")
-        return self._log.settle(value)
+        return self._buffer.settle(value)
 
     def try_empty(self) -> EmitResult:
         """Complete without a value."""
-        return self._log.end(None)
+        return self._buffer.end(None)
 
     def try_error(self, error: BaseException) -> EmitResult:
         """Fail."""
         if error is None:
             raise none_error()
-        return self._log.end(error)
+        return self._buffer.end(error)
 
 
 class Sinks:
@@ -167,7 +168,7 @@ class Sinks:
     @staticmethod
     def unicast(capacity: int = 256) -> Sink[Any]:
         """A sink for one subscriber; up to ``capacity`` elements wait for it."""
-        return Sink(Log(a_count(capacity, "unicast()"), history=0, single=True), "unicast")
+        return Sink(ReplayBuffer(a_count(capacity, "unicast()"), history=0, single=True), "unicast")
 
     @staticmethod
     def multicast(capacity: int = 256) -> Sink[Any]:
@@ -176,10 +177,10 @@ class Sinks:
         A subscriber starts with the oldest element that is still there. Up to ``capacity`` elements wait for
         the slowest of them, or for the first.
         """
-        return Sink(Log(a_count(capacity, "multicast()"), history=0), "multicast")
+        return Sink(ReplayBuffer(a_count(capacity, "multicast()"), history=0), "multicast")
 
     @staticmethod
     def replay(history: int) -> Sink[Any]:
         """A sink whose last ``history`` elements every new subscriber gets first."""
         kept = a_count(history, "replay()")
-        return Sink(Log(kept, history=kept), "replay")
+        return Sink(ReplayBuffer(kept, history=kept), "replay")

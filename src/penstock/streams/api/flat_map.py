@@ -12,7 +12,7 @@ from penstock.streams.operators.concat_map import ConcatMapSource
 from penstock.streams.operators.inners import INNER_PREFETCH
 from penstock.streams.operators.map_async import MapAsyncSource
 from penstock.streams.operators.merge import FlatMapSource
-from penstock.streams.operators.recovery import Expand, FollowSource
+from penstock.streams.operators.recovery import ExpandRule, FollowSource
 from penstock.streams.stream import Stream, T, flux_of, mono_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class FluxFlatMap(Stream[T]):
         Cancels when its subscriber cancels, or any stream fails.
         """
         to_stream = _to_stream(leads_to, "expand")
-        return flux_of(FollowSource("expand", self, lambda: Expand(to_stream), leads_to))
+        return flux_of(FollowSource("expand", self, lambda: ExpandRule(to_stream), leads_to))
 
     def map_async(
         self,

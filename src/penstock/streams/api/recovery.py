@@ -9,7 +9,7 @@ from penstock.arguments import a_count, a_function, a_value, describe
 from penstock.spec import Publisher
 from penstock.streams.conversion import as_same_kind
 from penstock.streams.fusion import Watch, operator
-from penstock.streams.operators.recovery import FollowSource, IfEmpty, OnError, Repeat, RetryRule
+from penstock.streams.operators.recovery import EmptyRule, FollowSource, RepeatRule, ResumeRule, RetryRule
 from penstock.streams.retry import Retry
 from penstock.streams.schedulers import shared_timer
 from penstock.streams.source import IterableSource
@@ -38,7 +38,7 @@ class _Recovery(Stream[T]):
                 return None
             return as_same_kind(self, resume(error), f"{label}()")
 
-        return self._of(FollowSource(label, self, lambda: OnError(follow), *shows))
+        return self._of(FollowSource(label, self, lambda: ResumeRule(follow), *shows))
 
     def _map_error(self, mapper: Callable[[BaseException], BaseException], types: ErrorTypes) -> Any:
         a_function(mapper, "on_error_map()")
@@ -185,7 +185,7 @@ class FluxRecovery(_Recovery[T]):
         """
         times = None if times is None else a_count(times, "repeat()", least=0)
         shows = () if times is None else (times,)
-        return flux_of(FollowSource("repeat", self, lambda: Repeat(self, times), *shows))
+        return flux_of(FollowSource("repeat", self, lambda: RepeatRule(self, times), *shows))
 
     def switch_if_empty(self, alternative: Publisher[T]) -> Flux[T]:
         """If the source completes without an element, go on with ``alternative``.
@@ -199,7 +199,7 @@ class FluxRecovery(_Recovery[T]):
         Cancels when its subscriber cancels.
         """
         other = as_same_kind(self, alternative, "switch_if_empty()")
-        return flux_of(FollowSource("switch_if_empty", self, lambda: IfEmpty(other)))
+        return flux_of(FollowSource("switch_if_empty", self, lambda: EmptyRule(other)))
 
 
 class MonoRecovery(_Recovery[T]):
@@ -298,4 +298,4 @@ class MonoRecovery(_Recovery[T]):
         Cancels when its subscriber cancels.
         """
         other = as_same_kind(self, alternative, "switch_if_empty()")
-        return mono_of(FollowSource("switch_if_empty", self, lambda: IfEmpty(other)))
+        return mono_of(FollowSource("switch_if_empty", self, lambda: EmptyRule(other)))

@@ -35,7 +35,7 @@ from enum import Enum
 
 from penstock.streams.fusion.fragments import Kind
 
-__all__ = ["SOURCE", "TAIL", "Head", "Tail", "Writer"]
+__all__ = ["SOURCE", "TAIL", "Head", "LoopWriter", "Tail"]
 
 FAIR_TIME = 0.001
 """An ``async for`` over a synchronous stream lets others run after this many seconds …"""
@@ -67,7 +67,7 @@ class Tail(Enum):
 
 
 @dataclass(slots=True)
-class Writer:
+class LoopWriter:
     """Strings the fragments of one segment together."""
 
     head: Head

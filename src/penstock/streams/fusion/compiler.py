@@ -17,7 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from penstock.spec import none_element
-from penstock.streams.fusion.codegen import SOURCE, Head, Tail, Writer
+from penstock.streams.fusion.codegen import SOURCE, Head, LoopWriter, Tail
 from penstock.streams.fusion.fragments import LOOP_NAMES, Kind
 from penstock.streams.fusion.op import Op
 
@@ -92,7 +92,7 @@ def compile_loop(
     ``watched`` says that ``S`` wants to hear when, and how, it ends by itself; ``trusted`` that there is no
     ``None`` among the elements that come in; ``paced`` that an event loop waits while we work.
     """
-    writer = Writer(head, kinds, tail, watched, trusted, paced)
+    writer = LoopWriter(head, kinds, tail, watched, trusted, paced)
     text = writer.text()
     shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"

@@ -91,7 +91,7 @@ class _Following(Switching):
         self._rule.cancelled()
 
 
-class OnError(_Rule):
+class ResumeRule(_Rule):
     """After an error go on with what ``resume`` returns for it; None lets the error through."""
 
     __slots__ = ("_resume", "_resumed")
@@ -108,7 +108,7 @@ class OnError(_Rule):
         return self._resume(error)
 
 
-class IfEmpty(_Rule):
+class EmptyRule(_Rule):
     """After an end without any element go on with another stream."""
 
     __slots__ = ("_alternative", "_empty")
@@ -127,7 +127,7 @@ class IfEmpty(_Rule):
         return alternative if error is None and self._empty else None
 
 
-class Repeat(_Rule):
+class RepeatRule(_Rule):
     """After its end, subscribe to the same stream again, ``times`` more times or for ever."""
 
     __slots__ = ("_left", "_stream")
@@ -209,7 +209,7 @@ class RetryRule(_Rule):
             self._timer.cancel()
 
 
-class Expand(_Rule):
+class ExpandRule(_Rule):
     """After its end, go on with the streams that each element leads to, in the order of the elements."""
 
     __slots__ = ("_leads_to", "_waiting")

@@ -1,8 +1,8 @@
-"""One log, many cursors: what every stream with several subscribers is made of.
+"""One buffer, many cursors: what every stream with several subscribers is made of.
 
-Elements go into a log. Each subscriber reads it at its own pace from the oldest element still there, so all
-of them see the same sequence (rule 1.12). The log is bounded: it keeps what the slowest subscriber has not
-read yet, and as much history behind that as was asked for; beyond its capacity it refuses new elements.
+Elements go into a buffer. Each subscriber reads it at its own pace, from the oldest element still there, so
+all of them see the same sequence (rule 1.12). The buffer is bounded: it keeps what the slowest subscriber has
+not read yet, and as much history behind that as was asked for. Beyond its capacity it refuses new elements.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.streams.fusion import Drain, Op
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
 
-__all__ = ["Cursor", "EmitResult", "Log", "Ticket"]
+__all__ = ["BufferCursor", "EmitResult", "ReplayBuffer", "Ticket"]
 
 FEW = 512
-"""Forgotten places at the front of the log that are not worth moving the rest for."""
+"""Forgotten places at the front of the buffer that are not worth moving the rest for."""
 
 
 class EmitResult(Enum):
@@ -40,7 +40,7 @@ class EmitResult(Enum):
 
 
 class Ticket:
-    """A place in the line of those who wait to write into a full log; each free place goes to one of them."""
+    """A place in the line of those who wait to write into a full buffer; each free place goes to one."""
 
     __slots__ = ("holds_a_place", "wake")
 
@@ -50,7 +50,7 @@ class Ticket:
         self.holds_a_place = False
 
 
-class Log:
+class ReplayBuffer:
     """A bounded sequence of elements and the cursors that read it. Safe from many threads."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Log:
         """How many places at the front of the list are empty: moving all others each time would take long."""
         self._first = 0
         """The offset of the oldest element still here."""
-        self._cursors: list[Cursor] = []
+        self._cursors: list[BufferCursor] = []
         self._at_first = 0
         """How many cursors have yet to read that element; not counted where there is history to keep."""
         self._had_cursor = False
@@ -89,7 +89,7 @@ class Log:
         self.kept: KeptError | None = None
         """The same, for each of the subscribers."""
         self.feed: Subscription | None = None
-        """What the log is written from, for ``scan()``; a sink has none."""
+        """What the buffer is written from, for ``scan()``; a sink has none."""
         self.on_read: Callable[[], None] | None = None
         """Called when a cursor moved or came or went: the feeder may ask for more."""
 
@@ -170,7 +170,7 @@ class Log:
     def _read_by_all(self) -> int:
         """How many of the elements here everybody has read.
 
-        Without subscribers a replaying log keeps its last elements, any other all, for the first one.
+        Without subscribers a replaying buffer keeps its last elements, any other all, for the first one.
         """
         nobody = self._end() if self._history else self._first
         return min((cursor.at for cursor in self._cursors), default=nobody) - self._first
@@ -207,7 +207,7 @@ class Log:
         self._at_first = sum(cursor.at == first for cursor in cursors)
 
     # ---------------------------------------------------------------- reading
-    def join(self, cursor: Cursor) -> bool:
+    def join(self, cursor: BufferCursor) -> bool:
         """Start at the oldest element; False if somebody has that place already."""
         with self._mutex:
             if self._single and self._had_cursor:
@@ -219,7 +219,7 @@ class Log:
             self._at_first += 1
             return True
 
-    def leave(self, cursor: Cursor) -> None:
+    def leave(self, cursor: BufferCursor) -> None:
         """Remove a cursor: for everybody else it is gone from now on."""
         with self._mutex:
             if cursor.left or cursor not in self._cursors:
@@ -237,7 +237,7 @@ class Log:
             self._when_deserted()
         self.notify()
 
-    def read(self, cursor: Cursor) -> Any:
+    def read(self, cursor: BufferCursor) -> Any:
         """The cursor's next element, or PENDING."""
         with self._mutex:
             index = cursor.at - self._first
@@ -262,12 +262,12 @@ class Log:
             self.notify()
         return element
 
-    def at_end(self, cursor: Cursor) -> bool:
+    def at_end(self, cursor: BufferCursor) -> bool:
         """Whether the cursor has read everything there is."""
         with self._mutex:
             return cursor.at >= self._end() and not cursor.left
 
-    def unread(self, cursor: Cursor) -> int:
+    def unread(self, cursor: BufferCursor) -> int:
         """How far the cursor is behind."""
         with self._mutex:
             return 0 if cursor.left else self._end() - cursor.at
@@ -308,7 +308,7 @@ class Log:
         _call(called)
 
     def _next_in_line(self) -> list[Ticket]:
-        """Give each free place to the one who has waited longest; at the end of the log, call all of them."""
+        """Give each free place to whoever has waited longest; once the buffer has ended, call all of them."""
         called: list[Ticket] = []
         while self._waiters and (refusal := self._refusal()) is not EmitResult.OVERFLOW:
             ticket, _ = self._waiters.popitem(last=False)
@@ -337,35 +337,35 @@ def _call(tickets: list[Ticket]) -> None:
         ticket.wake()
 
 
-class Cursor(Drain):
-    """One subscriber's place in the log."""
+class BufferCursor(Drain):
+    """One subscriber's place in the buffer."""
 
     head = Head.POLL
-    __slots__ = ("_log", "at", "left", "wants_upto")
+    __slots__ = ("_buffer", "at", "left", "wants_upto")
 
     def __init__(
         self,
-        log: Log,
+        buffer: ReplayBuffer,
         ops: tuple[Op, ...],
         downstream: Subscriber[Any],
         name: str,
         place: Place,
     ) -> None:
         super().__init__(ops, downstream, name, place)
-        self._log = log
+        self._buffer = buffer
         self.at = 0
         self.left = False
         self.wants_upto = 0
         self.context = copy_context()
 
     def source(self) -> Callable[[], Any]:
-        """The loop reads the log."""
-        return lambda: self._log.read(self)
+        """The loop reads the buffer."""
+        return lambda: self._buffer.read(self)
 
     def cancel(self) -> None:
         """Leave at once: a subscriber that comes next, even inside of ``on_next``, must not find us there."""
         if not self.closed:
-            self._log.leave(self)
+            self._buffer.leave(self)
         super().cancel()
 
     def wake(self) -> None:
@@ -374,19 +374,19 @@ class Cursor(Drain):
         self.drain()
 
     def finished(self) -> bool:
-        """The log has ended and we have read all of it."""
-        return self._log.done and self._log.at_end(self)
+        """The buffer has ended and we have read all of it."""
+        return self._buffer.done and self._buffer.at_end(self)
 
     def due_error(self) -> BaseException | None:
-        """The log's error, after everything before it unless it is urgent."""
-        log = self._log
-        if log.kept is None or not (log.urgent_errors or (self._starved and log.at_end(self))):
+        """The buffer's error, after everything before it unless it is urgent."""
+        buffer = self._buffer
+        if buffer.kept is None or not (buffer.urgent_errors or (self._starved and buffer.at_end(self))):
             return None
-        return log.kept.give()
+        return buffer.kept.give()
 
     def can_run(self) -> bool:
         """An urgent error goes first."""
-        return self.dirty and not (self._log.urgent_errors and self._log.error is not None)
+        return self.dirty and not (self._buffer.urgent_errors and self._buffer.error is not None)
 
     def wanted(self) -> int:
         """Tell the feeder, if there is one, how far we want to read."""
@@ -394,20 +394,20 @@ class Cursor(Drain):
         for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
             need = op.kind.demand(need, op.args, state)
         self.wants_upto = max(self.wants_upto, self.at + need)
-        return 1 if self._log.on_read is not None else 0
+        return 1 if self._buffer.on_read is not None else 0
 
     def ask(self, n: int) -> None:
         """Let the feeder look."""
-        self._log.notify()
+        self._buffer.notify()
 
     def release(self) -> None:
         """Give up the place."""
-        self._log.leave(self)
+        self._buffer.leave(self)
 
     def queued(self) -> int:
         """How far we are behind."""
-        return self._log.unread(self)
+        return self._buffer.unread(self)
 
     def upstreams(self) -> list[Any]:
-        """What the log is written from."""
-        return [self._log.feed] if self._log.feed is not None else []
+        """What the buffer is written from."""
+        return [self._buffer.feed] if self._buffer.feed is not None else []

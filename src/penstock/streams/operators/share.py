@@ -10,26 +10,26 @@ from penstock.streams.dropped import drop_error
 from penstock.streams.fusion import Op
 from penstock.streams.home import NOWHERE, Home, home_of
 from penstock.streams.operators.boundaries import replenish_at
-from penstock.streams.operators.replay_buffer import Cursor, EmitResult, Log
+from penstock.streams.operators.replay_buffer import BufferCursor, EmitResult, ReplayBuffer
 from penstock.streams.source import Next, Source
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["CacheSource", "Feeder", "LogSource"]
+__all__ = ["CacheSource", "Feeder", "ReplaySource"]
 
 
-class LogSource(Source):
-    """A stream over a log that a sink writes."""
+class ReplaySource(Source):
+    """A stream over a buffer that a sink writes."""
 
-    def __init__(self, label: str, log: Log) -> None:
+    def __init__(self, label: str, buffer: ReplayBuffer) -> None:
         super().__init__(label)
-        self.log = log
+        self.buffer = buffer
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Take a place in the log, if there is one."""
-        cursor = Cursor(self.log, ops, downstream, self.label, self.place)
-        joined = self.log.join(cursor)
+        """Take a place in the buffer, if there is one."""
+        cursor = BufferCursor(self.buffer, ops, downstream, self.label, self.place)
+        joined = self.buffer.join(cursor)
         if not joined:
             cursor.violation = RuntimeError(
                 "a unicast sink can have one subscriber, and has had it; use Sinks.multicast() for several"
@@ -78,20 +78,22 @@ class CacheSource(Source):
                 self._feeder = None
             connect = self._feeder is None
             feeder = self._feeder = self._feeder or self._new_feeder(home_of(downstream))
-            cursor = Cursor(feeder.log, ops, downstream, self.label, self.place)
-            feeder.log.join(cursor)
+            cursor = BufferCursor(feeder.buffer, ops, downstream, self.label, self.place)
+            feeder.buffer.join(cursor)
         cursor.introduce()
         return (self._upstream, feeder) if connect else None
 
     def _new_feeder(self, home: Home) -> Feeder:
         deserted = None if self._lasting else self._deserted
-        log = Log(self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted)
-        return Feeder(log, self._ahead, home.apart())
+        buffer = ReplayBuffer(
+            self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted
+        )
+        return Feeder(buffer, self._ahead, home.apart())
 
     def _deserted(self) -> None:
         with self._mutex:
             feeder = self._feeder
-            if feeder is None or feeder.log.subscriber_count():
+            if feeder is None or feeder.buffer.subscriber_count():
                 return  # somebody came back meanwhile
             self._feeder = None
         feeder.cancel()
@@ -106,11 +108,11 @@ class CacheSource(Source):
 
 
 class Feeder:
-    """Writes a stream into a log, asking for no more than the readers want and the log can hold.
+    """Writes a stream into a buffer, asking for no more than the readers want and the buffer can hold.
 
-    A log without a bound could ask for everything at once. But what has been asked for cannot be taken back,
-    and an endless source that works inside ``request`` would go on after all readers have left. So no more
-    than ``ahead`` elements are on their way, and the next are asked for as these come in.
+    A buffer without a bound could ask for everything at once. But demand cannot be taken back, and an endless
+    source that works inside ``request`` would go on after all readers have left. So no more than ``ahead``
+    elements are on their way, and the next ones are asked for as these come in.
     """
 
     __slots__ = (
@@ -120,14 +122,14 @@ class Feeder:
         "_received",
         "_refill_at",
         "_subscription",
+        "buffer",
         "cancelled",
         "done",
         "home",
-        "log",
     )
 
-    def __init__(self, log: Log, ahead: int = UNBOUNDED, home: Home = NOWHERE) -> None:
-        self.log = log
+    def __init__(self, buffer: ReplayBuffer, ahead: int = UNBOUNDED, home: Home = NOWHERE) -> None:
+        self.buffer = buffer
         self.home = home
         self._ahead = ahead
         self._refill_at = ahead - replenish_at(ahead) if ahead < UNBOUNDED else -1
@@ -142,8 +144,8 @@ class Feeder:
         if self._subscription is not None or self.cancelled:
             subscription.cancel()
             return
-        self._subscription = self.log.feed = subscription
-        self.log.on_read = self._look
+        self._subscription = self.buffer.feed = subscription
+        self.buffer.on_read = self._look
         if self.cancelled:
             self.cancel()  # by another thread meanwhile
             return
@@ -151,18 +153,18 @@ class Feeder:
 
     def on_next(self, element: Any, /) -> None:
         self._received += 1
-        self.log.append_asked(element)
+        self.buffer.append_asked(element)
         if self._asked - self._received <= self._refill_at:
             self._look()
 
     def on_error(self, error: BaseException, /) -> None:
         self.done = True
-        if self.cancelled or self.log.end(error) is not EmitResult.OK:
+        if self.cancelled or self.buffer.end(error) is not EmitResult.OK:
             drop_error(error, "a shared stream, after its end")
 
     def on_complete(self) -> None:
         self.done = True
-        self.log.end(None)
+        self.buffer.end(None)
 
     def _look(self) -> None:
         """Ask for what is wanted now. Whoever comes second finds the first one still at it and leaves."""
@@ -178,7 +180,7 @@ class Feeder:
                 self._subscription.request(n)
 
     def _missing(self) -> int:
-        missing = min(self.log.wanted_upto(), self.log.room_upto(), UNBOUNDED) - self._asked
+        missing = min(self.buffer.wanted_upto(), self.buffer.room_upto(), UNBOUNDED) - self._asked
         if missing <= 0:
             return 0
         on_the_way = self._asked - self._received
@@ -189,6 +191,6 @@ class Feeder:
 
     def cancel(self) -> None:
         self.cancelled = True
-        self.log.on_read = None
+        self.buffer.on_read = None
         if self._subscription is not None and not self.done:
             self._subscription.cancel()

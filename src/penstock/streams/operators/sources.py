@@ -131,6 +131,7 @@ class Emitter(Generic[T]):
     """What ``create`` gives its function. Its methods may be called from any thread."""
 
     def __init__(self, stage: Overflowing) -> None:
+        """Made by ``create()``."""
         self._stage = stage
         self._mutex = allocate_lock()
         self._ended = False

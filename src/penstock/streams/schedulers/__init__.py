@@ -12,7 +12,12 @@ from asyncio import AbstractEventLoop
 from penstock.streams.schedulers.background import BackgroundLoopScheduler, background_loop
 from penstock.streams.schedulers.event_loop import LoopScheduler
 from penstock.streams.schedulers.inline import ImmediateScheduler, TrampolineScheduler
-from penstock.streams.schedulers.process_wide import ProcessWide, SharedSchedulerError, renew_after_fork
+from penstock.streams.schedulers.process_wide import (
+    ProcessWide,
+    Renewable,
+    SharedSchedulerError,
+    renew_after_fork,
+)
 from penstock.streams.schedulers.scheduler import Alarm, Scheduler, SchedulerClosed, Task, Timer
 from penstock.streams.schedulers.threads import (
     ElasticScheduler,
@@ -34,6 +39,7 @@ __all__ = [
     "PoolScheduler",
     "ProcessWide",
     "RealTimeScheduler",
+    "Renewable",
     "Scheduler",
     "SchedulerClosed",
     "SharedSchedulerError",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spec import none_element, none_error
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
-from penstock.streams.terminal.readers import Reader
+from penstock.streams.terminal.readers import TerminalReader
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncReader", "await_one", "iterate_async"]
 
 
-class AsyncReader(Reader):
+class AsyncReader(TerminalReader):
     """A Subscriber that a coroutine reads; elements may come from any thread.
 
     An element costs an append and one look at a flag. The event loop is woken only when it had run out of

@@ -13,12 +13,12 @@ from penstock.streams.events import StageState
 from penstock.streams.explain import scan
 from penstock.streams.operators.boundaries import replenish_at
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
-from penstock.streams.terminal.readers import Reader, refuse_to_block
+from penstock.streams.terminal.readers import TerminalReader, refuse_to_block
 
 __all__ = ["Running"]
 
 
-class Running(Reader):
+class Running(TerminalReader):
     """A stream at work. Returned by ``subscribe(on_next=…)``; cancel it here."""
 
     __slots__ = (

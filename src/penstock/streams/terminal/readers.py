@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlockingReader",
-    "Reader",
+    "TerminalReader",
     "first_future",
     "iterate",
     "on_an_event_loop",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-class Reader:
+class TerminalReader:
     """Keeps the first subscription it gets and asks for ``first`` elements at once."""
 
     __slots__ = ("_ahead", "_cancelled", "_first", "_over", "_subscription", "_unheard", "home")
@@ -93,7 +93,7 @@ class Reader:
             drop_error(error, "a stream after its reader left")
 
 
-class BlockingReader(Reader):
+class BlockingReader(TerminalReader):
     """A Subscriber that another thread reads; holds at most ``prefetch`` elements.
 
     An element costs an append and one look at a flag. The reader's thread is woken only when it had run out
@@ -217,7 +217,7 @@ def refuse_to_block(what: str, instead: str) -> None:
         raise RuntimeError(f"{what} would block the event loop that runs here; use '{instead}'")
 
 
-class _One(Reader):
+class _One(TerminalReader):
     """Keeps the last element of a stream that has at most one."""
 
     __slots__ = ("finished", "value")
