@@ -27,7 +27,7 @@ __all__ = ["PREFETCH", "FluxBoundaries", "FluxSharing", "MonoBoundaries", "MonoS
 
 
 def a_scheduler(scheduler: Any, operator: str) -> Scheduler:
-    """A scheduler, or a TypeError that names some."""
+    """A scheduler, or a TypeError that names one."""
     if not isinstance(scheduler, Scheduler):
         raise TypeError(
             f"{operator}() needs a scheduler, for example schedulers.shared_pool(), not {scheduler!r}"
@@ -61,8 +61,8 @@ class FluxBoundaries(Stream[T]):
     def subscribe_on(self, scheduler: Scheduler) -> Flux[T]:
         """Subscribe to the source, and let it work, on ``scheduler``.
 
-        Everything down to the next ``publish_on`` runs there with it, so it belongs above that: a source that
-        stands above a ``publish_on`` is asked for more by the scheduler of the latter.
+        Everything down to the next ``publish_on`` runs there, too. Put it above the first ``publish_on``:
+        below one, the source is asked for more by the scheduler of that ``publish_on``.
 
         Emits when the source does.
         Backpressures when its subscriber does.
@@ -74,7 +74,7 @@ class FluxBoundaries(Stream[T]):
     def limit_rate(self, high: int, low: int | None = None) -> Flux[T]:
         """Never have more than ``high`` elements requested of the source, whatever the subscriber asks for.
 
-        The next ``low`` (by default three quarters) are requested when as many have been sent.
+        When ``low`` elements have been sent (by default three quarters of ``high``), as many are requested.
 
         Emits when the source does and there is demand.
         Backpressures when ``high`` elements wait.
@@ -95,23 +95,23 @@ class FluxBoundaries(Stream[T]):
     ) -> Flux[T]:
         """For a source that cannot be slowed down: keep up to ``size`` elements that nobody asked for yet.
 
-        When there are more, ``overflow`` says what to give up: an element, which ``on_dropped`` then gets, or
-        the stream.
+        When there are more, ``overflow`` says what to drop: an element, which goes to ``on_dropped``, or the
+        whole stream, which then fails.
 
         Emits when there is demand and an element.
-        Backpressures when never: the source is asked for everything.
+        Never backpressures: the source is asked for everything.
         Completes when the source has completed and the buffer is empty.
-        Cancels when its subscriber cancels, or the buffer overflows and nothing may be given up.
+        Cancels when its subscriber cancels, or the buffer overflows and nothing may be dropped.
         """
         size = a_count(size, "on_backpressure_buffer()")
         policy = a_policy(overflow, "on_backpressure_buffer()")
         return self._overflowing("on_backpressure_buffer", size, policy, on_dropped, size)
 
     def on_backpressure_drop(self, on_dropped: Callable[[T], object] | None = None) -> Flux[T]:
-        """For a source that cannot be slowed down: give up each element that nobody has asked for.
+        """For a source that cannot be slowed down: drop each element that nobody has asked for.
 
         Emits when an element comes and there is demand.
-        Backpressures when never: the source is asked for everything.
+        Never backpressures: the source is asked for everything.
         Completes when the source completes.
         Cancels when its subscriber cancels.
         """
@@ -121,7 +121,7 @@ class FluxBoundaries(Stream[T]):
         """For a source that cannot be slowed down: keep only the newest element until it is asked for.
 
         Emits when there is demand and an element.
-        Backpressures when never: the source is asked for everything.
+        Never backpressures: the source is asked for everything.
         Completes when the source has completed and its last element was sent.
         Cancels when its subscriber cancels.
         """
@@ -131,7 +131,7 @@ class FluxBoundaries(Stream[T]):
         """For a source that cannot be slowed down: fail as soon as an element comes that nobody asked for.
 
         Emits when an element comes and there is demand.
-        Backpressures when never: the source is asked for everything.
+        Never backpressures: the source is asked for everything.
         Completes when the source completes.
         Cancels when its subscriber cancels, or demand falls short.
         """
@@ -183,10 +183,10 @@ class FluxSharing(Stream[T]):
     def cache(self, history: int | None = None) -> Flux[T]:
         """Run the source once and keep its last ``history`` elements for later subscribers; by default all.
 
-        The first subscriber starts the source, which then runs as fast as the quickest subscriber asks, and
-        with a bounded history never more than ``history`` elements ahead of the slowest. It is not cancelled
-        when all have left: what it was asked for by then is kept, at most 256 elements, and it waits for the
-        next one to ask.
+        The first subscriber starts the source, which then runs as fast as the quickest subscriber asks. With
+        a bounded history it is never more than ``history`` elements ahead of the slowest. It is not cancelled
+        when all subscribers have left: elements requested by then are kept (256 at most), and the source
+        waits until another subscriber asks for more.
 
         >>> calls = []
         >>> numbers = Flux.range(2).do_on_next(calls.append).cache()
@@ -196,16 +196,16 @@ class FluxSharing(Stream[T]):
         Emits when the source has emitted, or had before.
         Backpressures when its subscriber does; the source, when no subscriber asks for more.
         Completes when the source has completed and all of it has been sent.
-        Cancels when never: the source belongs to all.
+        Never cancels: the source belongs to all.
         """
         kept = UNBOUNDED if history is None else a_count(history, "cache()")
         return flux_of(CacheSource("cache", self, kept, kept, lasting=True, ahead=PREFETCH))
 
     def share(self, *, prefetch: int = PREFETCH) -> Flux[T]:
-        """Run the source once for all who are subscribed at the same time.
+        """Run the source once for all subscribers that are there at the same time.
 
-        Each subscriber starts with the oldest element that is still there, that is, that the slowest one has
-        not taken yet. The source is cancelled when the last subscriber leaves, and started anew by the next.
+        A new subscriber starts with the oldest element that the slowest one has not taken yet. The source is
+        cancelled when the last subscriber leaves, and started anew by the next one.
 
         Emits when the source has emitted.
         Backpressures when its subscriber does; the source, when the slowest is ``prefetch`` elements behind.
@@ -227,6 +227,6 @@ class MonoSharing(Stream[T]):
         Emits when the source has emitted, or had before.
         Backpressures when its subscriber does.
         Completes when the element has been sent.
-        Cancels when never: the source belongs to all.
+        Never cancels: the source belongs to all.
         """
         return mono_of(CacheSource("cache", self, UNBOUNDED, UNBOUNDED, lasting=True))

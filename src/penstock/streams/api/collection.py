@@ -1,4 +1,4 @@
-"""Gather elements: into one value, into a collection, into order."""
+"""Gather elements into one value, into a collection, or into order."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _list_entry(key: Callable[[Any], Any], value: Callable[[Any], Any] | None) -
 class FluxCollection(Stream[T]):
     """Operators of a Flux that gather its elements.
 
-    Most of them answer at the end, so the source must come to one. As soon as there is demand for the answer
-    they ask the source for everything.
+    Most of them send their result when the source completes, so the source must not be endless. As soon as
+    there is demand for the result, they ask the source for everything.
     """
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class FluxCollection(Stream[T]):
         >>> Flux.range(1, 4).reduce(lambda total, x: total + x).block()
         10
 
-        With one, an empty stream gives just that:
+        With one, an empty stream gives the initial value:
 
         >>> Flux.just("a", "bb").reduce(lambda length, word: length + len(word), 0).block()
         3
@@ -296,7 +296,7 @@ def _keyed(name: str, entry: Callable[..., Any], key: Any, value: Any) -> Any:
 
 
 class MonoCollection(Stream[T]):
-    """Operators of a Mono that tell, or mend, that it is empty."""
+    """Operators of a Mono that ask whether it is empty, or replace an empty one."""
 
     __slots__ = ()
 

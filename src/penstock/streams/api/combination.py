@@ -31,8 +31,8 @@ def _streams(publishers: tuple[Any, ...], wanted_by: str) -> tuple[Stream[Any], 
     for given in publishers:
         if isinstance(given, _COLLECTIONS) and isinstance(next(iter(given), None), Stream):
             raise TypeError(
-                f"{wanted_by} takes the streams one by one; a {type(given).__name__} of streams would go "
-                f"down as elements; put a star before it: {wanted_by[:-1]}*streams)"
+                f"{wanted_by} takes streams one by one, and would send a {type(given).__name__} of streams "
+                f"as elements; put a star before it: {wanted_by[:-1]}*streams)"
             )
     return tuple(as_stream(publisher, wanted_by) for publisher in publishers)
 
@@ -152,7 +152,7 @@ class FluxCombination(Stream[T]):
         'done'
 
         Emits when ``other`` does.
-        Backpressures when never: the elements are asked for without a bound and not kept.
+        Never backpressures: the elements are asked for without a bound and not kept.
         Completes when ``other`` does, or without one when the stream does.
         Cancels when its subscriber cancels.
         """
@@ -190,7 +190,7 @@ class MonoCombination(Stream[T]):
     def when(*publishers: Publisher[Any]) -> Mono[Any]:
         """Complete when all publishers have; their elements are forgotten.
 
-        Emits when never.
+        Never emits.
         Completes when the last of them has completed.
         """
         return FluxCombination.merge(*publishers)._as_mono(operator("ignore", label="when"))
@@ -262,9 +262,9 @@ class MonoCombination(Stream[T]):
 
 
 def _flattened(streams: tuple[Any, ...], kind: type[ConcatSource | FlatMapSource]) -> tuple[Any, ...]:
-    """The members of the first stream, if it is itself a concatenation (or a merge), instead of that stream.
+    """Replace the first stream by its members if it is itself a concatenation, or a merge.
 
-    So a thousand streams added one by one make one stage and not a thousand.
+    So a thousand streams that are added one by one make one stage, not a thousand.
     """
     first = streams[0] if streams else None
     if first is None or first._ops or not isinstance(first._source, kind) or first._source.members is None:

@@ -70,7 +70,7 @@ class FluxCreation(Stream[T]):
     def empty() -> Flux[Any]:
         """No element at all.
 
-        Emits when never.
+        Never emits.
         Completes when subscribed to, without waiting for demand.
         """
         return flux_of(IterableSource.over("empty", ()))
@@ -79,8 +79,8 @@ class FluxCreation(Stream[T]):
     def never() -> Flux[Any]:
         """No element and no end: for tests, and for connections that must stay open.
 
-        Emits when never.
-        Completes when never.
+        Never emits.
+        Never completes.
         """
         return flux_of(SilentSource("never"))
 
@@ -88,14 +88,14 @@ class FluxCreation(Stream[T]):
     def error(error: BaseException | Callable[[], BaseException]) -> Flux[Any]:
         """Nothing but an error; a function makes a new one for each subscriber.
 
-        Emits when never; the error comes without waiting for demand.
-        Completes when never.
+        Never emits; the error comes without waiting for demand.
+        Never completes.
         """
         return flux_of(FailedSource(_an_error(error)))
 
     @staticmethod
     def defer(factory: Callable[[], Publisher[E]]) -> Flux[E]:
-        """The stream that ``factory`` returns, asked for anew by each subscriber.
+        """The stream that ``factory`` returns; it is called anew for each subscriber.
 
         Emits when that stream does.
         Completes when that stream does.
@@ -137,8 +137,8 @@ class FluxCreation(Stream[T]):
     def from_async_iterable(iterable: AsyncIterable[E] | Callable[[], AsyncIterable[E]]) -> Flux[E]:
         """The elements of an asynchronous iterable, or of the one that a function returns.
 
-        It is stepped through in a task on the event loop that the subscriber runs on; without one, on a loop
-        that the package keeps in a background thread. One step for each element of demand.
+        A task steps through it, one step for each element of demand. The task runs on the subscriber's event
+        loop or, if there is none, on a loop that the package keeps in a background thread.
 
         Emits when the iterable has an element and there is demand.
         Completes when the iterable is at its end.
@@ -192,13 +192,13 @@ class FluxCreation(Stream[T]):
         overflow: Overflow = Overflow.ERROR,
         capacity: int = 256,
     ) -> Flux[E]:
-        """Elements that callbacks bring, from any thread.
+        """Elements that callbacks deliver, from any thread.
 
-        ``emitter`` is called for each subscriber with an Emitter and wires it to the callbacks. Callbacks
-        cannot be slowed down: up to ``capacity`` elements wait for demand, then ``overflow`` says what is
-        given up. For a source that *can* wait use a sink and ``await sink.emit(x)``.
+        ``emitter`` is called for each subscriber with an Emitter, and connects it to the callbacks. Callbacks
+        cannot be slowed down: up to ``capacity`` elements wait for demand, then ``overflow`` says what to
+        drop. For a source that *can* wait, use a sink and ``await sink.emit(x)``.
 
-        Emits when a callback brought an element and there is demand.
+        Emits when a callback has delivered an element and there is demand.
         Completes when the emitter says so.
         """
         a_function(emitter, "create()")
@@ -211,7 +211,7 @@ class FluxCreation(Stream[T]):
         stream: Callable[[S], Publisher[E]],
         cleanup: Callable[[S], object],
     ) -> Flux[E]:
-        """A stream over a resource that is opened for each subscriber and cleaned up whatever happens.
+        """A stream over a resource that is opened for each subscriber and cleaned up however the stream ends.
 
         >>> file = io.StringIO("a\\nb\\n")
         >>> Flux.using(lambda: file, Flux.from_iterable, lambda file: file.close()).count().block()
@@ -232,11 +232,11 @@ class FluxCreation(Stream[T]):
     ) -> Flux[int]:
         """0, 1, 2, … every ``period`` seconds, the first after ``delay`` (by default also a period).
 
-        Time does not wait: a tick that nobody has asked for ends the stream with BufferOverflow. Say with
-        ``on_backpressure_drop()`` or ``_latest()`` that ticks may be skipped.
+        A clock cannot be slowed down: a tick without demand ends the stream with BufferOverflow. To skip such
+        ticks use ``on_backpressure_drop()`` or ``on_backpressure_latest()``.
 
         Emits when the time has come.
-        Completes when never.
+        Never completes.
         """
         every = seconds(period, "interval()")
         first = every if delay is None else seconds(delay, "interval()")
@@ -274,7 +274,7 @@ class MonoCreation(Stream[T]):
     def empty() -> Mono[Any]:
         """No element: just the end.
 
-        Emits when never.
+        Never emits.
         Completes when subscribed to, without waiting for demand.
         """
         return mono_of(IterableSource.over("empty", ()))
@@ -283,8 +283,8 @@ class MonoCreation(Stream[T]):
     def never() -> Mono[Any]:
         """No element and no end.
 
-        Emits when never.
-        Completes when never.
+        Never emits.
+        Never completes.
         """
         return mono_of(SilentSource("never"))
 
@@ -292,14 +292,14 @@ class MonoCreation(Stream[T]):
     def error(error: BaseException | Callable[[], BaseException]) -> Mono[Any]:
         """Nothing but an error; a function makes a new one for each subscriber.
 
-        Emits when never; the error comes without waiting for demand.
-        Completes when never.
+        Never emits; the error comes without waiting for demand.
+        Never completes.
         """
         return mono_of(FailedSource(_an_error(error)))
 
     @staticmethod
     def defer(factory: Callable[[], Mono[E]]) -> Mono[E]:
-        """The Mono that ``factory`` returns, asked for anew by each subscriber.
+        """The Mono that ``factory`` returns; it is called anew for each subscriber.
 
         Emits when that Mono does.
         Completes when that Mono does.
@@ -319,7 +319,7 @@ class MonoCreation(Stream[T]):
     def from_callable(function: Callable[[], E | None] | Callable[[], Awaitable[E | None]]) -> Mono[E]:
         """The result of a function, called for each subscriber; nothing if it is None.
 
-        A coroutine function is run on the subscriber's event loop, or without one on the loop that the
+        A coroutine function runs on the subscriber's event loop or, if there is none, on a loop that the
         package keeps in a background thread.
 
         >>> Mono.from_callable(lambda: 6 * 7).block()
@@ -360,7 +360,7 @@ class MonoCreation(Stream[T]):
         stream: Callable[[S], Mono[E]],
         cleanup: Callable[[S], object],
     ) -> Mono[E]:
-        """A Mono over a resource that is opened for each subscriber and cleaned up whatever happens.
+        """A Mono over a resource that is opened for each subscriber and cleaned up however the Mono ends.
 
         Emits when the inner Mono does.
         Completes when the inner Mono does; ``cleanup`` runs before the last signal, or at the cancel.

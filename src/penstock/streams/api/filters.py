@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class NoElement(LookupError):
-    """A stream ended without the element that an operator promised."""
+    """A stream completed without the element that an operator needs."""
 
 
 class TooManyElements(ValueError):
@@ -32,7 +32,9 @@ class TooManyElements(ValueError):
 def _not_single(met_a_second: bool) -> Exception:
     if met_a_second:
         return TooManyElements("single() met a second element; for the first of several use first()")
-    return NoElement("single() met no element; leave it out if there may be none, or use default_if_empty()")
+    return NoElement(
+        "single() met no element; remove it if the stream may be empty, or use default_if_empty()"
+    )
 
 
 def _itself(element: T) -> T:
@@ -121,12 +123,12 @@ class FluxFilters(Stream[T]):
         return self._with(operator("take_until", a_function(predicate, "take_until()")))
 
     def take_last(self, n: int) -> Flux[T]:
-        """Let the last ``n`` elements through. Which those are is known at the end only.
+        """Let the last ``n`` elements through, once the source has completed.
 
         >>> Flux.range(1, 10).take_last(3).collect_list().block()
         [8, 9, 10]
 
-        ``n`` elements are kept meanwhile, and the source must come to an end.
+        Up to ``n`` elements are kept until then. An endless source never gets there.
 
         Emits when the source has completed.
         Backpressures when its subscriber does, after the end; before, it asks for all there is.
@@ -149,7 +151,7 @@ class FluxFilters(Stream[T]):
         return self._with(operator("skip", a_count(n, "skip()", least=0)))
 
     def skip_while(self, predicate: Callable[[T], object]) -> Flux[T]:
-        """Leave elements out as long as ``predicate(element)`` is true; let all others through unasked.
+        """Leave elements out as long as ``predicate(element)`` is true; then let all the others through.
 
         >>> Flux.just(1, 2, 9, 3).skip_while(lambda x: x < 5).collect_list().block()
         [9, 3]
@@ -162,7 +164,7 @@ class FluxFilters(Stream[T]):
         return self._with(operator("skip_while", a_function(predicate, "skip_while()")))
 
     def distinct(self, key: Callable[[T], Hashable] | None = None) -> Flux[T]:
-        """Leave out what was there before: let the first element of each ``key(element)`` through.
+        """Leave out repetitions: let only the first element of each ``key(element)`` through.
 
         >>> Flux.just("a", "b", "a").distinct().collect_list().block()
         ['a', 'b']
@@ -204,7 +206,7 @@ class FluxFilters(Stream[T]):
         >>> Flux.just("a", "b").first().block()
         'a'
 
-        For a substitute put ``default_if_empty`` below it, for an error ``single``.
+        For a default value put ``default_if_empty`` below it; to fail if it is empty, ``single``.
 
         Emits when an element arrives.
         Backpressures when its subscriber does; one element is asked for.
@@ -227,12 +229,12 @@ class FluxFilters(Stream[T]):
         return self._as_mono(operator("last"))
 
     def single(self) -> Mono[T]:
-        """The one element that there is, as a Mono; an error if there are none or several.
+        """The only element, as a Mono; an error if there is none, or more than one.
 
         >>> Flux.just("only").single().block()
         'only'
 
-        None is the error :class:`NoElement`, a second element :class:`TooManyElements`.
+        An empty stream fails with :class:`NoElement`, a second element with :class:`TooManyElements`.
 
         Emits when the source has completed.
         Backpressures when its subscriber has not asked for the element; then it asks for all there is.
@@ -282,7 +284,7 @@ class FluxFilters(Stream[T]):
         >>> Flux.range(1, 3).ignore_elements().default_if_empty("done").block()
         'done'
 
-        Emits when never.
+        Never emits.
         Backpressures when its subscriber has not asked for anything; then it asks for all there is.
         Completes when the source completes.
         Cancels when its subscriber cancels.
@@ -344,7 +346,7 @@ class MonoFilters(Stream[T]):
         >>> Mono.just("x").ignore_element().default_if_empty("done").block()
         'done'
 
-        Emits when never.
+        Never emits.
         Backpressures when its subscriber has not asked for anything.
         Completes when the source completes.
         Cancels when its subscriber cancels.

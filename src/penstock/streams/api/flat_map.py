@@ -140,8 +140,8 @@ class FluxFlatMap(Stream[T]):
         """Await ``function(element)`` for each element, up to ``concurrency`` at once.
 
         The results come in the order of the elements, or with ``ordered=False`` as they finish. Coroutines
-        run on the subscriber's event loop, or without one on the loop that the package keeps in a background
-        thread.
+        run on the subscriber's event loop or, if there is none, on a loop that the package keeps in a
+        background thread.
 
         >>> async def double(n):
         ...     return n * 2

@@ -1,7 +1,7 @@
 """Look at what passes, without changing it.
 
-The functions given here run on the way of the stream: be quick, and do not block. What they return is
-ignored. What they raise is not: while the stream lives it becomes the stream's error.
+The stream calls these functions while it works, so they must be quick and must not block. Their results are
+ignored. An exception that one of them raises becomes the stream's error, as long as the stream runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ E = TypeVar("E", bound=BaseException)
 
 @dataclass(frozen=True, slots=True)
 class Signal(Generic[T]):
-    """One thing that a stream said: an element, an error, or its end."""
+    """One signal of a stream: an element, an error, or its completion."""
 
     kind: Literal["next", "error", "complete"]
     element: T | None = None
@@ -44,7 +44,7 @@ def _an_error_type(type: Any, name: str) -> Any:
 
 
 class FluxOrMonoHooks(Stream[T]):
-    """Operators of a Flux or a Mono that look at its signals."""
+    """Operators that look at the signals of a Flux or a Mono."""
 
     __slots__ = ()
 
@@ -78,8 +78,8 @@ class FluxOrMonoHooks(Stream[T]):
         integer division or modulo by zero
         [1, -1]
 
-        What ``action`` raises takes the place of the error. To deal with an error use ``on_error_resume`` and
-        its kin; this only looks.
+        An exception in ``action`` takes the place of the error. This only looks at the error; to handle it,
+        use ``on_error_resume`` or one of its relatives.
 
         Emits when an element arrives.
         Backpressures when its subscriber does.
@@ -116,7 +116,7 @@ class FluxOrMonoHooks(Stream[T]):
         enough
         [1, 2]
 
-        What it raises has nobody to go to and is reported as dropped.
+        An exception in ``action`` is reported as dropped, because nobody can receive it any more.
 
         Emits when an element arrives.
         Backpressures when its subscriber does.
@@ -132,7 +132,7 @@ class FluxOrMonoHooks(Stream[T]):
         hello
         ['a']
 
-        Leave requesting to the subscriber, whose subscription this is (§3.1).
+        Do not request anything here: the subscription belongs to the subscriber (§3.1).
 
         Emits when an element arrives.
         Backpressures when its subscriber does.
@@ -148,7 +148,7 @@ class FluxOrMonoHooks(Stream[T]):
         3
         [1, 2, 3]
 
-        What it raises is reported as dropped: a request cannot fail (§3.16).
+        An exception in ``action`` is reported as dropped, because a request cannot fail (§3.16).
 
         Emits when an element arrives.
         Backpressures when its subscriber does.
@@ -158,7 +158,7 @@ class FluxOrMonoHooks(Stream[T]):
         return self._watching("do_on_request", action, Watch(requested=action))
 
     def do_on_each(self, action: Callable[[Signal[T]], object]) -> Self:
-        """Call ``action(signal)`` for each element and for the end, be it an error or not.
+        """Call ``action(signal)`` for each element, and for the error or the completion at the end.
 
         >>> Flux.just("a").do_on_each(lambda signal: print(signal.kind)).collect_list().block()
         next
@@ -193,7 +193,7 @@ class FluxOrMonoHooks(Stream[T]):
         end
         ['a']
 
-        For something that must happen on cancellation too use :meth:`do_finally`.
+        For an action that must run after a cancellation, too, use :meth:`do_finally`.
 
         Emits when an element arrives.
         Backpressures when its subscriber does.
@@ -217,7 +217,8 @@ class FluxOrMonoHooks(Stream[T]):
         CANCEL
         ['a']
 
-        The subscriber has had its last signal by then, so what ``action`` raises is reported as dropped.
+        The subscriber has received its last signal by then, so an exception in ``action`` is reported as
+        dropped.
 
         Emits when an element arrives.
         Backpressures when its subscriber does.
@@ -273,10 +274,10 @@ class FluxOrMonoHooks(Stream[T]):
         )
 
     def checkpoint(self, description: str | None = None) -> Self:
-        """Leave a note on each error that passes here: the description, and this place in your program.
+        """Add a note to each error that passes here: the description, and this place in your program.
 
-        The operator that failed is noted on the error anyway. A checkpoint tells which *use* of it: mark the
-        streams that are put together from common parts.
+        The error names the operator that failed anyway. A checkpoint says which *use* of it failed: mark the
+        streams that you put together from common parts.
 
         >>> try:
         ...     Flux.just(0).map(lambda x: 1 // x).checkpoint("prices of today").collect_list().block()
@@ -301,7 +302,7 @@ class FluxOrMonoHooks(Stream[T]):
         return self._with(operator("watch", label="checkpoint", shows=shows, watch=Watch(failed=failed)))
 
     def named(self, name: str) -> Self:
-        """Give this place in the stream a name, for ``explain()`` and for whoever watches it run.
+        """Give this place in the stream a name, for ``explain()``, ``scan()`` and listeners.
 
         >>> Flux.just("a").named("letters").collect_list().block()
         ['a']
@@ -339,7 +340,7 @@ class MonoHooks(FluxOrMonoHooks[T]):
     __slots__ = ()
 
     def do_on_success(self, action: Callable[[T | None], object]) -> Self:
-        """Call ``action(element)`` when the element arrives, or ``action(None)`` when there is none to come.
+        """Call ``action(element)`` when the element arrives, or ``action(None)`` if the Mono is empty.
 
         >>> Mono.just("a").do_on_success(print).block()
         a
@@ -347,7 +348,7 @@ class MonoHooks(FluxOrMonoHooks[T]):
         >>> Mono.empty().do_on_success(print).block()
         None
 
-        An error is no success: for that there is :meth:`do_on_error`.
+        It is not called for an error; use :meth:`do_on_error` for that.
 
         Emits when the element arrives.
         Backpressures when its subscriber does.

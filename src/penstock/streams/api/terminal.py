@@ -1,4 +1,4 @@
-"""Ways out of a stream."""
+"""Consuming a stream: subscribe, iterate, await, block."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ class _Terminal(Stream[T]):
     ) -> Running | None:
         """Start the stream, for a Subscriber or for functions.
 
-        A Subscriber decides itself how much it asks for, and when. With functions the stream asks for
-        ``prefetch`` elements at a time, and what is returned can cancel it::
+        A Subscriber itself decides how much to request, and when. With functions, the stream requests
+        ``prefetch`` elements at a time, and returns an object that can cancel it::
 
             running = flux.subscribe(print, on_error=log.error)
             running.cancel()
@@ -113,16 +113,16 @@ def _is_function(thing: Any) -> bool:
 
 
 class FluxTerminal(_Terminal[T]):
-    """Ways out of a Flux."""
+    """Methods that consume a Flux."""
 
     __slots__ = ()
 
     def __iter__(self) -> Iterator[T]:
         """Iterate over the elements; leaving the loop cancels the stream.
 
-        A stream over an iterable is run by the loop itself, element by element. Any other is read ahead by
-        up to 256 elements, or 256 KiB where elements can be large, as those of a socket; for another number
-        see :meth:`to_iterable`.
+        The loop itself runs a stream over an iterable, element by element. Any other stream is read ahead by
+        up to 256 elements, or by 256 KiB where elements can be large, as those of a socket. To read ahead by
+        another number use :meth:`to_iterable`.
         """
         return self.to_iterable()
 
@@ -150,15 +150,15 @@ class FluxTerminal(_Terminal[T]):
 
     def block_first(self, timeout: float | timedelta | None = None) -> T | None:
         """Wait for the first element; None if there is none. The stream is cancelled after it."""
-        return wait_for_one(self._as_mono(operator("take", 1)), _limit(timeout))
+        return wait_for_one(self._as_mono(operator("take", 1)), _patience(timeout))
 
     def block_last(self, timeout: float | timedelta | None = None) -> T | None:
-        """Wait for the end of the stream; returns the last element, or None if there was none."""
-        return wait_for_one(self._as_mono(operator("last")), _limit(timeout))
+        """Wait for the stream to complete; returns the last element, or None if there was none."""
+        return wait_for_one(self._as_mono(operator("last")), _patience(timeout))
 
 
 class MonoTerminal(_Terminal[T]):
-    """Ways out of a Mono."""
+    """Methods that consume a Mono."""
 
     __slots__ = ()
 
@@ -169,10 +169,10 @@ class MonoTerminal(_Terminal[T]):
     def block(self, timeout: float | timedelta | None = None) -> T | None:
         """Wait for the element on this thread; None if there is none.
 
-        TimeoutError after ``timeout`` seconds: the stream is then cancelled. On a thread that runs an event
-        loop use ``await``: this would block the loop, and says so.
+        After ``timeout`` seconds it cancels the stream and raises TimeoutError. On a thread that runs an
+        event loop it raises RuntimeError instead of blocking the loop; use ``await`` there.
         """
-        return wait_for_one(self, _limit(timeout))
+        return wait_for_one(self, _patience(timeout))
 
     def to_future(self) -> Future[T | None]:
         """The element as a future, for threads; cancelling it cancels the stream."""
@@ -193,5 +193,5 @@ async def _breathe() -> None:
     await asyncio.sleep(0)
 
 
-def _limit(timeout: float | timedelta | None) -> float | None:
+def _patience(timeout: float | timedelta | None) -> float | None:
     return None if timeout is None else seconds(timeout, "block()")

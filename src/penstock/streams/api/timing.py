@@ -1,4 +1,4 @@
-"""Elements and the clock."""
+"""Fail, or wait, by the clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FluxTiming", "MonoTiming"]
 
 
 class FluxTiming(Stream[T]):
-    """Operators of a Flux that know the time."""
+    """Operators of a Flux that use a clock."""
 
     __slots__ = ()
 
@@ -34,8 +34,7 @@ class FluxTiming(Stream[T]):
     ) -> Flux[T]:
         """Fail with TimeoutError, or go on with ``fallback``, if an element takes longer than ``duration``.
 
-        The clock runs from the moment at which an element is asked for: a subscriber that takes its time is
-        not the source's fault.
+        The clock starts when an element is requested, so a slow subscriber does not make the source late.
 
         Emits when the present stream does.
         Backpressures when its subscriber does.
@@ -47,7 +46,7 @@ class FluxTiming(Stream[T]):
     def delay_elements(self, duration: float | timedelta, scheduler: Scheduler | None = None) -> Flux[T]:
         """Hold each element back for ``duration`` seconds.
 
-        Emits when the time of the present element has come.
+        Emits when the delay of the present element is over.
         Backpressures when its subscriber does; one element waits here.
         Completes when the last element has been sent.
         Cancels when its subscriber cancels.
@@ -61,7 +60,7 @@ class FluxTiming(Stream[T]):
 
 
 class MonoTiming(Stream[T]):
-    """Operators of a Mono that know the time."""
+    """Operators of a Mono that use a clock."""
 
     __slots__ = ()
 
@@ -86,7 +85,7 @@ class MonoTiming(Stream[T]):
     def delay_element(self, duration: float | timedelta, scheduler: Scheduler | None = None) -> Mono[T]:
         """Hold the element back for ``duration`` seconds.
 
-        Emits when its time has come.
+        Emits when the delay is over.
         Backpressures when its subscriber does.
         Completes when the element has been sent, or the source is empty.
         Cancels when its subscriber cancels.

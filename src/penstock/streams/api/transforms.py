@@ -51,7 +51,7 @@ class FluxTransforms(Stream[T]):
     def map_not_none(self, mapper: Callable[[T], R | None]) -> Flux[R]:
         """Send ``mapper(element)`` in place of each element, and nothing where that is ``None``.
 
-        The function may look something up, and what is not found drops out:
+        The function may look something up, and elements that it does not find drop out:
 
         >>> ages = {"Ann": 31, "Cem": 27}
         >>> Flux.just("Ann", "Bob", "Cem").map_not_none(ages.get).collect_list().block()
@@ -109,7 +109,7 @@ class FluxTransforms(Stream[T]):
     @overload
     def scan(self, accumulator: Callable[[R, T], R], seed: R) -> Flux[R]: ...
     def scan(self, accumulator: Callable[[Any, T], Any], seed: Any = NOTHING) -> Flux[Any]:
-        """Send what has been gathered so far, for each element: ``reduce`` that shows its work.
+        """Send the result so far for each element: a ``reduce`` that shows its work.
 
         Without a seed the first element is sent as it is, and what follows is
         ``accumulator(last result, element)``:
@@ -139,15 +139,15 @@ class FluxTransforms(Stream[T]):
         )
 
     def scan_with(self, seed: Callable[[], R], accumulator: Callable[[R, T], R]) -> Flux[R]:
-        """Send what has been gathered so far, starting from ``seed()``, which is called for each subscriber.
+        """Send the result so far, starting from ``seed()``, which is called for each subscriber.
 
         >>> def count(seen, word):
         ...     return {**seen, word: seen.get(word, 0) + 1}
         >>> Flux.just("a", "b", "a").scan_with(dict, count).last().block()
         {'a': 2, 'b': 1}
 
-        What ``accumulator`` returns is sent on *and* kept. Return a new object rather than the changed old
-        one, if subscribers hold on to what they get.
+        The result of ``accumulator`` is sent on *and* kept. If subscribers keep what they receive, return a
+        new object instead of changing the old one.
 
         Emits when there is demand (the seed), then when an element arrives.
         Backpressures when its subscriber does.
@@ -224,7 +224,7 @@ class MonoTransforms(Stream[T]):
         return self._with(operator("map_not_none", a_function(mapper, "map_not_none()")))
 
     def flat_map_iterable(self, mapper: Callable[[T], Iterable[R]]) -> Flux[R]:
-        """Open up the element: a Flux of what is in the iterable ``mapper(element)``.
+        """A Flux of the elements of the iterable ``mapper(element)``.
 
         The iterable is walked through only as far as there is demand.
 
@@ -243,7 +243,7 @@ class MonoTransforms(Stream[T]):
     def handle(self, handler: Callable[[T, HandleSink[R]], object]) -> Mono[R]:
         """Let ``handler(element, sink)`` decide what becomes of the element.
 
-        Call ``sink.next(result)`` to send something on, or nothing to end up empty. To fail, raise.
+        Call ``sink.next(result)`` to send something on, or do nothing to complete empty. To fail, raise.
 
         >>> def half(x, sink):
         ...     if x % 2 == 0:
@@ -321,7 +321,7 @@ class FluxLists(Stream[T]):
         >>> lines.buffer_until(lambda line: line[0] == "#", cut_before=True).collect_list().block()
         [['# one', 'a'], ['# two', 'b', 'c']]
 
-        No list is empty. How long one gets is up to the elements, so make sure that the end of a list comes.
+        No list is empty. Only the elements decide how long a list gets, so make sure that each one ends.
 
         Emits when an element ends a list (or begins the next), and what is left when the source completes.
         Backpressures when its subscriber does; elements are asked for one by one until a list ends.
@@ -340,7 +340,7 @@ class FluxLists(Stream[T]):
         >>> Flux.just(1, 2, 0, 3, 0, 0, 4).buffer_while(lambda x: x > 0).collect_list().block()
         [[1, 2], [3], [4]]
 
-        No list is empty. How long one gets is up to the elements, so make sure that the end of a list comes.
+        No list is empty. Only the elements decide how long a list gets, so make sure that each one ends.
 
         Emits when an element does not match, and for what is left over when the source completes.
         Backpressures when its subscriber does; elements are asked for one by one until a list ends.

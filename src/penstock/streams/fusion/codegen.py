@@ -21,7 +21,7 @@ async     ``yield x`` to an ``async for``
 ========  =====================================================================================
 
 A push loop is a generator that yields only to stop working: ``yield False`` says "out of demand",
-``yield True`` says "out of elements". It polls **one** word for demand and cancellation, ``S.limit``, which
+``yield True`` says "out of elements". It polls **one** word for demand and cancellation, ``S.stop_at``, which
 is -1 once the subscription is cancelled; that is all the bookkeeping an element pays for.
 
 When a chain had to be cut, the lowest segment alone counts what is sent. It sets ``S.sated`` when demand is
@@ -85,7 +85,7 @@ class LoopWriter:
     @property
     def no_demand(self) -> str:
         """The word to poll. Only the lowest segment counts what was sent; it tells those above."""
-        return "e >= S.limit" if self.tail is Tail.PUSH else "S.sated"
+        return "e >= S.stop_at" if self.tail is Tail.PUSH else "S.sated"
 
     @property
     def managed(self) -> bool:
@@ -291,11 +291,11 @@ class LoopWriter:
             return
         if at_top and self.head is Head.SEGMENT:
             if self.tail is Tail.PUSH:
-                self._line("if e >= S.limit:", TAIL)
+                self._line("if e >= S.stop_at:", TAIL)
                 self._line("    S.sated = True", TAIL)
             return
         if at_top and self.tail is Tail.PUSH:
-            self._line("if e >= S.limit:", TAIL)
+            self._line("if e >= S.stop_at:", TAIL)
         elif at_top:
             self._line("while S.sated and not S.at_end:", TAIL)
         else:

@@ -90,7 +90,6 @@ class Drain(Link):
         "emitted",
         "halted",
         "home",
-        "limit",
         "mailbox",
         "name",
         "ops",
@@ -98,6 +97,7 @@ class Drain(Link):
         "place",
         "sated",
         "states",
+        "stop_at",
         "stopped",
         "violation",
     )
@@ -115,7 +115,7 @@ class Drain(Link):
         self.downstream: Subscriber[Any] = downstream
         self.name = name
         self.place = place
-        self.limit = 0
+        self.stop_at = 0
         """How many elements may have been emitted in all; -1 tells the loop to stop. The one polled word."""
         self.sated = True
         """The same for the upper segments of a chain that had to be cut: whether demand is used up."""
@@ -201,7 +201,7 @@ class Drain(Link):
     def pause(self) -> None:
         """Emit nothing more until :meth:`resume`; called by the subscriber inside ``on_next``."""
         self.paused = self.sated = True
-        self.limit = 0
+        self.stop_at = 0
         if self.halted:
             self._stop()  # it came while we wrote
 
@@ -214,7 +214,7 @@ class Drain(Link):
     def _stop(self) -> None:
         """Make the loop give up control."""
         self.halted = self.sated = True
-        self.limit = -1
+        self.stop_at = -1
 
     # ---------------------------------------------------------------- ownership
     def drain(self) -> None:
@@ -283,8 +283,8 @@ class Drain(Link):
                 self.violation, self.halted = error, True
                 self._crash(error)
             else:
-                if self.limit <= self.emitted < self.demand:
-                    self.set_limit()
+                if self.stop_at <= self.emitted < self.demand:
+                    self.set_stop()
                     self.dirty = self.dirty or not self.sated
                 if self._listener is not None:
                     self._report()
@@ -301,16 +301,16 @@ class Drain(Link):
             total += box.popleft()
         self.demand = min(self.demand + total, UNBOUNDED)  # §3.17
         self.dirty = True
-        self.set_limit()
+        self.set_stop()
         if self._listener is not None:
             if self.demand - total <= self.emitted:
                 self._listener.waited(self, monotonic() - self._still_since)
             self._listener.requested(self, total)
 
-    def set_limit(self) -> None:
+    def set_stop(self) -> None:
         """Let the loop run as far as it may."""
-        self.limit = 0 if self.paused else min(self.allowance(), self.emitted + FAR)
-        self.sated = self.limit <= self.emitted
+        self.stop_at = 0 if self.paused else min(self.next_stop(), self.emitted + FAR)
+        self.sated = self.stop_at <= self.emitted
         if self.halted:
             self._stop()  # it came while we wrote
 
@@ -346,7 +346,7 @@ class Drain(Link):
     def ask(self, n: int) -> None:
         """Ask upstream for ``n`` elements."""
 
-    def allowance(self) -> int:
+    def next_stop(self) -> int:
         """How far the loop may run before it must look up again: as far as demand goes."""
         return self.demand
 

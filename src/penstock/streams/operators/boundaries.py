@@ -211,12 +211,12 @@ class _PublishOn(Prefetching):
 
     def _own(self) -> None:
         self._slice_end = self.emitted + FAIR_SLICE
-        if self.limit >= 0:
-            self.set_limit()
+        if self.stop_at >= 0:
+            self.set_stop()
         while True:
             try:
                 self.turn()
-                again = not self.closed and self.demand > self.emitted >= self.limit
+                again = not self.closed and self.demand > self.emitted >= self.stop_at
                 if again:
                     self.dirty = True
             except RecursionError as error:
@@ -234,7 +234,7 @@ class _PublishOn(Prefetching):
                 self._hand_over()
                 return
 
-    def allowance(self) -> int:
+    def next_stop(self) -> int:
         if self._scheduler.runs_inline:
             return self.demand  # nobody else waits for this thread
         return min(self.demand, self._slice_end)
