@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from penstock.arguments import describe
 from penstock.streams import Flux, Mono, schedulers
-from penstock.streams.assembly import describe
 from tests.streams.recording import Recorder
 
 

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from penstock.streams.schedulers import ElasticScheduler, SharedSchedulerError, elastic, shared_timer
+from penstock.streams.schedulers import ElasticScheduler, SharedSchedulerError, shared_timer, threads
 from tests.streams.schedulers.rigs import PATIENCE
 
 
@@ -49,7 +49,7 @@ def test_short_tasks_do_not_start_a_thread_each() -> None:
 
 
 def test_threads_without_work_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elastic, "IDLE_FOR", 0.01)
+    monkeypatch.setattr(threads, "IDLE_FOR", 0.01)
     scheduler = ElasticScheduler("test")
     ran: list[threading.Thread] = []
     done = threading.Event()
