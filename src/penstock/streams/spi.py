@@ -8,7 +8,8 @@ Applications need :mod:`penstock.streams` only. A layer such as ``penstock.net``
 * :func:`as_stream` and :func:`connect`, to read a stream that it was given;
 * :class:`AsyncReader` and :class:`ReadAhead`, to read ahead on an event loop, bounded in elements and bytes;
 * :class:`Link`, to hold back the source of a chain while its output is blocked;
-* :func:`drop_error`, for an error that nobody can receive any more.
+* :func:`drop_error`, for an error that nobody can receive any more;
+* :func:`renew_after_fork`, for an object with threads or locks that must start afresh in a forked child.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from penstock.streams.fusion import Link, Op, Relay
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.read_ahead import ReadAhead, step_of
 from penstock.streams.operators.sources import DeferSource, FailedSource
+from penstock.streams.schedulers.process_wide import Renewable, renew_after_fork
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, PublisherSource, Source
 from penstock.streams.stream import Stream, flux_of, mono_of
@@ -42,6 +44,7 @@ __all__ = [
     "PublisherSource",
     "ReadAhead",
     "Relay",
+    "Renewable",
     "Source",
     "Stream",
     "as_flux",
@@ -52,6 +55,7 @@ __all__ = [
     "drop_error",
     "flux_of",
     "mono_of",
+    "renew_after_fork",
     "runs_on",
     "step_of",
 ]

@@ -184,7 +184,7 @@ def test_a_function_that_returns_a_coroutine_is_refused_where_it_is_called_once(
     ],
 )
 def test_a_collection_of_streams_in_place_of_the_streams_is_refused(use: Any, collection: Any) -> None:
-    with pytest.raises(TypeError, match=r"takes the streams one by one.*\*streams\)"):
+    with pytest.raises(TypeError, match=r"takes streams one by one.*\*streams\)"):
         use(collection([many, one]))
 
 

@@ -26,7 +26,7 @@ def test_just_range_and_empty() -> None:
 
 @BOTH
 def test_none_is_no_element(kind: Any) -> None:
-    with pytest.raises(TypeError, match=r"just\(None\): None is no element \(§2.13\)"):
+    with pytest.raises(TypeError, match=r"just\(\): None cannot be an element \(§2.13\)"):
         kind.just(None)
 
 

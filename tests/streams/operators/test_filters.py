@@ -272,7 +272,7 @@ def test_element_at_says_how_short_the_stream_was() -> None:
 def test_element_at_gives_its_default() -> None:
     assert result(Flux.just("a").element_at(0, "-")) == ["a"]
     assert result(Flux.just("a").element_at(1, "-")) == ["-"]
-    with pytest.raises(TypeError, match=r"element_at\(None\)"):
+    with pytest.raises(TypeError, match=r"element_at\(\): None cannot be an element"):
         Flux.just("a").element_at(1, None)
 
 

@@ -237,7 +237,7 @@ def test_an_exception_in_the_factory_of_the_seed_is_the_error_of_the_stream() ->
 
 
 def test_a_seed_of_none_is_refused_where_it_is_written() -> None:
-    with pytest.raises(TypeError, match=r"scan\(None\)"):
+    with pytest.raises(TypeError, match=r"scan\(\): None cannot be an element"):
         Flux.just(1).scan(add, None)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.aquifer.errors import JournalError, JournalInUse
-from penstock.streams.schedulers import renew_after_fork
+from penstock.streams.spi import renew_after_fork
 
 __all__ = ["OwnerLock", "Seal"]
 
