@@ -14,9 +14,7 @@ from penstock.streams.schedulers.event_loop import LoopScheduler
 from penstock.streams.schedulers.inline import ImmediateScheduler, TrampolineScheduler
 from penstock.streams.schedulers.process_wide import (
     ProcessWide,
-    Renewable,
     SharedSchedulerError,
-    renew_after_fork,
 )
 from penstock.streams.schedulers.scheduler import Alarm, Scheduler, SchedulerClosed, Task, Timer
 from penstock.streams.schedulers.threads import (
