@@ -146,7 +146,7 @@ def test_the_oldest_record_may_go_while_a_query_begins(
         first = gateway.status()["first"]
         begun_at = readers(gateway).initialOffset()["offsets"][gateway.endpoint]
         batch = AquiferBatchReader(SCHEMA, SourceOptions.of({"endpoint": gateway.endpoint}))
-        read_from = batch.partitions()[0].piece.start
+        read_from = batch.partitions()[0].span.start
         assert first <= begun_at <= read_from <= gateway.status()["first"] <= begun_at
 
 
