@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from penstock.aquifer import CurveServer, Gateway, generate_keys, load_keys, save_keys
 from penstock.spark import BadOption
-from penstock.spark.source.ranges import curve_client
+from penstock.spark.options import SourceOptions
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers
 from tests.spark.conftest import Queries, Serve, failure_of
 from tests.spark.sinking import log_of
@@ -75,7 +75,7 @@ def test_a_stream_a_read_and_both_ways_of_writing_go_through_gateways_with_keys(
     [
         ("mallory", "gateway", 'list of allowed clients. The option "curveKey" is'),
         ("alice", "mallory", 'only if the option "curveServer" is its own public key'),
-        (None, None, 'if it wants keys, set the options "curveKey" and "curveServer"'),
+        (None, None, 'if the gateway needs keys, set the options "curveKey" and "curveServer"'),
     ],
     ids=["a key that it does not know", "a key of another gateway", "no keys"],
 )
@@ -105,11 +105,13 @@ def test_keys_that_cannot_be_read_are_told_before_a_gateway_is_asked(keys: Path)
         (gateway, gateway, 'option "curveKey" is .*has no secret key'),
         (alice, str(keys / "nobody.pub"), 'option "curveServer" is .*there is no key file'),
         (alice, "too short", 'option "curveServer" is .*as a key it is wrong'),
-        (alice, None, 'option "curveServer" is None: .*go together'),
-        (None, gateway, 'option "curveKey" is None: .*go together'),
+        (alice, None, 'option "curveServer" is None: set both'),
+        (None, gateway, 'option "curveKey" is None: set both'),
     ):
+        named = {"curveKey": key or "", "curveServer": server or ""}
+        options = SourceOptions.of({"endpoint": "tcp://127.0.0.1:9"} | named)
         with pytest.raises(BadOption, match=told):
-            curve_client(key, server)
+            options.curve_client()
 
 
 def test_keys_that_cannot_be_read_fail_a_query_in_one_line(queries: Queries, keys: Path) -> None:

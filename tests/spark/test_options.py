@@ -71,7 +71,7 @@ def test_a_misspelt_option_is_told_what_was_meant(misspelt: str, near: str) -> N
 
 
 def test_an_unknown_option_is_told_what_there_is() -> None:
-    with pytest.raises(BadOption, match=r"there are endpoint, startingOffsets, .*curveServer"):
+    with pytest.raises(BadOption, match=r"there are endpoint, value, startingOffsets, .*curveServer"):
         source(zzz="1")
 
 
@@ -103,7 +103,7 @@ def test_what_spark_adds_by_itself_is_no_mistake() -> None:
         ("endpoint", "127.0.0.1", "tcp://"),
         ("endpoint", "http://127.0.0.1:80", "tcp://"),
         ("endpoint", " , ", "tcp://"),
-        ("endpoint", "", "give where a gateway listens"),
+        ("endpoint", "", "give the address of a gateway"),
     ],
 )
 def test_a_bad_value_is_told_what_would_do(name: str, text: str, remedy: str) -> None:
@@ -118,7 +118,9 @@ def test_what_is_told_survives_the_way_between_sparks_processes() -> None:
 
 @pytest.mark.parametrize("mode", ["PERMISSIVE", "dropMalformed", "NO_SUCH_MODE"])
 def test_a_mode_that_would_promise_something_else_is_refused_with_what_to_do(mode: str) -> None:
-    with pytest.raises(BadOption, match=rf'option "mode" is \'{mode}\'.*from_json, which knows PERMISSIVE'):
+    with pytest.raises(
+        BadOption, match=rf'option "mode" is \'{mode}\'.*from_json, which has the modes PERMISSIVE'
+    ):
         source(mode=mode)
     assert source(mode="failfast") == source()
 
@@ -130,7 +132,7 @@ def test_an_option_that_a_sink_does_not_have_is_refused(name: str) -> None:
 
 
 def test_no_endpoint_is_told_with_an_example() -> None:
-    with pytest.raises(BadOption, match=r"give where a gateway listens: \.option"):
+    with pytest.raises(BadOption, match=r"give the address of a gateway: \.option"):
         SourceOptions.of({})
 
 
@@ -160,5 +162,5 @@ def test_whatever_is_written_is_understood_or_told(name: str, text: str) -> None
 def test_a_sink_writes_to_one_gateway() -> None:
     options = SinkOptions.of({"endpoint": HERE})
     assert (options.endpoint, options.value) == (HERE, "json")
-    with pytest.raises(BadOption, match="a query writes to one gateway"):
+    with pytest.raises(BadOption, match="a query writes to one gateway: give one endpoint"):
         SinkOptions.of({"endpoint": f"{HERE},{THERE}"})

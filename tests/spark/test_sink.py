@@ -196,8 +196,8 @@ def test_a_misspelt_option_is_told(spark: SparkSession, serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"writerId": "me"}, "go together"),
-        ({"batchId": "1"}, "go together"),
+        ({"writerId": "me"}, "set both writerId"),
+        ({"batchId": "1"}, "set both writerId"),
         ({"writerId": "me", "batchId": "-1"}, "from 0 on"),
         ({"writerId": "me", "batchId": "one"}, "from 0 on"),
     ],

@@ -16,8 +16,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.aquifer import AquiferError, AquiferPublisher, Endpoint, Gateway, SourceFailed, SqliteJournal
+from penstock.aquifer import AquiferError, AquiferPublisher, Gateway, SourceFailed, SqliteJournal
 from penstock.aquifer.client.log_reader import LogClient
+from penstock.spark.options import SourceOptions
 from penstock.spark.queries import listen_address
 from penstock.spec import Publisher, Subscriber, Subscription
 from penstock.streams import Flux
@@ -107,14 +108,11 @@ class PipelineSource:
         return reader.option("value", "string" if self._codec == "text" else "binary").load()
 
     def _ask_there(self, endpoint: str, closing: ExitStack) -> dict[str, LogClient]:
-        from penstock.spark.source.ranges import curve_client
-
-        curve = curve_client(self._options.get("curveKey"), self._options.get("curveServer"))
+        options = SourceOptions.of({**self._options, "endpoint": endpoint})
         clients = {}
-        for one in endpoint.split(","):
-            client = LogClient(one.strip(), patience=_LOOK, curve=curve)
-            clients[str(Endpoint.parse(one.strip()))] = client
-            closing.callback(client.close)
+        for each in options.endpoints:
+            clients[each] = LogClient(each, patience=_LOOK, curve=options.curve_client())
+            closing.callback(clients[each].close)
         return clients
 
     def has_ended(self, query: StreamingQuery) -> bool:

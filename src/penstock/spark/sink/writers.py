@@ -18,9 +18,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from penstock.aquifer.client.producer import Courier
 from penstock.spark.errors import BadOption
-from penstock.spark.options import SinkOptions, naming_the_options
+from penstock.spark.options import SinkOptions
 from penstock.spark.sink.rows import RowPacker
-from penstock.spark.source.ranges import curve_client
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,10 +42,9 @@ class Staged(WriterCommitMessage):
 
 @contextmanager
 def _courier(options: SinkOptions) -> Iterator[Courier]:
-    curve = curve_client(options.curve_key, options.curve_server)
-    courier = Courier(options.endpoint, patience=options.patience, curve=curve)
+    courier = Courier(options.endpoint, patience=options.patience, curve=options.curve_client())
     try:
-        with naming_the_options(options.curve_key):
+        with options.connection_hints():
             yield courier
     finally:
         courier.close()
@@ -95,9 +93,9 @@ class AquiferStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._schema = schema
         self._options = options
-        if options.delivery is not None:
+        if options.writer_id is not None:
             remedy = "a stream has a name and numbers of its own; leave writerId and batchId to df.write"
-            raise BadOption("writerId", options.delivery[0], remedy)
+            raise BadOption("writerId", options.writer_id, remedy)
         RowPacker(schema, options.value)  # A schema that does not fit is told now, not by a task.
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -124,7 +122,7 @@ class AquiferBatchWriter(DataSourceArrowWriter):
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._schema = schema
         self._options = options
-        self._query, self._batch = options.delivery or (f"write-{secrets.token_hex(8)}", 0)
+        self._query, self._batch = options.transaction or (f"write-{secrets.token_hex(8)}", 0)
         RowPacker(schema, options.value)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

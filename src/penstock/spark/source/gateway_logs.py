@@ -10,9 +10,8 @@ from typing import Any, Final
 from penstock.aquifer import EpochChanged, GatewayUnreachable, OffsetGone
 from penstock.aquifer.client.log_reader import LogClient, LogState
 from penstock.spark.errors import BadOption, DataLoss, SharedSubscription
-from penstock.spark.options import SourceOptions, naming_the_options
+from penstock.spark.options import SourceOptions
 from penstock.spark.source.positions import Position
-from penstock.spark.source.ranges import curve_client
 
 __all__ = ["GatewayLogs", "offset_in"]
 
@@ -44,13 +43,14 @@ class GatewayLogs:
         """How a gateway's log is; see :meth:`~penstock.aquifer.client.log_reader.LogClient.look`."""
         if endpoint not in self._clients:
             options = self._options
-            curve = curve_client(options.curve_key, options.curve_server)
-            self._clients[endpoint] = LogClient(endpoint, patience=options.patience, curve=curve)
+            self._clients[endpoint] = LogClient(
+                endpoint, patience=options.patience, curve=options.curve_client()
+            )
         ended = self._ended.get(endpoint)
         if ended is not None:
             wishes["patience"] = min(self._options.patience, _PATIENCE_AT_END)
         try:
-            with naming_the_options(self._options.curve_key):
+            with self._options.connection_hints():
                 state = self._clients[endpoint].look(**wishes)
         except GatewayUnreachable:
             if ended is None or "within" in wishes:

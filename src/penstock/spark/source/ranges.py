@@ -16,8 +16,7 @@ from pyspark.sql.datasource import InputPartition
 from penstock.aquifer import AquiferError, EpochChanged, OffsetGone
 from penstock.aquifer.client.log_reader import LogClient, frames
 from penstock.aquifer.protocol.frames import Frame
-from penstock.aquifer.security import CurveClient, load_keys, load_public
-from penstock.spark.errors import BadOption, DataLoss
+from penstock.spark.errors import DataLoss
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import Columns
 from penstock.spark.source.positions import OffsetRange
@@ -25,7 +24,7 @@ from penstock.spark.source.positions import OffsetRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RangePartition", "curve_client", "read_range", "renew_lease"]
+__all__ = ["RangePartition", "read_range", "renew_lease"]
 
 _log = logging.getLogger("penstock.spark")
 
@@ -113,34 +112,14 @@ def _frames(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iter
         epoch=span.epoch,
         format=columns.wire_format,
         patience=options.patience,
-        curve=curve_client(options.curve_key, options.curve_server),
+        curve=options.curve_client(),
     )
 
 
 def renew_lease(span: OffsetRange, options: SourceOptions, lease: float) -> None:
     """Tell the gateway that the records of a span's query are still needed."""
-    curve = curve_client(options.curve_key, options.curve_server)
-    client = LogClient(span.endpoint, patience=options.patience, curve=curve)
+    client = LogClient(span.endpoint, patience=options.patience, curve=options.curve_client())
     try:
         client.look(name=span.name, lease=lease)
     finally:
         client.close()
-
-
-def curve_client(key: str | None, server: str | None) -> CurveClient | None:
-    """The keys that the options name, if any."""
-    if key is None and server is None:
-        return None
-    if key is None or server is None:
-        missing = "curveKey" if key is None else "curveServer"
-        raise BadOption(
-            missing, None, "curveKey (a key file) and curveServer (the gateway's key) go together"
-        )
-    try:
-        keys = load_keys(key)
-    except (OSError, ValueError) as error:
-        raise BadOption("curveKey", key, str(error)) from error
-    try:
-        return CurveClient(keys, load_public(server))
-    except (OSError, ValueError) as error:
-        raise BadOption("curveServer", server, str(error)) from error
