@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from penstock.aquifer import Right
-from penstock.aquifer.access_list import AccessList
-from penstock.aquifer.keys import CurveKeys, generate_keys, save_keys
-from penstock.aquifer.rights import ALL_RIGHTS, USUAL_RIGHTS, rights_in
+from penstock.aquifer.security.access import ALL_RIGHTS, USUAL_RIGHTS, AccessList, rights_in
+from penstock.aquifer.security.keys import CurveKeys, generate_keys, save_keys
 
 ALICE, BOB = generate_keys(), generate_keys()
 

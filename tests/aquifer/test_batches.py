@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.aquifer import arrow
-from penstock.aquifer.batches import (
+from penstock.aquifer.records import arrow
+from penstock.aquifer.records.batch import (
     ARROW,
     MSGPACK,
     Batch,
-    Notes,
+    RecordMetadata,
     in_format,
     joined,
-    pack_notes,
+    pack_metadata,
     pack_values,
     part,
-    unpack_notes,
+    unpack_metadata,
     unpack_values,
     values_of,
 )
@@ -39,9 +39,9 @@ class Row(NamedTuple):
 
 
 def rows_of(batch: Batch) -> list[Row]:
-    notes = unpack_notes(batch.notes)
-    keys = notes.keys if notes.keys is not None else [None] * batch.count
-    times = notes.timestamps if notes.timestamps is not None else [notes.timestamp] * batch.count
+    metadata = unpack_metadata(batch.metadata)
+    keys = metadata.keys if metadata.keys is not None else [None] * batch.count
+    times = metadata.timestamps if metadata.timestamps is not None else [metadata.timestamp] * batch.count
     offsets = range(batch.first, batch.end)
     return [Row(*fields) for fields in zip(offsets, values_of(batch), keys, times, strict=True)]
 
@@ -53,8 +53,8 @@ def batches(draw: st.DrawFn, first: int = 0, most: int = 40) -> Batch:
     count = len(values)
     keys = draw(st.none() | st.lists(st.none() | st.binary(max_size=3), min_size=count, max_size=count))
     times = draw(st.none() | st.lists(st.integers(0, 2**40), min_size=count, max_size=count))
-    notes = Notes(draw(st.integers(0, 2**40)), keys, times)
-    return Batch(first, count, pack_values(values), pack_notes(notes))
+    metadata = RecordMetadata(draw(st.integers(0, 2**40)), keys, times)
+    return Batch(first, count, pack_values(values), pack_metadata(metadata))
 
 
 @st.composite
@@ -109,8 +109,8 @@ SIZES = [1, 14, 15, 16, 17, 65_534, 65_535, 65_536, 65_537]
 @pytest.mark.parametrize("count", SIZES)
 def test_arrays_of_every_size_of_header_are_joined(count: int) -> None:
     values = [b"%d" % number for number in range(count)]
-    large = Batch(0, count, pack_values(values), pack_notes(Notes(1)))
-    small = Batch(count, 1, pack_values([b"last"]), pack_notes(Notes(2)))
+    large = Batch(0, count, pack_values(values), pack_metadata(RecordMetadata(1)))
+    small = Batch(count, 1, pack_values([b"last"]), pack_metadata(RecordMetadata(2)))
     whole = joined([large, small])
     assert unpack_values(whole.payload) == [*values, b"last"]
     assert whole.payload == pack_values([*values, b"last"])
@@ -125,7 +125,7 @@ def test_arrays_of_every_size_of_header_are_joined(count: int) -> None:
 def test_single_records_are_rows_of_a_table_in_arrow(batch: Batch) -> None:
     table = in_format(batch, ARROW)
     assert (table.first, table.count, table.format) == (batch.first, batch.count, ARROW)
-    got = arrow.load(table.payload).to_pydict()
+    got = arrow.from_arrow_stream(table.payload).to_pydict()
     times = [time.timestamp() for time in got["timestamp"]]
     rows = rows_of(batch)
     assert got["offset"] == [row.offset for row in rows]
@@ -136,7 +136,7 @@ def test_single_records_are_rows_of_a_table_in_arrow(batch: Batch) -> None:
 
 def arrow_batch(first: int, columns: dict[str, list[Any]]) -> Batch:
     made = pa.record_batch(columns)
-    return Batch(first, made.num_rows, arrow.stream(made), pack_notes(Notes(7)), ARROW)
+    return Batch(first, made.num_rows, arrow.to_arrow_stream(made), pack_metadata(RecordMetadata(7)), ARROW)
 
 
 columns = st.integers(1, 20).flatmap(
@@ -164,10 +164,10 @@ columns = st.integers(1, 20).flatmap(
 def test_a_stream_has_all_of_a_batch_and_nothing_else(column: pa.Array) -> None:
     batch = pa.record_batch({"column": column})
 
-    payload = arrow.stream(batch)
+    payload = arrow.to_arrow_stream(batch)
 
-    assert arrow.load(payload).equals(batch)
-    assert arrow.load(bytes(payload)).equals(batch)
+    assert arrow.from_arrow_stream(payload).equals(batch)
+    assert arrow.from_arrow_stream(bytes(payload)).equals(batch)
     with pa.ipc.open_stream(payload) as reader:
         assert len(list(reader)) == 1
     expected = pa.BufferOutputStream()
@@ -224,10 +224,10 @@ def test_what_is_no_payload_and_no_notes_says_so() -> None:
             unpack_values(bad)
     for bad in (b"", b"\x90", b"\x91\xa1x"):
         with pytest.raises(msgspec.DecodeError):
-            unpack_notes(bad)
+            unpack_metadata(bad)
 
 
 def test_a_batch_counts_for_its_values_and_its_notes() -> None:
-    batch = Batch(3, 2, pack_values([b"a", b"b"]), pack_notes(Notes(0)))
-    assert batch.nbytes == len(batch.payload) + len(batch.notes)
+    batch = Batch(3, 2, pack_values([b"a", b"b"]), pack_metadata(RecordMetadata(0)))
+    assert batch.nbytes == len(batch.payload) + len(batch.metadata)
     assert batch.end == 5

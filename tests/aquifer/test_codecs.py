@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.aquifer.codecs import codec_named
+from penstock.aquifer.records.codecs import codec_named
 
 json_values = st.recursive(
     st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(st.characters(exclude_categories=["Cs"])),

@@ -10,11 +10,11 @@ import pytest
 import zmq
 
 from penstock.aquifer import AquiferPublisher, Endpoint, Gateway, GatewayUnreachable
-from penstock.aquifer.batches import Notes, pack_notes, pack_values
 from penstock.aquifer.client.connection import Asker
 from penstock.aquifer.client.log_reader import LogClient
 from penstock.aquifer.client.producer import Courier
 from penstock.aquifer.protocol.messages import Complete, OnComplete, encode
+from penstock.aquifer.records.batch import RecordMetadata, pack_metadata, pack_values
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import free_endpoint
 from tests.aquifer.faults.slow_line import SlowLine
@@ -122,7 +122,7 @@ def test_a_large_batch_is_written_over_a_slow_line_though_it_takes_longer_than_p
         try:
             courier.stage(
                 "query", 0, part=0, attempt=1, seq=0,
-                count=1, payload=pack_values(values), notes=pack_notes(Notes(1)),
+                count=1, payload=pack_values(values), metadata=pack_metadata(RecordMetadata(1)),
             )  # fmt: skip
             courier.publish("query", 0, parts=[(0, 1, 1)])
         finally:
@@ -145,7 +145,7 @@ def test_a_line_that_is_cut_while_a_batch_is_written_is_told_in_time() -> None:
             with pytest.raises(GatewayUnreachable):
                 courier.stage(
                     "query", 0, part=0, attempt=1, seq=0,
-                    count=1, payload=pack_values([bytes(200_000)]), notes=pack_notes(Notes(1)),
+                    count=1, payload=pack_values([bytes(200_000)]), metadata=pack_metadata(RecordMetadata(1)),
                 )  # fmt: skip
         finally:
             timer.join()

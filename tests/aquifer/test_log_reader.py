@@ -7,9 +7,9 @@ import time
 import pytest
 
 from penstock.aquifer import EpochChanged, Gateway, GatewayUnreachable, Limits, MemoryJournal, OffsetGone
-from penstock.aquifer.batches import unpack_values
 from penstock.aquifer.client.log_reader import frames
 from penstock.aquifer.protocol.frames import Frame
+from penstock.aquifer.records.batch import unpack_values
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, free_endpoint, stays
 
 

@@ -27,12 +27,12 @@ from penstock.aquifer import (
     Unreadable,
     generate_keys,
 )
-from penstock.aquifer.arrow import stream
-from penstock.aquifer.batches import Batch
 from penstock.aquifer.client import connection
+from penstock.aquifer.records.arrow import to_arrow_stream
+from penstock.aquifer.records.batch import Batch
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, eventually, free_endpoint, has, reading, stays
-from tests.aquifer.writing import NOTES, Connect, couriers, deliver, log_of, numbered, stage
+from tests.aquifer.writing import METADATA, Connect, couriers, deliver, log_of, numbered, stage
 
 Start = Callable[..., Gateway]
 
@@ -146,8 +146,8 @@ def test_rows_that_cannot_be_shown_as_json_fail_those_who_want_them_so_and_nobod
     gateway = start()
     far_away = pa.record_batch({"time": pa.array([2**62], pa.timestamp("us"))})
     courier = connect(gateway)
-    payload = stream(far_away)
-    courier.stage("query", 0, 0, 0, 0, count=1, payload=payload, notes=NOTES, format="arrow")
+    payload = to_arrow_stream(far_away)
+    courier.stage("query", 0, 0, 0, 0, count=1, payload=payload, metadata=METADATA, format="arrow")
     courier.publish("query", 0, [(0, 0, 1)])
 
     with pytest.raises(Unreadable, match="cannot be sent"):

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from penstock.aquifer import AquiferError, Limits
-from penstock.aquifer.batches import unpack_notes, unpack_values
 from penstock.aquifer.protocol import extended_reader, messages, plain_reader, subscriber_side
 from penstock.aquifer.protocol.frames import HEADER, Flag, parse
+from penstock.aquifer.records.batch import unpack_metadata, unpack_values
 from tests.examples.pages import ROOT
 
 PROTOCOL = (ROOT / "docs" / "aquifer-protocol.md").read_text("utf-8")
@@ -33,14 +33,14 @@ DOCUMENT = [
     b'{"jsonClass":"OnComplete","complete":true}',
 ]
 SECTIONS = {
-    "Subscribe.x": messages.SubscribeTerms,
-    "Subscribe.x.admin": messages.Admin,
-    "OnSubscribe.x": messages.SessionTerms,
-    "OnSubscribe.x.shelf": messages.ShelfTerms,
-    "Next.x": messages.Grant,
-    "OnNext.x": messages.NextTerms,
-    "OnError.x": messages.ErrorTerms,
-    "OnComplete.x": messages.CompleteTerms,
+    "Subscribe.x": messages.SubscribeFields,
+    "Subscribe.x.admin": messages.AdminRequest,
+    "OnSubscribe.x": messages.OnSubscribeFields,
+    "OnSubscribe.x.shelf": messages.SegmentFields,
+    "Next.x": messages.NextFields,
+    "OnNext.x": messages.OnNextFields,
+    "OnError.x": messages.OnErrorFields,
+    "OnComplete.x": messages.CompleteFields,
     "Next.x.put": messages.Put,
     "Complete.x.commit": messages.Commit,
 }
@@ -130,7 +130,7 @@ def test_an_error_of_the_table_is_the_one_that_python_has() -> None:
     assert named == {kind.code: kind.__name__ for kind in kinds_of(AquiferError) if kind.code in named}
     assert {kind.code for kind in kinds_of(AquiferError) if kind.code} - set(named) <= {"LEASE"}
     for code, name in named.items():
-        answer = messages.OnError("", x=messages.ErrorTerms(code=code))
+        answer = messages.OnError("", x=messages.OnErrorFields(code=code))
         assert type(subscriber_side.error_from(answer)).__name__ == name
 
 
@@ -158,12 +158,12 @@ def test_the_header_is_laid_out_as_the_page_says() -> None:
 
 
 def test_the_frame_of_the_page_is_one() -> None:
-    parts = re.findall(r"^(?:topic|header|payload|notes) +((?:[0-9a-f]{2} ?)+)$", PROTOCOL, re.MULTILINE)
+    parts = re.findall(r"^(?:topic|header|payload|metadata) +((?:[0-9a-f]{2} ?)+)$", PROTOCOL, re.MULTILINE)
     frame = parse([bytes.fromhex(part) for part in parts])
 
     assert (frame.flags, frame.first, frame.count) == (0, 0, 2)
     assert unpack_values(frame.payload) == [b"0", b"1"]
-    assert unpack_notes(frame.notes).keys == [b"k", b"k"]
+    assert unpack_metadata(frame.metadata).keys == [b"k", b"k"]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def clients(tmp_path: Path) -> Path:
 
 
 def guarded(source: Any, clients: Path, **settings: Any) -> Gateway:
-    from penstock.aquifer.access_list import AccessList
+    from penstock.aquifer.security.access import AccessList
 
     curve = CurveServer(SERVER, AccessList.load(clients))
     return Gateway(source, None, curve=curve, curve_control=ANYWHERE, **settings)
@@ -196,7 +196,7 @@ def test_a_batch_that_waits_for_room_is_not_written_for_a_key_that_was_revoked(c
 
             publishing = threading.Thread(target=publish)
             publishing.start()
-            eventually(lambda: gateway._server.desk.deliveries._pending, "the commit waits for room")
+            eventually(lambda: gateway._server.table.transactions._pending, "the commit waits for room")
             revoke_by_file(gateway, clients)
             publishing.join(SOON)
             assert [str(failure) for failure in failures] == [

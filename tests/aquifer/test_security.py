@@ -18,7 +18,6 @@ import zmq.asyncio
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
-from penstock.aquifer import security
 from penstock.aquifer.security import (
     Authenticator,
     CurveClient,
@@ -29,6 +28,7 @@ from penstock.aquifer.security import (
     load_keys,
     load_public,
     save_keys,
+    zap,
 )
 
 PATIENCE = 5000
@@ -552,7 +552,7 @@ def test_a_refusal_is_told_once_for_each_key(wire: Wire, caplog: pytest.LogCaptu
 def test_made_up_keys_do_not_fill_the_log(
     wire: Wire, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(security, "_MOST_TOLD", 3)
+    monkeypatch.setattr(zap, "_MOST_TOLD", 3)
     server = CurveServer(SERVER, ())
     with Authenticator(wire.context, server) as authenticator:
         router = wire.listen(zmq.ROUTER, server)

@@ -18,23 +18,23 @@ import pytest
 from hypothesis import given
 
 from penstock.aquifer import Gateway, Limits, ProtocolViolation, SqliteJournal
-from penstock.aquifer.batches import unpack_values
 from penstock.aquifer.client import segment_reader
 from penstock.aquifer.client.log_reader import frames
 from penstock.aquifer.client.segment_reader import Lookout, ShelfView
-from penstock.aquifer.gateway.shelves import Shelf, Shelves
+from penstock.aquifer.gateway.shared_memory import SharedSegment, SharedSegments
 from penstock.aquifer.protocol.frames import PLACE, Flag, Frame
-from penstock.aquifer.protocol.messages import ShelfTerms
+from penstock.aquifer.protocol.messages import SegmentFields
 from penstock.aquifer.protocol.plain_session import PlainSession
-from penstock.aquifer.protocol.sessions import Session
+from penstock.aquifer.protocol.session import Session
+from penstock.aquifer.records.batch import unpack_values
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers
-from tests.aquifer.protocol.at_the_desk import PretendedLog
+from tests.aquifer.protocol.front_table import PretendedLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory without a name is Linux's")
 
 SIZE = 4096
 RECORDS, WIDTH = 40_000, 200
-"""In frames of a thousand: payloads of some 200 KiB, more of them than a shelf has room for."""
+"""In frames of a thousand: payloads of some 200 KiB, more of them than a segment has room for."""
 
 
 @pytest.fixture(autouse=True)
@@ -45,13 +45,13 @@ def nothing_from_before() -> Iterator[None]:
 
 
 @pytest.fixture
-def shelf() -> Iterator[Shelf]:
-    shelf = Shelf(SIZE)
-    yield shelf
-    shelf.close()
+def segment() -> Iterator[SharedSegment]:
+    segment = SharedSegment(SIZE)
+    yield segment
+    segment.close()
 
 
-def seen(terms: ShelfTerms) -> ShelfView:
+def seen(terms: SegmentFields) -> ShelfView:
     view = Lookout("tcp://somewhere:1").open(terms)
     assert view is not None
     return view
@@ -63,7 +63,7 @@ def shelves_of_this_process() -> int:
     found = set()
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # That of the list itself.
-            if "penstock-shelf" in os.readlink(f"/proc/self/fd/{number}"):
+            if "penstock-segment" in os.readlink(f"/proc/self/fd/{number}"):
                 found.add(os.fstat(int(number)).st_ino)
     return len(found)
 
@@ -72,60 +72,60 @@ def a_session() -> Session:
     return PlainSession(b"peer", PretendedLog(), 0, Limits(), 0.0)
 
 
-# -------------------------------------------------------------------- the two ends of a shelf
-def test_a_payload_is_seen_where_it_was_put(shelf: Shelf) -> None:
-    view = seen(shelf.terms)
-    places = [shelf.put(text) for text in (b"one", b"two" * 100, b"")]
+# -------------------------------------------------------------------- the two ends of a segment
+def test_a_payload_is_seen_where_it_was_put(segment: SharedSegment) -> None:
+    view = seen(segment.fields)
+    places = [segment.put(text) for text in (b"one", b"two" * 100, b"")]
     assert [bytes(view.payload(place)) for place in places if place] == [b"one", b"two" * 100, b""]
 
 
 @given(some.lists(some.tuples(some.integers(0, 1500), some.sets(some.integers(0, 9)))))
 def test_what_is_looked_at_stays_as_it_is(steps: list[tuple[int, set[int]]]) -> None:
-    shelf = Shelf(SIZE)
-    view = seen(shelf.terms)
+    segment = SharedSegment(SIZE)
+    view = seen(segment.fields)
     held: list[tuple[bytes, memoryview]] = []
     for number, (length, dropped) in enumerate(steps):
         held = [pair for index, pair in enumerate(held) if index not in dropped]
-        shelf.keep_only(view.in_use())
+        segment.keep_only(view.in_use())
         text = bytes([number % 256]) * length
-        place = shelf.put(text)
+        place = segment.put(text)
         if place is not None:
             held.append((text, view.payload(place)))
         assert all(payload == text for text, payload in held)
-    shelf.close()
+    segment.close()
     assert all(payload == text for text, payload in held)
 
 
-def test_there_is_room_again_when_nobody_looks_any_more(shelf: Shelf) -> None:
-    view = seen(shelf.terms)
-    held = [view.payload(place) for _ in range(10) if (place := shelf.put(bytes(960)))]
+def test_there_is_room_again_when_nobody_looks_any_more(segment: SharedSegment) -> None:
+    view = seen(segment.fields)
+    held = [view.payload(place) for _ in range(10) if (place := segment.put(bytes(960)))]
     assert len(held) == 4
-    shelf.keep_only(view.in_use())
-    assert shelf.put(bytes(960)) is None
+    segment.keep_only(view.in_use())
+    assert segment.put(bytes(960)) is None
     del held[1:3]  # From the middle: a reader may keep what came first for as long as it likes.
-    shelf.keep_only(view.in_use())
-    assert shelf.put(bytes(1900)) is not None
-    assert shelf.put(bytes(960)) is None
+    segment.keep_only(view.in_use())
+    assert segment.put(bytes(1900)) is not None
+    assert segment.put(bytes(960)) is None
 
 
-def test_what_was_not_seen_yet_is_not_overwritten(shelf: Shelf) -> None:
-    view = seen(shelf.terms)
-    places = [place for number in range(4) if (place := shelf.put(bytes([number]) * 960))]
+def test_what_was_not_seen_yet_is_not_overwritten(segment: SharedSegment) -> None:
+    view = seen(segment.fields)
+    places = [place for number in range(4) if (place := segment.put(bytes([number]) * 960))]
     view.payload(places[0])
-    shelf.keep_only(view.in_use())
-    assert shelf.put(bytes(960)) is not None
-    assert shelf.put(bytes(960)) is None
+    segment.keep_only(view.in_use())
+    assert segment.put(bytes(960)) is not None
+    assert segment.put(bytes(960)) is None
     assert [bytes(view.payload(place)) for place in places[1:]] == [bytes([n]) * 960 for n in (1, 2, 3)]
 
 
-def test_what_lives_on_in_arrow_counts_as_looked_at(shelf: Shelf) -> None:
+def test_what_lives_on_in_arrow_counts_as_looked_at(segment: SharedSegment) -> None:
     arrow = pytest.importorskip("pyarrow")
-    from penstock.aquifer.arrow import load, stream
+    from penstock.aquifer.records.arrow import from_arrow_stream, to_arrow_stream
 
-    view = seen(shelf.terms)
-    place = shelf.put(stream(arrow.record_batch({"number": list(range(20))})))
+    view = seen(segment.fields)
+    place = segment.put(to_arrow_stream(arrow.record_batch({"number": list(range(20))})))
     assert place is not None
-    numbers = load(view.payload(place)).column("number")[3:5]
+    numbers = from_arrow_stream(view.payload(place)).column("number")[3:5]
     gc.collect()
     assert view.in_use() == [1, 0]
     assert numbers.to_pylist() == [3, 4]
@@ -137,27 +137,27 @@ def test_what_lives_on_in_arrow_counts_as_looked_at(shelf: Shelf) -> None:
     "place",
     [b"", b"short", PLACE.pack(0, SIZE, 1), PLACE.pack(0, 2**63, 2**63), PLACE.pack(0, 0, 2**64 - 1)],
 )
-def test_a_place_that_cannot_be_is_refused(shelf: Shelf, place: bytes) -> None:
+def test_a_place_that_cannot_be_is_refused(segment: SharedSegment, place: bytes) -> None:
     with pytest.raises(ProtocolViolation, match="shelf"):
-        seen(shelf.terms).payload(place)
+        seen(segment.fields).payload(place)
 
 
-def test_a_number_comes_once(shelf: Shelf) -> None:
-    view = seen(shelf.terms)
+def test_a_number_comes_once(segment: SharedSegment) -> None:
+    view = seen(segment.fields)
     view.payload(PLACE.pack(3, 0, 10))
     with pytest.raises(ProtocolViolation, match="on which 4 have been seen"):
         view.payload(PLACE.pack(3, 0, 10))
 
 
 # -------------------------------------------------------------------- finding it
-def test_another_process_sees_it_and_cannot_write_to_it(shelf: Shelf) -> None:
-    place = shelf.put(b"over here")
+def test_another_process_sees_it_and_cannot_write_to_it(segment: SharedSegment) -> None:
+    place = segment.put(b"over here")
     assert place is not None
     script = f"""
-        from penstock.aquifer.protocol.messages import ShelfTerms
+        from penstock.aquifer.protocol.messages import SegmentFields
         from penstock.aquifer.client.segment_reader import Lookout
 
-        view = Lookout("tcp://somewhere:1").open(ShelfTerms(**{msgspec.structs.asdict(shelf.terms)!r}))
+        view = Lookout("tcp://somewhere:1").open(SegmentFields(**{msgspec.structs.asdict(segment.fields)!r}))
         payload = view.payload({place!r})
         print(bytes(payload).decode(), payload.readonly)
     """
@@ -167,8 +167,8 @@ def test_another_process_sees_it_and_cannot_write_to_it(shelf: Shelf) -> None:
     assert said.stdout == "over here True\n"
 
 
-def test_what_is_not_the_gateways_shelf_is_not_used(shelf: Shelf) -> None:
-    terms = shelf.terms
+def test_what_is_not_the_gateways_shelf_is_not_used(segment: SharedSegment) -> None:
+    terms = segment.fields
     with tempfile.TemporaryFile() as ordinary:
         ordinary.write(bytes.fromhex(terms.token).ljust(SIZE, b"\0"))
         ordinary.flush()
@@ -190,52 +190,52 @@ def test_what_is_not_the_gateways_shelf_is_not_used(shelf: Shelf) -> None:
         os.close(writing)
 
 
-# -------------------------------------------------------------------- the shelves of a gateway
+# -------------------------------------------------------------------- the segments of a gateway
 def test_a_reader_that_comes_back_gets_its_shelf_again() -> None:
-    shelves = Shelves(SIZE)
+    segments = SharedSegments(SIZE)
     first = a_session()
-    terms = shelves.lend(first, "")
+    terms = segments.lend(first, "")
     assert terms is not None
     view = seen(terms)
     for _ in range(2):
-        assert shelves.put(first, bytes(1500), view.in_use()) is not None
-    shelves.take_back(first, 0.0)
+        assert segments.put(first, bytes(1500), view.in_use()) is not None
+    segments.take_back(first, 0.0)
     second = a_session()
-    assert shelves.lend(second, terms.token) == terms
+    assert segments.lend(second, terms.token) == terms
     # The two that nobody has seen, and nobody will see any more, are not in the way.
-    assert shelves.put(second, bytes(3000), view.in_use()) is not None
-    another = shelves.lend(a_session(), terms.token)
+    assert segments.put(second, bytes(3000), view.in_use()) is not None
+    another = segments.lend(a_session(), terms.token)
     assert another is not None
     assert another.token != terms.token
-    shelves.close()
+    segments.close()
 
 
 def test_shelves_that_wait_for_their_readers_are_few_and_do_not_wait_for_ever() -> None:
     before = shelves_of_this_process()
-    shelves = Shelves(SIZE)
+    segments = SharedSegments(SIZE)
     for _ in range(30):
         session = a_session()
-        shelves.lend(session, "")
-        shelves.take_back(session, 0.0)
+        segments.lend(session, "")
+        segments.take_back(session, 0.0)
     assert shelves_of_this_process() - before == 8
-    shelves.tick(60.0)
+    segments.tick(60.0)
     assert shelves_of_this_process() - before == 8
     late = a_session()
-    shelves.lend(late, "")
-    shelves.take_back(late, 50.0)
-    shelves.tick(60.1)
+    segments.lend(late, "")
+    segments.take_back(late, 50.0)
+    segments.tick(60.1)
     assert shelves_of_this_process() - before == 1
-    shelves.close()
+    segments.close()
     assert shelves_of_this_process() == before
 
 
 def test_without_memory_there_is_no_shelf_and_no_harm(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "penstock.aquifer")
-    shelves = Shelves(2**62)
+    segments = SharedSegments(2**62)
     session = a_session()
-    assert shelves.lend(session, "") is None
-    assert shelves.put(session, b"payload", [0]) is None
-    shelves.take_back(session, 0.0)
+    assert segments.lend(session, "") is None
+    assert segments.put(session, b"payload", [0]) is None
+    segments.take_back(session, 0.0)
     assert "payloads are sent instead" in caplog.text
 
 
@@ -252,7 +252,7 @@ def test_a_reader_on_the_same_machine_looks_at_large_payloads(tmp_path: Path) ->
         seen_there = 0
         read = []
         for frame in frames(gateway.endpoint, start=0, stop=RECORDS):
-            seen_there += bool(frame.flags & Flag.SHELF)
+            seen_there += bool(frame.flags & Flag.SHARED)
             read += unpack_values(frame.payload)
         assert read == source.values()
         assert seen_there > 0
@@ -260,23 +260,23 @@ def test_a_reader_on_the_same_machine_looks_at_large_payloads(tmp_path: Path) ->
 
 def test_who_keeps_everything_is_sent_what_has_no_room() -> None:
     source = Numbers(RECORDS, width=WIDTH)
-    with Gateway(source, ANYWHERE, limits=Limits(shelf=1 << 20, max_frame_records=1000)) as gateway:
+    with Gateway(source, ANYWHERE, limits=Limits(shared_memory=1 << 20, max_frame_records=1000)) as gateway:
         gateway.join(30)
         read = list(frames(gateway.endpoint, start=0, stop=RECORDS))
-        on_shelf = sum(bool(frame.flags & Flag.SHELF) for frame in read)
-        assert 0 < on_shelf < len(read)
+        segment_use = sum(bool(frame.flags & Flag.SHARED) for frame in read)
+        assert 0 < segment_use < len(read)
         assert values(read) == source.values()
-    # The gateway is gone, and its shelf is still there for whom looks at it.
+    # The gateway is gone, and its segment is still there for whom looks at it.
     assert values(read) == source.values()
 
 
 def test_a_limit_too_low_for_a_shelf_means_none() -> None:
     source = Numbers(2000, width=WIDTH)
-    with Gateway(source, ANYWHERE, limits=Limits(shelf=1, max_frame_records=1000)) as gateway:
+    with Gateway(source, ANYWHERE, limits=Limits(shared_memory=1, max_frame_records=1000)) as gateway:
         gateway.join(30)
         read = list(frames(gateway.endpoint, start=0, stop=2000, patience=10))
         assert values(read) == source.values()
-        assert not any(frame.flags & Flag.SHELF for frame in read)
+        assert not any(frame.flags & Flag.SHARED for frame in read)
         assert not gateway.status()["counters"]
 
 
@@ -307,15 +307,15 @@ def test_who_cannot_be_on_the_same_machine_asks_for_nothing() -> None:
         # Linux takes it for this machine; as an address it says nothing of the kind.
         read = list(frames(f"tcp://0.0.0.0:{port}", start=0, stop=2000))
     assert values(read) == source.values()
-    assert not any(frame.flags & Flag.SHELF for frame in read)
+    assert not any(frame.flags & Flag.SHARED for frame in read)
 
 
-def test_a_child_of_a_reader_does_not_use_its_shelf(shelf: Shelf) -> None:
+def test_a_child_of_a_reader_does_not_use_its_shelf(segment: SharedSegment) -> None:
     lookout = Lookout("tcp://somewhere:1")
-    assert lookout.open(shelf.terms) is not None
+    assert lookout.open(segment.fields) is not None
     lookout.close()
     child = os.fork()
     if not child:
         os._exit(len(segment_reader._idle))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert Lookout("tcp://somewhere:1").token == shelf.terms.token
+    assert Lookout("tcp://somewhere:1").token == segment.fields.token

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.aquifer.batches import Batch, Notes, pack_notes, pack_values
 from penstock.aquifer.client.log_reader import LogClient
 from penstock.aquifer.client.producer import Courier
-from penstock.aquifer.journal import SqliteJournal
+from penstock.aquifer.log import SqliteJournal
+from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
 
 Connect = Callable[..., Courier]
 """``connect(gateway)``, or ``connect(endpoint)``: a courier."""
 
-NOTES = pack_notes(Notes(1))
+METADATA = pack_metadata(RecordMetadata(1))
 
 
 def stage(
@@ -32,7 +32,7 @@ def stage(
     """Stage the pieces of a task; what the commit has to say of it."""
     for seq, values in enumerate(pieces):
         payload = pack_values(values)
-        courier.stage(query, batch, part, attempt, seq, count=len(values), payload=payload, notes=NOTES)
+        courier.stage(query, batch, part, attempt, seq, count=len(values), payload=payload, metadata=METADATA)
     return part, attempt, len(pieces)
 
 

@@ -29,9 +29,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.aquifer.arrow import stream
-from penstock.aquifer.batches import Batch, Notes, in_format, pack_notes, pack_values
 from penstock.aquifer.protocol.frames import Frame
+from penstock.aquifer.records.arrow import to_arrow_stream
+from penstock.aquifer.records.batch import Batch, RecordMetadata, in_format, pack_metadata, pack_values
 from penstock.spark import BadSchema, UnreadableRecord
 from penstock.spark.source.columns import Columns, default_schema
 from penstock.spark.source.decoders import Zone
@@ -48,8 +48,10 @@ META = [
 ]
 
 
-def frame(values: list[bytes], first: int = 0, notes: Notes | None = None) -> Frame:
-    return Frame(0, first, len(values), pack_values(values), pack_notes(notes or Notes(1_000_000)))
+def frame(values: list[bytes], first: int = 0, metadata: RecordMetadata | None = None) -> Frame:
+    return Frame(
+        0, first, len(values), pack_values(values), pack_metadata(metadata or RecordMetadata(1_000_000))
+    )
 
 
 def rows(schema: StructType, value: str, data: Frame) -> list[dict[str, Any]]:
@@ -74,7 +76,7 @@ def read_one(kind: DataType, form: str, *objects: Any) -> list[Any]:
 # ---------------------------------------------------------------- records as they are
 def test_a_record_is_a_row_of_where_it_is_when_it_came_its_key_and_its_value() -> None:
     schema = StructType([*META, StructField("value", BinaryType())])
-    data = frame([b"one", b"\xff"], 7, Notes(0, [b"k", None], [1_000_000, 2_000_001]))
+    data = frame([b"one", b"\xff"], 7, RecordMetadata(0, [b"k", None], [1_000_000, 2_000_001]))
     assert rows(schema, "binary", data) == [
         {
             "endpoint": ENDPOINT,
@@ -96,7 +98,7 @@ def test_a_record_is_a_row_of_where_it_is_when_it_came_its_key_and_its_value() -
 def test_records_without_keys_or_times_of_their_own_have_those_of_their_batch() -> None:
     schema = StructType(META[2:])
     noon = datetime.datetime(2026, 1, 1, 12, tzinfo=UTC)
-    data = frame([b"x", b"y"], 0, Notes(round(noon.timestamp() * 1e6)))
+    data = frame([b"x", b"y"], 0, RecordMetadata(round(noon.timestamp() * 1e6)))
     assert rows(schema, "binary", data) == [{"timestamp": noon, "key": None}] * 2
 
 
@@ -368,7 +370,7 @@ ARROW = pa.record_batch({"x": pa.array([1, 2, None], pa.int32()), "y": ["a", "b"
 
 
 def arrow_frame(batch: pa.RecordBatch) -> Frame:
-    return Frame(0, 40, batch.num_rows, stream(batch), pack_notes(Notes(0)))
+    return Frame(0, 40, batch.num_rows, to_arrow_stream(batch), pack_metadata(RecordMetadata(0)))
 
 
 def test_rows_of_a_log_of_arrow_with_the_types_that_the_schema_names() -> None:
@@ -399,15 +401,17 @@ def test_arrow_rows_of_another_type() -> None:
 
 
 def test_a_log_of_single_records_looks_like_a_table_to_who_asks_for_arrow() -> None:
-    data = Batch(7, 2, pack_values([b"a", b"b"]), pack_notes(Notes(5, [b"k", None])))
+    data = Batch(7, 2, pack_values([b"a", b"b"]), pack_metadata(RecordMetadata(5, [b"k", None])))
     sent = in_format(data, "arrow")
     schema = StructType([StructField("value", BinaryType()), StructField("key", BinaryType())])
-    read = rows(schema, "arrow", Frame(0, 7, 2, sent.payload, sent.notes))
+    read = rows(schema, "arrow", Frame(0, 7, 2, sent.payload, sent.metadata))
     assert read == [{"value": b"a", "key": b"k"}, {"value": b"b", "key": None}]
 
 
 def test_a_log_of_arrow_rows_can_be_read_as_json() -> None:
-    sent = in_format(Batch(0, 3, stream(ARROW), pack_notes(Notes(5)), "arrow"), "msgpack")
+    sent = in_format(
+        Batch(0, 3, to_arrow_stream(ARROW), pack_metadata(RecordMetadata(5)), "arrow"), "msgpack"
+    )
     schema = StructType([StructField("x", LongType()), StructField("y", StringType())])
-    read = rows(schema, "json", Frame(0, 0, 3, sent.payload, sent.notes))
+    read = rows(schema, "json", Frame(0, 0, 3, sent.payload, sent.metadata))
     assert read == ARROW.to_pylist()

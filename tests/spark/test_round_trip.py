@@ -162,7 +162,7 @@ def sent(schema: StructType, batch: pa.RecordBatch, form: str, zone: str) -> lis
     """What the source reads of what the sink writes."""
     rows: list[dict[str, Any]] = []
     for piece in RowPacker(schema, form).pieces(batch):
-        frame = Frame(0, len(rows), piece.records, piece.payload, piece.notes)
+        frame = Frame(0, len(rows), piece.records, piece.payload, piece.metadata)
         read = Columns(schema, form, Zone(zone)).batch("tcp://127.0.0.1:1", frame)
         read.validate(full=True)
         rows += read.to_pylist()

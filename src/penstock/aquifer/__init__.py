@@ -32,7 +32,6 @@ from penstock.aquifer.client import (
     Metrics,
     probe,
 )
-from penstock.aquifer.codecs import Codec
 from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import (
     AquiferError,
@@ -55,18 +54,50 @@ from penstock.aquifer.errors import (
     Unreadable,
 )
 from penstock.aquifer.gateway import Gateway
-from penstock.aquifer.journal import Journal, MemoryJournal, SqliteJournal
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.records import Record
-from penstock.aquifer.rights import Right
-from penstock.aquifer.security import CurveClient, CurveKeys, CurveServer, generate_keys, load_keys, save_keys
+from penstock.aquifer.log import Cursor, Held, Journal, MemoryJournal, SqliteJournal
+from penstock.aquifer.protocol.frames import Flag, Frame
+from penstock.aquifer.records import (
+    ARROW,
+    MSGPACK,
+    Batch,
+    Codec,
+    Record,
+    RecordMetadata,
+    pack_metadata,
+    pack_values,
+    unpack_metadata,
+    unpack_values,
+)
+from penstock.aquifer.records.arrow import from_arrow_stream, to_arrow_stream
+from penstock.aquifer.security import (
+    AccessList,
+    Authenticator,
+    Client,
+    CurveClient,
+    CurveKeys,
+    CurveServer,
+    Right,
+    check_bind,
+    generate_keys,
+    load_keys,
+    load_public,
+    save_keys,
+)
 
 __all__ = [
+    "ARROW",
+    "MSGPACK",
+    "AccessList",
     "Administrator",
     "AquiferError",
     "AquiferPublisher",
     "AquiferSubscription",
+    "Authenticator",
+    "Batch",
+    "Client",
     "Codec",
+    "Cursor",
     "CurveClient",
     "CurveKeys",
     "CurveServer",
@@ -74,8 +105,11 @@ __all__ = [
     "Endpoint",
     "EpochChanged",
     "Evicted",
+    "Flag",
+    "Frame",
     "Gateway",
     "GatewayUnreachable",
+    "Held",
     "Journal",
     "JournalDamaged",
     "JournalError",
@@ -92,14 +126,23 @@ __all__ = [
     "Overtaken",
     "ProtocolViolation",
     "Record",
+    "RecordMetadata",
     "Refused",
     "Right",
     "SourceFailed",
     "SqliteJournal",
     "TakenOver",
     "Unreadable",
+    "check_bind",
+    "from_arrow_stream",
     "generate_keys",
     "load_keys",
+    "load_public",
+    "pack_metadata",
+    "pack_values",
     "probe",
     "save_keys",
+    "to_arrow_stream",
+    "unpack_metadata",
+    "unpack_values",
 ]

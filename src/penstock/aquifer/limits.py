@@ -33,7 +33,7 @@ class Limits:
     """How many frames may be on their way to an extended subscriber, whatever it asked for."""
     bytes_in_flight: int = 16 * 1024 * 1024
     """The same in bytes."""
-    shelf: int = 12 * 1024 * 1024
+    shared_memory: int = 12 * 1024 * 1024
     """How many bytes of memory are shared with a reader on this machine, for large payloads; 1 for none."""
     plain_batch: int = 100_000
     """The most records that one ``OnNext`` declares to a plain subscriber."""

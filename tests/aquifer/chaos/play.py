@@ -22,7 +22,7 @@ import msgspec
 import pytest
 
 from penstock.aquifer import SqliteJournal
-from penstock.aquifer.batches import values_of
+from penstock.aquifer.records.batch import values_of
 from tests.aquifer.chaos.children import Child, port_that_stays_free, wait_for_any_end
 from tests.aquifer.chaos.extended_process import ExtendedSettings
 from tests.aquifer.chaos.gateway_process import GatewaySettings

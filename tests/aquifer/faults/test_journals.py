@@ -21,8 +21,8 @@ from penstock.aquifer import (
     JournalFull,
     SqliteJournal,
 )
-from penstock.aquifer.batches import Batch
-from penstock.aquifer.journal import MemoryJournal, SavedCursor
+from penstock.aquifer.log import Cursor, MemoryJournal
+from penstock.aquifer.records.batch import Batch
 from tests.aquifer.faults.processes import GatewayProcess
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, Peer, eventually, read, reading, stays
 
@@ -177,7 +177,7 @@ def test_what_is_too_old_goes_also_when_nobody_reads(path: Path) -> None:
 
 def test_what_is_too_old_stays_for_a_reader_that_has_to_be_kept(path: Path) -> None:
     journal = SqliteJournal(path, max_age=0.2)
-    journal.save_cursor("ann", SavedCursor(1, 60_000, 60.0))
+    journal.save_cursor("ann", Cursor(1, 60_000, 60.0))
     with Gateway(Numbers(5), ANYWHERE, journal=journal) as gateway:
         assert gateway.join(15)
         stays(lambda: gateway.status()["records"] == 5, seconds=1.0)

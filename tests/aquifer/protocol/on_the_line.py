@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.aquifer.batches import pack_values
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say, Take
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.protocol.messages import (
     Control,
-    ErrorTerms,
-    Grant,
     Next,
+    NextFields,
     OnError,
+    OnErrorFields,
     OnSubscribe,
-    SessionTerms,
+    OnSubscribeFields,
     Subscribe,
-    SubscribeTerms,
+    SubscribeFields,
     encode,
-    terms,
+    extension,
 )
 from penstock.aquifer.protocol.subscriber_side import SubscribeOptions, SubscriberSide
+from penstock.aquifer.records.batch import pack_values
 
 TOPIC = "0123456789abcdef"
 
@@ -61,18 +61,18 @@ class OnTheLine:
 
     def welcome(self, start: int = 0, **more: Any) -> list[Effect]:
         """Be welcomed in the extended dialect."""
-        answer = SessionTerms(**{"v": 1, "topic": TOPIC, "epoch": "epoch-1", "next": start, **more})
+        answer = OnSubscribeFields(**{"v": 1, "topic": TOPIC, "epoch": "epoch-1", "next": start, **more})
         return self.hear(OnSubscribe(2**63 - 1, 5557, x=answer))
 
     def refuse(self, code: str, **more: Any) -> list[Effect]:
-        return self.hear(OnError("no", x=ErrorTerms(code=code, **more)))
+        return self.hear(OnError("no", x=OnErrorFields(code=code, **more)))
 
     def frame(self, first: int, count: int, flags: int = 0, width: int = 1) -> list[Effect]:
         payload = pack_values([b"." * width] * count) if count else b""
         return self.did(self.side.reading.frame(Frame(flags, first, count, payload, b""), self.now))
 
     def error_frame(self, first: int, code: str) -> list[Effect]:
-        payload = encode(OnError("broken", x=ErrorTerms(code=code)))
+        payload = encode(OnError("broken", x=OnErrorFields(code=code)))
         return self.did(self.side.reading.frame(Frame(Flag.ERR, first, 0, payload, b""), self.now))
 
     def hand_on(self, offset: int, nbytes: int = 0) -> None:
@@ -91,21 +91,21 @@ class OnTheLine:
         return finish.error
 
 
-def grants(effects: list[Effect]) -> list[Grant]:
+def grants(effects: list[Effect]) -> list[NextFields]:
     """What a list of effects grants the gateway."""
     found = []
     for effect in effects:
         if isinstance(effect, Say) and isinstance(effect.message, Next):
-            grant = terms(effect.message.x)
+            grant = extension(effect.message.x)
             assert grant is not None
             found.append(grant)
     return found
 
 
-def asked(effects: list[Effect]) -> list[SubscribeTerms | None]:
+def asked(effects: list[Effect]) -> list[SubscribeFields | None]:
     """What a list of effects asks for: None where it is asked in the words of the document alone."""
     return [
-        terms(effect.message.x)
+        extension(effect.message.x)
         for effect in effects
         if isinstance(effect, Say) and isinstance(effect.message, Subscribe)
     ]

@@ -1,6 +1,6 @@
-"""A gateway without sockets and threads: the desk, a log in memory, a source, and a loop that is one call.
+"""A gateway without sockets and threads: the table, a log in memory, a source, and a loop that is one call.
 
-It sends what its sessions may have, as the server of a real gateway does, and notes every frame, so that a
+It sends what its sessions may have, as the server of a real gateway does, and metadata every frame, so that a
 test can see what went out and whether it had been granted.
 """
 
@@ -10,22 +10,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.aquifer.batches import Batch, Notes, in_format, pack_notes, pack_values, part
-from penstock.aquifer.gateway.log import Log
-from penstock.aquifer.journal import MemoryJournal
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.desk import Desk
+from penstock.aquifer.log import MemoryJournal
+from penstock.aquifer.log.log import Log
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, header
-from penstock.aquifer.protocol.messages import ShelfTerms, encode
+from penstock.aquifer.protocol.messages import SegmentFields, encode
 from penstock.aquifer.protocol.pieces import CutFrame
-from penstock.aquifer.protocol.sessions import Event, Reply, Session, State, refusal
+from penstock.aquifer.protocol.session import Event, Reply, Session, State, refusal
+from penstock.aquifer.protocol.session_table import SessionTable
+from penstock.aquifer.records.batch import Batch, RecordMetadata, in_format, pack_metadata, pack_values, part
 
 
 def batch_of(first: int, count: int, width: int = 8) -> Batch:
     """Records that begin with their own offset."""
     values = [str(offset).encode().ljust(width, b".") for offset in range(first, first + count)]
-    return Batch(first, count, pack_values(values), pack_notes(Notes(first)))
+    return Batch(first, count, pack_values(values), pack_metadata(RecordMetadata(first)))
 
 
 def offset_in(value: bytes) -> int:
@@ -72,16 +72,16 @@ class SimulatedGateway:
         self.pieces = 0
         """How many pieces were sent."""
         self.closed: list[tuple[Session, Event]] = []
-        self.desk = self._new_desk()
+        self.table = self._new_desk()
 
-    def _new_desk(self) -> Desk:
-        return Desk(self.log, self.limits, self, cursors=self.journal.cursors)
+    def _new_desk(self) -> SessionTable:
+        return SessionTable(self.log, self.limits, self, cursors=self.journal.cursors)
 
-    # ---------------------------------------------------------------- the doors of the desk
+    # ---------------------------------------------------------------- the data ports of the session table
     def open(self, session: Session) -> int:
         return 5557
 
-    def shelf(self, session: Session, token: str) -> ShelfTerms | None:
+    def segment(self, session: Session, token: str) -> SegmentFields | None:
         return None
 
     def close(self, session: Session, event: Event) -> None:
@@ -93,43 +93,43 @@ class SimulatedGateway:
 
     # ---------------------------------------------------------------- what happens
     def restart(self, *, crash: bool) -> None:
-        """A new desk on the same log; a crash loses what was to be written of the cursors, but no name."""
+        """A new session table on the same log; a crash loses unsaved cursors, but no name."""
         if crash:
             for name in self.journal.cursors:
-                self.desk.cursors.changed.pop(name, None)
+                self.table.cursors.changed.pop(name, None)
         self._write_cursors()
-        self.desk = self._new_desk()
+        self.table = self._new_desk()
 
     def receive(self, parts: list[bytes], now: float) -> None:
-        for reply in self.desk.receive(parts, now):
+        for reply in self.table.receive(parts, now):
             self.reply(reply)
 
     def topic(self, topic: bytes, event: Event, now: float) -> None:
-        session = self.desk.by_topic.get(topic)
+        session = self.table.by_topic.get(topic)
         if session is not None:
             session.handle(event, now)
 
     def turn(self, now: float) -> None:
         """One turn of the loop: serve, tick, beat, write."""
-        for session in list(self.desk.sessions.values()):
+        for session in list(self.table.sessions.values()):
             for reply in session.tick(now):
                 self.reply(reply)
             if isinstance(session, ExtendedSession):
                 self._serve(session, now)
-        for reply in self.desk.tick(now):
+        for reply in self.table.tick(now):
             self.reply(reply)
-        for session in self.desk.by_topic.values():
+        for session in self.table.by_topic.values():
             if now - session.spoke >= self.limits.heartbeat and session.state is State.STREAMING:
                 self._frame(session, Flag.HB, session.cursor, 0, self.log.head.to_bytes(8, "big"))
                 session.spoke = now
-        self.log.floor = self.desk.floor()
+        self.log.low_watermark = self.table.low_watermark()
         if self.random.random() < 0.3:
             self._write_cursors()
         self.write()
 
     def write(self) -> None:
         """Append what there is room for, from when everybody has come."""
-        self._everybody_came |= len(self.desk.sessions) >= self.readers
+        self._everybody_came |= len(self.table.sessions) >= self.readers
         while self.log.end is None and self._everybody_came:
             if self.log.head >= self.source.total:
                 self.log.finish(self.source.failure)
@@ -140,12 +140,12 @@ class SimulatedGateway:
             batch = batch_of(
                 self.log.head, min(left, self.random.randint(1, self.source.batch)), self.source.width
             )
-            if not self.journal.make_room(batch.count, batch.nbytes, self.log.floor):
+            if not self.journal.make_room(batch.count, batch.nbytes, self.log.low_watermark):
                 return
             self.journal.append([batch])
 
     def _write_cursors(self) -> None:
-        for name, cursor in self.desk.cursors.take_changed().items():
+        for name, cursor in self.table.cursors.take_changed().items():
             self.journal.save_cursor(name, cursor)
         self.journal.flush()
 
@@ -157,7 +157,7 @@ class SimulatedGateway:
             if session.cut is not None:
                 self._piece(session, session.cut, now)
                 continue
-            allowed = min(session.allowance(), self.limits.max_frame_records)
+            allowed = min(session.credit(), self.limits.max_frame_records)
             if not allowed:
                 break
             if session.overtaken:
@@ -165,7 +165,7 @@ class SimulatedGateway:
                 session.skip_to(self.log.first)
                 self._frame(session, Flag.GAP, session.cursor, 0, missed.to_bytes(8, "big"))
                 continue
-            room = session.allowance_bytes()
+            room = session.credit_bytes()
             batch = self.log.find(session.cursor)
             if room <= 0 or batch is None:
                 break
@@ -178,7 +178,7 @@ class SimulatedGateway:
             if session.cut_up(batch):
                 continue
             flag = Flag.ACK if session.wants_acknowledgement(batch.count, batch.nbytes) else 0
-            self._frame(session, flag, batch.first, batch.count, batch.payload, batch.notes)
+            self._frame(session, flag, batch.first, batch.count, batch.payload, batch.metadata)
             session.sent(batch.count, batch.nbytes)
             session.spoke = now
             if flag:
@@ -206,6 +206,6 @@ class SimulatedGateway:
             session.asked(now)
 
     def _frame(
-        self, session: ExtendedSession, flags: int, first: int, count: int, payload: bytes, *notes: bytes
+        self, session: ExtendedSession, flags: int, first: int, count: int, payload: bytes, *metadata: bytes
     ) -> None:
-        self.send(session.topic, [session.topic, header(flags, first, count), payload, *notes])
+        self.send(session.topic, [session.topic, header(flags, first, count), payload, *metadata])

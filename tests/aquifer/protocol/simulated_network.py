@@ -10,13 +10,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.aquifer.batches import unpack_values
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say, Take
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame, parse
 from penstock.aquifer.protocol.messages import encode
-from penstock.aquifer.protocol.sessions import Event, Reply
+from penstock.aquifer.protocol.session import Event, Reply
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscribeOptions, SubscriberSide
+from penstock.aquifer.records.batch import unpack_values
 from tests.aquifer.protocol.simulated_gateway import SimulatedGateway, offset_in
 
 
@@ -75,12 +75,12 @@ class SimulatedSubscriber:
                 return
             frame = self.waiting.popleft()
             self.got += map(offset_in, unpack_values(frame.payload))
-            self.reading.hand_on(frame.first + frame.count, len(frame.payload) + len(frame.notes))
+            self.reading.hand_on(frame.first + frame.count, len(frame.payload) + len(frame.metadata))
 
     def take(self, frame: Frame) -> None:
         self.waiting.append(frame)
         records = sum(frame.count for frame in self.waiting)
-        nbytes = sum(len(frame.payload) + len(frame.notes) for frame in self.waiting)
+        nbytes = sum(len(frame.payload) + len(frame.metadata) for frame in self.waiting)
         self.widest, self.heaviest = max(self.widest, records), max(self.heaviest, nbytes)
         assert records <= self.side.window.size, "more came than was granted"
 
@@ -149,13 +149,13 @@ class World:
                 self._turn(line)
 
     def describe(self) -> str:
-        sessions = [session.describe() for session in self.gateway.desk.sessions.values()]
+        sessions = [session.describe() for session in self.gateway.table.sessions.values()]
         readers = [
             (line.subscriber.name, line.subscriber.side.phase.name, len(line.subscriber.got))
             for line in self.lines
         ]
         log = self.gateway.log
-        return f"log {log.first}–{log.head}, floor {log.floor}, end {log.end}; {sessions}; {readers}"
+        return f"log {log.first}–{log.head}, low {log.low_watermark}, end {log.end}; {sessions}; {readers}"
 
     # ---------------------------------------------------------------- what goes wrong
     def _strike(self) -> None:

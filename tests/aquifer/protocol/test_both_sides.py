@@ -205,8 +205,8 @@ def test_a_reader_that_is_slow_after_the_end_keeps_its_place() -> None:
     for _ in range(10):
         played.step()
     gateway = played.gateway
-    assert gateway.desk.counters["leases ended"] == 0
-    assert gateway.desk.absent["durable"].acknowledged == 30
+    assert gateway.table.counters["leases ended"] == 0
+    assert gateway.table.absent["durable"].acknowledged == 30
 
 
 def test_a_reader_with_records_in_its_queue_comes_back_within_its_windows() -> None:
@@ -224,7 +224,7 @@ def test_a_source_does_not_wait_for_a_connection_that_its_reader_has_given_up() 
     played.run(most=50)
     assert_all_was_read(played)
     assert played.lines[0].subscriber.side.subscriptions > 1
-    assert len(played.gateway.desk.sessions) <= 1
+    assert len(played.gateway.table.sessions) <= 1
 
 
 def test_a_silent_gateway_is_asked_again() -> None:
@@ -266,7 +266,7 @@ def overtaken_while_away(subscriber: SimulatedSubscriber) -> World:
         played.step()
     played.restart()
     played.gateway.source.available = 200
-    played.gateway.log.floor = 200
+    played.gateway.log.low_watermark = 200
     played.gateway.write()
     played.run(most=20)
     return played

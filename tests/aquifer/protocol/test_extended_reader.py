@@ -8,7 +8,7 @@ from msgspec import UNSET
 from penstock.aquifer.errors import Overtaken, ProtocolViolation, SourceFailed, TakenOver
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish
 from penstock.aquifer.protocol.frames import Flag, Frame
-from penstock.aquifer.protocol.messages import OnComplete, OnNext, ShelfTerms
+from penstock.aquifer.protocol.messages import OnComplete, OnNext, SegmentFields
 from penstock.aquifer.protocol.subscriber_side import Phase
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked, connects, grants, taken
 
@@ -358,10 +358,10 @@ class Shelves:
 
     def __init__(self, *, sees: bool = True) -> None:
         self.sees = sees
-        self.opened: list[ShelfTerms] = []
+        self.opened: list[SegmentFields] = []
         self.looked_at: list[bytes] = []
 
-    def open(self, terms: ShelfTerms) -> Shelves | None:
+    def open(self, terms: SegmentFields) -> Shelves | None:
         self.opened.append(terms)
         return self if self.sees else None
 
@@ -373,7 +373,7 @@ class Shelves:
         return [len(self.looked_at)]
 
 
-TERMS = ShelfTerms(1, 2, 3, "token")
+TERMS = SegmentFields(1, 2, 3, "token")
 
 
 def test_a_payload_on_the_shelf_counts_as_if_it_had_come() -> None:
@@ -382,7 +382,7 @@ def test_a_payload_on_the_shelf_counts_as_if_it_had_come() -> None:
     assert [wishes.shelf for wishes in asked(line.effects) if wishes] == ["had"]
     assert [grant.shelf for grant in grants(line.welcome(shelf=TERMS))] == [[0]]
     assert shelves.opened == [TERMS]
-    (take,) = line.side.reading.frame(Frame(Flag.SHELF, 0, 10, b"place", b""), line.now)
+    (take,) = line.side.reading.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
     assert (bytes(take.frame.payload), shelves.looked_at) == (b"." * 600, [b"place"])
     line.hand_on(10, 600)
     (grant,) = grants(line.tick())
@@ -402,7 +402,7 @@ def test_who_wants_no_shelf_asks_for_none_and_opens_none(line: OnTheLine) -> Non
 
 
 def test_a_payload_on_a_shelf_that_is_not_there_is_a_violation(line: OnTheLine) -> None:
-    (finish,) = line.side.reading.frame(Frame(Flag.SHELF, 0, 10, b"place", b""), line.now)
+    (finish,) = line.side.reading.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
     assert isinstance(finish, Finish)
     assert isinstance(finish.error, ProtocolViolation)
     assert line.side.reading.next == 0
@@ -413,5 +413,5 @@ def test_a_shelf_is_that_of_its_session() -> None:
     line.welcome(shelf=TERMS)
     line.frame(10, 10)  # One was lost, and the next gateway has no shelves.
     line.welcome()
-    (finish,) = line.side.reading.frame(Frame(Flag.SHELF, 0, 10, b"place", b""), line.now)
+    (finish,) = line.side.reading.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
     assert isinstance(finish, Finish)

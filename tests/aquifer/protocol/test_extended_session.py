@@ -9,44 +9,44 @@ from hypothesis import strategies as st
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import (
-    CompleteTerms,
+    CompleteFields,
     Control,
     Error,
-    Grant,
     Next,
-    NextTerms,
+    NextFields,
     OnComplete,
     OnError,
     OnNext,
+    OnNextFields,
     Subscribe,
-    terms,
+    extension,
 )
-from penstock.aquifer.protocol.sessions import Event, State
+from penstock.aquifer.protocol.session import Event, State
 from penstock.spec import UNBOUNDED
-from tests.aquifer.protocol.at_the_desk import FrontDesk, PretendedLog, send_all
+from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
 
 
 @pytest.fixture
-def front() -> FrontDesk:
-    return FrontDesk(log=PretendedLog(head=1000))
+def front() -> FrontTable:
+    return FrontTable(log=PretendedLog(head=1000))
 
 
 def code_of(answer: Control) -> object:
     assert isinstance(answer, OnError)
-    details = terms(answer.x)
+    details = extension(answer.x)
     assert details is not None
     return details.code
 
 
 # -------------------------------------------------------------------- credit
-def test_a_grant_has_no_answer_but_the_data(front: FrontDesk) -> None:
+def test_a_grant_has_no_answer_but_the_data(front: FrontTable) -> None:
     session = front.subscribe()
     assert send_all(session) == []
     assert front.grant(limit=5) == []
     assert send_all(session) == [0, 1, 2, 3, 4]
 
 
-def test_a_grant_can_be_repeated_and_overtaken(front: FrontDesk) -> None:
+def test_a_grant_can_be_repeated_and_overtaken(front: FrontTable) -> None:
     session = front.subscribe()
     for limit in (5, 5, 3, 5):
         front.grant(limit=limit)
@@ -59,7 +59,7 @@ def test_a_grant_can_be_repeated_and_overtaken(front: FrontDesk) -> None:
 @settings(deadline=None)
 @given(st.permutations([1, 2, 2, 5, 8, 8, 13]), st.data())
 def test_in_whatever_order_grants_arrive_the_highest_counts(limits: list[int], data: st.DataObject) -> None:
-    front = FrontDesk(log=PretendedLog(head=1000))
+    front = FrontTable(log=PretendedLog(head=1000))
     session = front.subscribe()
     sent: list[int] = []
     for index, limit in enumerate(limits):
@@ -71,14 +71,14 @@ def test_in_whatever_order_grants_arrive_the_highest_counts(limits: list[int], d
     assert sent == list(range(13))
 
 
-def test_without_bounds_everything_may_be_sent(front: FrontDesk) -> None:
+def test_without_bounds_everything_may_be_sent(front: FrontTable) -> None:
     session = front.subscribe()
     front.grant(limit=9223372036854776000)
     assert session.limit == UNBOUNDED
     assert len(send_all(session)) == 1000
 
 
-def test_bytes_are_granted_too(front: FrontDesk) -> None:
+def test_bytes_are_granted_too(front: FrontTable) -> None:
     session = front.subscribe()
     front.grant(limit=100, limitb=25)
     assert send_all(session, frame=1, width=10) == [0, 1, 2], "while there is a byte, one record may go"
@@ -88,7 +88,7 @@ def test_bytes_are_granted_too(front: FrontDesk) -> None:
     assert send_all(session, frame=1) == [3]
 
 
-def test_no_bytes_at_all_are_a_grant_of_none(front: FrontDesk) -> None:
+def test_no_bytes_at_all_are_a_grant_of_none(front: FrontTable) -> None:
     """From a subscriber whose queue is full of what came in a session before."""
     session = front.subscribe()
     front.grant(limit=100, limitb=0)
@@ -98,38 +98,38 @@ def test_no_bytes_at_all_are_a_grant_of_none(front: FrontDesk) -> None:
 
 
 @pytest.mark.parametrize("name", ["ack", "got"])
-def test_what_was_never_sent_cannot_have_arrived(front: FrontDesk, name: str) -> None:
+def test_what_was_never_sent_cannot_have_arrived(front: FrontTable, name: str) -> None:
     session = front.subscribe()
     front.grant(limit=5)
     send_all(session)
     (answer,) = front.grant(limit=10, **{name: 6})
     assert code_of(answer) == "BAD"
     assert session.limit == 5, "nothing of a bad message is believed"
-    assert front.desk.counters["out of order"] == 1
+    assert front.table.counters["out of order"] == 1
     assert front.grant(limit=10, **{name: 5}) == []
 
 
 @pytest.mark.parametrize("name", ["limit", "limitb", "ack", "got"])
-def test_nothing_is_negative(front: FrontDesk, name: str) -> None:
+def test_nothing_is_negative(front: FrontTable, name: str) -> None:
     front.subscribe()
     (answer,) = front.grant(**{"limit": 5, name: -1})
     assert code_of(answer) == "BAD"
 
 
 # -------------------------------------------------------------------- acknowledgement, and what is in flight
-def test_acknowledged_records_need_not_be_kept(front: FrontDesk) -> None:
+def test_acknowledged_records_need_not_be_kept(front: FrontTable) -> None:
     session = front.subscribe()
     front.grant(limit=10)
     send_all(session)
-    assert front.desk.floor() == 0
+    assert front.table.low_watermark() == 0
     front.grant(limit=10, ack=7)
-    assert front.desk.floor() == 7
+    assert front.table.low_watermark() == 7
     front.grant(limit=10, ack=3)
-    assert front.desk.floor() == 7, "an old message takes nothing back"
+    assert front.table.low_watermark() == 7, "an old message takes nothing back"
 
 
 def test_what_has_arrived_need_not_be_dealt_with() -> None:
-    front = FrontDesk(Limits(frames_in_flight=2), PretendedLog(head=100))
+    front = FrontTable(Limits(frames_in_flight=2), PretendedLog(head=100))
     session = front.subscribe()
     front.grant(limit=100)
     assert send_all(session, frame=3) == list(range(6))
@@ -139,7 +139,7 @@ def test_what_has_arrived_need_not_be_dealt_with() -> None:
 
 
 def test_ack_stands_for_got_where_that_is_missing() -> None:
-    front = FrontDesk(Limits(frames_in_flight=2), PretendedLog(head=100))
+    front = FrontTable(Limits(frames_in_flight=2), PretendedLog(head=100))
     session = front.subscribe()
     front.grant(limit=100)
     send_all(session, frame=3)
@@ -148,7 +148,7 @@ def test_ack_stands_for_got_where_that_is_missing() -> None:
 
 
 def test_bytes_in_flight_are_bounded_whatever_was_granted() -> None:
-    front = FrontDesk(Limits(bytes_in_flight=50), PretendedLog(head=100))
+    front = FrontTable(Limits(bytes_in_flight=50), PretendedLog(head=100))
     session = front.subscribe()
     front.grant(limit=2**63 - 1)
     assert send_all(session, frame=2) == list(range(6)), "the last frame may go over the edge"
@@ -165,11 +165,11 @@ def test_a_sign_is_asked_for_before_anything_can_stall(
     """Whatever stops the gateway, the subscriber was asked to speak in a frame before that."""
     limits = Limits(frames_in_flight=frames, bytes_in_flight=nbytes)
     log = PretendedLog(head=200, ack_every_records=every, ack_every_bytes=every_bytes)
-    session = FrontDesk(limits, log).subscribe()
+    session = FrontTable(limits, log).subscribe()
     session.limit = UNBOUNDED
     asked, records, sent_bytes = False, 0, 0
-    while session.allowance() and session.allowance_bytes() > 0:
-        count = min(session.allowance(), size)
+    while session.credit() and session.credit_bytes() > 0:
+        count = min(session.credit(), size)
         asked = session.wants_acknowledgement(count, count * 10)
         records, sent_bytes = (0, 0) if asked else (records + count, sent_bytes + count * 10)
         assert records < every, "the log may be full with these"
@@ -180,7 +180,7 @@ def test_a_sign_is_asked_for_before_anything_can_stall(
 
 
 # -------------------------------------------------------------------- ranges and ends
-def test_a_range_ends_before_its_end(front: FrontDesk) -> None:
+def test_a_range_ends_before_its_end(front: FrontTable) -> None:
     session = front.subscribe(from_=10, to=13)
     front.grant(limit=100)
     assert not session.exhausted
@@ -190,7 +190,7 @@ def test_a_range_ends_before_its_end(front: FrontDesk) -> None:
 
 
 @pytest.mark.parametrize("failure", [None, "broken"])
-def test_a_range_beyond_the_end_of_the_stream_ends_with_it(front: FrontDesk, failure: str | None) -> None:
+def test_a_range_beyond_the_end_of_the_stream_ends_with_it(front: FrontTable, failure: str | None) -> None:
     session = front.subscribe(from_=990, to=2000)
     front.grant(limit=5000)
     send_all(session)
@@ -200,7 +200,7 @@ def test_a_range_beyond_the_end_of_the_stream_ends_with_it(front: FrontDesk, fai
     assert session.failed is (failure is not None)
 
 
-def test_a_range_that_was_delivered_has_not_failed(front: FrontDesk) -> None:
+def test_a_range_that_was_delivered_has_not_failed(front: FrontTable) -> None:
     session = front.subscribe(to=1000)
     front.grant(limit=5000)
     send_all(session)
@@ -209,18 +209,18 @@ def test_a_range_that_was_delivered_has_not_failed(front: FrontDesk) -> None:
     assert not session.failed
 
 
-def test_an_empty_range_is_over_at_once(front: FrontDesk) -> None:
+def test_an_empty_range_is_over_at_once(front: FrontTable) -> None:
     assert front.subscribe(from_=20, to=10).exhausted
 
 
-def test_the_end_needs_no_credit(front: FrontDesk) -> None:
+def test_the_end_needs_no_credit(front: FrontTable) -> None:
     front.log.head = 0
     session = front.subscribe()
     front.log.finish()
     assert session.exhausted
 
 
-def test_the_end_is_told_again_to_who_missed_it(front: FrontDesk) -> None:
+def test_the_end_is_told_again_to_who_missed_it(front: FrontTable) -> None:
     session = front.subscribe(from_=998)
     front.grant(limit=1000)
     send_all(session)
@@ -233,7 +233,7 @@ def test_the_end_is_told_again_to_who_missed_it(front: FrontDesk) -> None:
     assert session.exhausted
 
 
-def test_the_end_is_told_again_after_the_connection_broke(front: FrontDesk) -> None:
+def test_the_end_is_told_again_after_the_connection_broke(front: FrontTable) -> None:
     session = front.subscribe(from_=1000)
     front.log.finish()
     session.ended()
@@ -243,7 +243,7 @@ def test_the_end_is_told_again_after_the_connection_broke(front: FrontDesk) -> N
     assert session.exhausted
 
 
-def test_nothing_is_sent_while_the_connection_is_gone(front: FrontDesk) -> None:
+def test_nothing_is_sent_while_the_connection_is_gone(front: FrontTable) -> None:
     session = front.subscribe()
     front.grant(limit=10)
     front.happen(Event.LEFT)
@@ -251,53 +251,53 @@ def test_nothing_is_sent_while_the_connection_is_gone(front: FrontDesk) -> None:
     assert session.state is State.JOINING
 
 
-def test_leaving_is_answered_with_the_place(front: FrontDesk) -> None:
+def test_leaving_is_answered_with_the_place(front: FrontTable) -> None:
     session = front.subscribe()
     front.grant(limit=10)
     send_all(session)
     answer = front.ask(Subscribe(cancel=True))
-    assert answer == OnComplete(x=CompleteTerms(end=10, cancelled=True))
+    assert answer == OnComplete(x=CompleteFields(end=10, cancelled=True))
     assert session.state is State.CLOSED
-    assert front.desk.by_topic == {}
+    assert front.table.by_topic == {}
 
 
-def test_an_extended_subscriber_does_not_ask_for_the_last_batch(front: FrontDesk) -> None:
+def test_an_extended_subscriber_does_not_ask_for_the_last_batch(front: FrontTable) -> None:
     front.subscribe()
     assert code_of(front.ask(Error("missing"))) == "BAD"
 
 
 # -------------------------------------------------------------------- counted batches
-def test_a_request_without_limit_is_answered_as_in_the_document_and_with_offsets(front: FrontDesk) -> None:
+def test_a_request_without_limit_is_answered_as_in_the_document_and_with_offsets(front: FrontTable) -> None:
     session = front.subscribe(from_=100)
-    assert front.ask(Next(10)) == OnNext(10, x=NextTerms(first=100, head=1000))
+    assert front.ask(Next(10)) == OnNext(10, x=OnNextFields(first=100, head=1000))
     assert send_all(session) == list(range(100, 110))
-    assert front.ask(Next(5, x=Grant(ack=110))) == OnNext(5, x=NextTerms(first=110, head=1000))
+    assert front.ask(Next(5, x=NextFields(ack=110))) == OnNext(5, x=OnNextFields(first=110, head=1000))
     assert session.acknowledged == 110
 
 
-def test_a_request_without_limit_waits_for_records(front: FrontDesk) -> None:
+def test_a_request_without_limit_waits_for_records(front: FrontTable) -> None:
     front.subscribe(from_=1000)
     assert front.say(Next(10)) == []
     assert front.pass_time(0.05) == []
     front.log.head = 1002
-    assert front.pass_time(0.01) == [OnNext(2, x=NextTerms(first=1000, head=1002))]
+    assert front.pass_time(0.01) == [OnNext(2, x=OnNextFields(first=1000, head=1002))]
     assert front.say(Next(10)) == []
 
 
-def test_a_request_without_limit_gets_a_zero_at_the_deadline(front: FrontDesk) -> None:
+def test_a_request_without_limit_gets_a_zero_at_the_deadline(front: FrontTable) -> None:
     front.subscribe(from_=1000)
     front.say(Next(10))
-    assert front.pass_time(0.11) == [OnNext(0, x=NextTerms(first=1000, head=1000))]
+    assert front.pass_time(0.11) == [OnNext(0, x=OnNextFields(first=1000, head=1000))]
 
 
-def test_a_request_without_limit_is_told_the_end(front: FrontDesk) -> None:
+def test_a_request_without_limit_is_told_the_end(front: FrontTable) -> None:
     session = front.subscribe(from_=1000)
     front.log.finish()
     session.ended()
-    assert front.ask(Next(10)) == OnComplete(x=CompleteTerms(end=1000))
+    assert front.ask(Next(10)) == OnComplete(x=CompleteFields(end=1000))
 
 
-def test_a_request_without_limit_is_told_the_failure(front: FrontDesk) -> None:
+def test_a_request_without_limit_is_told_the_failure(front: FrontTable) -> None:
     session = front.subscribe(from_=1000)
     front.log.finish("broken")
     session.ended()
@@ -305,7 +305,7 @@ def test_a_request_without_limit_is_told_the_failure(front: FrontDesk) -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_request_without_limit_asks_for_one_record_at_least(front: FrontDesk, count: int) -> None:
+def test_a_request_without_limit_asks_for_one_record_at_least(front: FrontTable, count: int) -> None:
     front.subscribe()
     answer = front.ask(Next(count))
     assert code_of(answer) == "BAD"
@@ -313,38 +313,38 @@ def test_a_request_without_limit_asks_for_one_record_at_least(front: FrontDesk, 
     assert "§3.9" in answer.message
 
 
-def test_what_was_declared_and_is_still_to_be_sent_is_not_declared_again(front: FrontDesk) -> None:
+def test_what_was_declared_and_is_still_to_be_sent_is_not_declared_again(front: FrontTable) -> None:
     session = front.subscribe()
-    assert front.ask(Next(10)) == OnNext(10, x=NextTerms(first=0, head=1000))
+    assert front.ask(Next(10)) == OnNext(10, x=OnNextFields(first=0, head=1000))
     session.sent(4, 40)
-    assert front.ask(Next(10)) == OnNext(10, x=NextTerms(first=10, head=1000))
+    assert front.ask(Next(10)) == OnNext(10, x=OnNextFields(first=10, head=1000))
     assert send_all(session) == list(range(4, 20))
 
 
-def test_what_is_gone_from_the_log_is_not_declared(front: FrontDesk) -> None:
+def test_what_is_gone_from_the_log_is_not_declared(front: FrontTable) -> None:
     session = front.subscribe(keep=False)
     front.log.first = 300
     assert session.overtaken
-    assert front.ask(Next(10)) == OnNext(10, x=NextTerms(first=300, head=1000))
+    assert front.ask(Next(10)) == OnNext(10, x=OnNextFields(first=300, head=1000))
     session.skip_to(300)
     assert send_all(session) == list(range(300, 310))
 
 
-def test_a_second_request_gets_the_first_one_its_answer(front: FrontDesk) -> None:
+def test_a_second_request_gets_the_first_one_its_answer(front: FrontTable) -> None:
     front.subscribe(from_=1000)
     assert front.say(Next(10)) == []
-    assert front.say(Next(20)) == [OnNext(0, x=NextTerms(first=1000, head=1000))]
+    assert front.say(Next(20)) == [OnNext(0, x=OnNextFields(first=1000, head=1000))]
     front.log.head = 1100
-    assert front.pass_time(0.01) == [OnNext(20, x=NextTerms(first=1000, head=1100))]
+    assert front.pass_time(0.01) == [OnNext(20, x=OnNextFields(first=1000, head=1100))]
 
 
 # -------------------------------------------------------------------- best effort
-def test_who_is_not_kept_may_be_overtaken_and_goes_on(front: FrontDesk) -> None:
+def test_who_is_not_kept_may_be_overtaken_and_goes_on(front: FrontTable) -> None:
     session = front.subscribe(keep=False)
     front.grant(limit=500)
-    assert front.desk.floor() == 0, "it may only be having a look"
+    assert front.table.low_watermark() == 0, "it may only be having a look"
     front.pass_time(front.limits.look)
-    assert front.desk.floor() == 1000, "the source does not wait for it"
+    assert front.table.low_watermark() == 1000, "the source does not wait for it"
     front.log.first = 200
     assert session.overtaken
     session.skip_to(200)
@@ -353,7 +353,7 @@ def test_who_is_not_kept_may_be_overtaken_and_goes_on(front: FrontDesk) -> None:
     assert session.acknowledged == 200
 
 
-def test_the_state_of_a_session_can_be_shown(front: FrontDesk) -> None:
+def test_the_state_of_a_session_can_be_shown(front: FrontTable) -> None:
     session = front.subscribe(id="me", from_=5, ack=5)
     front.grant(limit=10)
     send_all(session, width=3)

@@ -27,12 +27,12 @@ def test_the_header_is_the_one_of_the_extension() -> None:
 @settings(deadline=None)
 @given(st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.binary(), st.binary())
 def test_a_frame_comes_back_as_it_was(
-    flags: int, first: int, count: int, payload: bytes, notes: bytes
+    flags: int, first: int, count: int, payload: bytes, metadata: bytes
 ) -> None:
-    assert parse([TOPIC, header(flags, first, count), payload, notes]) == Frame(
-        flags, first, count, payload, notes
+    assert parse([TOPIC, header(flags, first, count), payload, metadata]) == Frame(
+        flags, first, count, payload, metadata
     )
-    assert parse([TOPIC, header(flags, first, count), payload]).notes == b""
+    assert parse([TOPIC, header(flags, first, count), payload]).metadata == b""
 
 
 HEAD = header(0, 0, 1)

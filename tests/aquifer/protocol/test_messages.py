@@ -14,24 +14,24 @@ from hypothesis import strategies as st
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     Complete,
-    CompleteTerms,
+    CompleteFields,
     Control,
     Error,
-    ErrorTerms,
-    Grant,
     Next,
-    NextTerms,
+    NextFields,
     OnComplete,
     OnError,
+    OnErrorFields,
     OnNext,
+    OnNextFields,
     OnSubscribe,
-    SessionTerms,
+    OnSubscribeFields,
     Subscribe,
-    SubscribeTerms,
+    SubscribeFields,
     decode,
     demand,
     encode,
-    terms,
+    extension,
 )
 from penstock.spec import UNBOUNDED
 
@@ -63,7 +63,7 @@ def test_unknown_fields_and_the_order_of_fields_do_not_matter(message: Control, 
 def test_an_x_of_somebody_else_is_ignored(message: Control, sample: bytes, x: Any) -> None:
     got = decode(json.dumps({**json.loads(sample), "x": x}).encode())
     assert type(got) is type(message)
-    known = terms(got.x)  # type: ignore[union-attr]
+    known = extension(got.x)  # type: ignore[union-attr]
     assert known is None or known == type(known)()
 
 
@@ -139,12 +139,23 @@ def test_random_bytes_are_a_violation_at_worst(data: bytes) -> None:
 
 
 STUDIED = {
-    SubscribeTerms: {"v", "id", "from", "to", "epoch", "keep", "fmt", "lease"},
-    SessionTerms: {"v", "topic", "epoch", "first", "next", "head", "fmt", "ackevery", "maxframe", "lease"},
-    Grant: {"limit", "limitb", "ack"},
-    NextTerms: {"first", "head"},
-    ErrorTerms: {"code", "first", "head", "epoch", "retry"},
-    CompleteTerms: {"end", "cancelled"},
+    SubscribeFields: {"v", "id", "from", "to", "epoch", "keep", "fmt", "lease"},
+    OnSubscribeFields: {
+        "v",
+        "topic",
+        "epoch",
+        "first",
+        "next",
+        "head",
+        "fmt",
+        "ackevery",
+        "maxframe",
+        "lease",
+    },
+    NextFields: {"limit", "limitb", "ack"},
+    OnNextFields: {"first", "head"},
+    OnErrorFields: {"code", "first", "head", "epoch", "retry"},
+    CompleteFields: {"end", "cancelled"},
 }
 """The names of the wire extension as it was first written down; what came later is added to them."""
 
@@ -158,19 +169,19 @@ def test_the_names_in_x_are_those_of_the_extension(kind: type) -> None:
 
 
 def test_what_an_extended_subscriber_says_on_the_wire() -> None:
-    wishes = SubscribeTerms(
+    wishes = SubscribeFields(
         v=1, id="a", from_=5, to=9, epoch="e", keep=True, fmt=["msgpack"], lease=60_000, me="b", nth=1
     )
     assert encode(Subscribe(x=wishes)) == (
         b'{"jsonClass":"Subscribe","cancel":false,"x":{"v":1,"id":"a","from":5,"to":9,"epoch":"e",'
         b'"keep":true,"fmt":["msgpack"],"lease":60000,"me":"b","nth":1}}'
     )
-    grant = Grant(limit=4096, limitb=1 << 20, ack=0, got=7)
+    grant = NextFields(limit=4096, limitb=1 << 20, ack=0, got=7)
     assert encode(Next(4096, x=grant)) == (
         b'{"jsonClass":"Next","count":4096,"x":{"limit":4096,"limitb":1048576,"ack":0,"got":7}}'
     )
     assert decode(b'{"jsonClass":"Subscribe","x":{"v":1,"from":"latest"}}') == Subscribe(
-        x=SubscribeTerms(v=1, from_="latest")
+        x=SubscribeFields(v=1, from_="latest")
     )
 
 
@@ -194,7 +205,7 @@ def optional(kind: type, **more: st.SearchStrategy[Any]) -> st.SearchStrategy[An
 
 
 wishes = optional(
-    SubscribeTerms,
+    SubscribeFields,
     id=text,
     from_=whole | text,
     epoch=text,
@@ -204,21 +215,25 @@ wishes = optional(
     me=text,
 )
 session = optional(
-    SessionTerms, topic=text, epoch=text, fmt=text, status=st.dictionaries(text, whole | text, max_size=3)
+    OnSubscribeFields,
+    topic=text,
+    epoch=text,
+    fmt=text,
+    status=st.dictionaries(text, whole | text, max_size=3),
 )
 messages: st.SearchStrategy[Control] = st.one_of(
     st.builds(Subscribe, cancel=st.booleans(), count=absent | whole, x=absent | wishes),
     st.builds(OnSubscribe, size=whole, port=whole, x=absent | session),
-    st.builds(Next, count=whole, x=absent | optional(Grant)),
-    st.builds(OnNext, count=whole, x=absent | optional(NextTerms)),
+    st.builds(Next, count=whole, x=absent | optional(NextFields)),
+    st.builds(OnNext, count=whole, x=absent | optional(OnNextFields)),
     st.builds(
         OnError,
         message=text,
         recoverable=absent | st.booleans(),
-        x=absent | optional(ErrorTerms, code=text, epoch=text),
+        x=absent | optional(OnErrorFields, code=text, epoch=text),
     ),
     st.builds(
-        OnComplete, complete=st.booleans(), x=absent | optional(CompleteTerms, cancelled=st.booleans())
+        OnComplete, complete=st.booleans(), x=absent | optional(CompleteFields, cancelled=st.booleans())
     ),
     st.builds(Error, message=text),
     st.builds(Complete, complete=st.booleans()),

@@ -27,7 +27,7 @@ from penstock.aquifer.protocol.messages import (
     OnError,
     OnNext,
     OnSubscribe,
-    SessionTerms,
+    OnSubscribeFields,
     Subscribe,
     encode,
 )
@@ -179,7 +179,7 @@ def test_a_slow_handshake_is_not_started_over() -> None:
         ({"dialect": "extended"}, "dialect='extended'"),
     ],
 )
-@pytest.mark.parametrize("answer", [OnSubscribe(1, 5557), OnSubscribe(1, 5557, x=SessionTerms(v=1))])
+@pytest.mark.parametrize("answer", [OnSubscribe(1, 5557), OnSubscribe(1, 5557, x=OnSubscribeFields(v=1))])
 def test_what_only_offsets_can_give_is_not_had_from_a_plain_gateway(
     wishes: dict[str, Any], words: str, answer: OnSubscribe
 ) -> None:
@@ -316,7 +316,7 @@ def test_a_topic_that_is_none_is_a_violation(topic: str) -> None:
 
 def test_a_welcome_without_a_place_is_a_violation() -> None:
     line = OnTheLine()
-    line.hear(OnSubscribe(1, 5557, x=SessionTerms(v=1, topic=TOPIC)))
+    line.hear(OnSubscribe(1, 5557, x=OnSubscribeFields(v=1, topic=TOPIC)))
     assert isinstance(line.finished, ProtocolViolation)
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.aquifer.protocol.messages import OnSubscribe, Subscribe, SubscribeTerms, terms
-from penstock.aquifer.protocol.sessions import Event
+from penstock.aquifer.protocol.messages import OnSubscribe, Subscribe, SubscribeFields, extension
+from penstock.aquifer.protocol.session import Event
 from penstock.aquifer.protocol.subscriber_side import SubscribeOptions
-from tests.aquifer.protocol.at_the_desk import FrontDesk, PretendedLog, send_all
+from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked
 from tests.aquifer.protocol.simulated_gateway import SimulatedGateway, Source
 from tests.aquifer.protocol.simulated_network import Line, SimulatedSubscriber, Trouble, World
@@ -98,11 +98,11 @@ def test_who_asks_again_says_what_it_has_dealt_with_beside_what_has_arrived() ->
     assert (wishes.from_, wishes.ack) == (100, 10)
 
 
-def subscribe(front: FrontDesk, peer: bytes, **wishes: object) -> int:
+def subscribe(front: FrontTable, peer: bytes, **wishes: object) -> int:
     """Come as ``w``; the offset at which the gateway begins."""
-    answer = front.ask(Subscribe(x=SubscribeTerms(v=1, id="w", **wishes)), peer)  # type: ignore[arg-type]
+    answer = front.ask(Subscribe(x=SubscribeFields(v=1, id="w", **wishes)), peer)  # type: ignore[arg-type]
     assert isinstance(answer, OnSubscribe), answer
-    given = terms(answer.x)
+    given = extension(answer.x)
     assert given is not None
     assert isinstance(given.next, int)
     front.session(peer).handle(Event.JOINED, front.now)
@@ -110,16 +110,16 @@ def subscribe(front: FrontDesk, peer: bytes, **wishes: object) -> int:
 
 
 def test_a_reader_that_comes_back_after_its_lease_keeps_what_it_has_not_acknowledged() -> None:
-    front = FrontDesk(log=PretendedLog(head=1000))
+    front = FrontTable(log=PretendedLog(head=1000))
     subscribe(front, b"one", me="a", nth=1, lease=5000)
     front.grant(b"one", limit=100)
     send_all(front.session(b"one"))
     front.grant(b"one", limit=100, ack=10, got=100)
     front.pass_time(6)
-    assert front.desk.sessions == front.desk.absent == {}
+    assert front.table.sessions == front.table.absent == {}
 
     assert subscribe(front, b"two", me="a", nth=2, from_=100, ack=10) == 100
-    assert front.desk.floor() == 10
+    assert front.table.low_watermark() == 10
     front.ask(Subscribe(cancel=True), b"two")
 
     assert subscribe(front, b"successor") == 10
@@ -127,14 +127,14 @@ def test_a_reader_that_comes_back_after_its_lease_keeps_what_it_has_not_acknowle
 
 def test_where_a_reader_starts_is_not_taken_for_what_it_has_dealt_with() -> None:
     """One of another make, which says from and nothing else, and then dies."""
-    front = FrontDesk(log=PretendedLog(head=1000))
+    front = FrontTable(log=PretendedLog(head=1000))
     assert subscribe(front, b"one", from_=100) == 100
     front.ask(Subscribe(cancel=True), b"one")
     assert subscribe(front, b"successor") == 0
 
 
 def test_an_acknowledgement_beside_from_moves_no_place_back_or_beyond_what_it_reads() -> None:
-    front = FrontDesk(log=PretendedLog(head=1000))
+    front = FrontTable(log=PretendedLog(head=1000))
     subscribe(front, b"one")
     front.grant(b"one", limit=100)
     send_all(front.session(b"one"))
@@ -147,7 +147,7 @@ def test_an_acknowledgement_beside_from_moves_no_place_back_or_beyond_what_it_re
 
 @pytest.mark.parametrize("ack", [-1, 1001])
 def test_an_acknowledgement_that_cannot_be_is_refused(ack: int) -> None:
-    front = FrontDesk(log=PretendedLog(head=1000))
-    answer = front.ask(Subscribe(x=SubscribeTerms(v=1, id="w", from_=5, ack=ack)))
+    front = FrontTable(log=PretendedLog(head=1000))
+    answer = front.ask(Subscribe(x=SubscribeFields(v=1, id="w", from_=5, ack=ack)))
     assert not isinstance(answer, OnSubscribe)
-    assert front.desk.sessions == {}
+    assert front.table.sessions == {}

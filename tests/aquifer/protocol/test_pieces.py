@@ -7,14 +7,14 @@ from random import Random
 import pytest
 from msgspec import UNSET
 
-from penstock.aquifer.batches import Batch, Notes, pack_notes, pack_values
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.frames import Flag, Frame
-from penstock.aquifer.protocol.messages import Grant, Next, OnError
+from penstock.aquifer.protocol.messages import Next, NextFields, OnError
 from penstock.aquifer.protocol.pieces import PIECE, CutFrame, FrameAssembly, Misfit
 from penstock.aquifer.protocol.subscriber_side import Phase
-from tests.aquifer.protocol.at_the_desk import FrontDesk, PretendedLog
+from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
+from tests.aquifer.protocol.front_table import FrontTable, PretendedLog
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked, connects, grants, taken
 from tests.aquifer.protocol.simulated_gateway import Source
 from tests.aquifer.protocol.simulated_network import Trouble
@@ -22,8 +22,8 @@ from tests.aquifer.protocol.test_both_sides import assert_all_was_read, reader, 
 
 
 def batch(first: int = 0, count: int = 3, width: int = 50, fill: bytes = b".") -> Batch:
-    notes = pack_notes(Notes(1, keys=[b"key"] * count))
-    return Batch(first, count, pack_values([fill * width] * count), notes)
+    metadata = pack_metadata(RecordMetadata(1, keys=[b"key"] * count))
+    return Batch(first, count, pack_values([fill * width] * count), metadata)
 
 
 def cut(whole: Batch, size: int, start: int = 0) -> list[Frame]:
@@ -43,7 +43,7 @@ def test_the_pieces_of_a_frame_are_the_frame(size: int) -> None:
     frame = puzzle.add(last)
     assert frame is not None
     assert (frame.flags, frame.first, frame.count) == (0, 0, 3)
-    assert (bytes(frame.payload), frame.notes) == (whole.payload, whole.notes)
+    assert (bytes(frame.payload), frame.metadata) == (whole.payload, whole.metadata)
 
 
 def test_a_piece_that_was_lost_is_noticed() -> None:
@@ -82,7 +82,7 @@ class InPieces(OnTheLine):
     """Welcomed by a gateway that sends pieces."""
 
     def piece(self, piece: Frame, flags: int = 0) -> list[object]:
-        frame = Frame(piece.flags | flags, piece.first, piece.count, piece.payload, piece.notes)
+        frame = Frame(piece.flags | flags, piece.first, piece.count, piece.payload, piece.metadata)
         return list(self.did(self.side.reading.frame(frame, self.now)))
 
 
@@ -205,17 +205,17 @@ def test_pieces_that_are_none_end_the_stream() -> None:
 
 # -------------------------------------------------------------------- the gateway
 def test_a_peer_that_does_not_say_pieces_gets_whole_frames() -> None:
-    front = FrontDesk(log=PretendedLog(head=100))
+    front = FrontTable(log=PretendedLog(head=100))
     session = front.subscribe()
     assert session.pace is None
     assert not session.cut_up(batch(count=1, width=10**6))
 
 
 def test_more_bytes_than_were_sent_cannot_have_come() -> None:
-    front = FrontDesk(log=PretendedLog(head=100))
+    front = FrontTable(log=PretendedLog(head=100))
     session = front.subscribe(pieces=[])
     session.sent(1, 100)
-    assert isinstance(front.ask(Next(1, x=Grant(limit=50, gotb=101))), OnError)
+    assert isinstance(front.ask(Next(1, x=NextFields(limit=50, gotb=101))), OnError)
     assert session.describe()["in_flight"] == 100
     assert front.grant(limit=50, gotb=100) == []
     assert session.describe()["in_flight"] == 0
@@ -223,7 +223,7 @@ def test_more_bytes_than_were_sent_cannot_have_come() -> None:
 
 @pytest.mark.parametrize("pieces", [[5], [1, 2, 3], [-1, 3], [3, 0], [10**30, 10**30]])
 def test_pieces_that_make_no_sense_are_none(pieces: list[int]) -> None:
-    front = FrontDesk(log=PretendedLog(head=100))
+    front = FrontTable(log=PretendedLog(head=100))
     session = front.subscribe(pieces=pieces, from_=0)
     whole = batch(count=3, width=100_000)
     assert session.cut_up(whole)
@@ -264,7 +264,7 @@ def test_after_the_end_nothing_is_left_of_a_puzzle(line: InPieces) -> None:
 
 
 def test_a_limit_on_bytes_bounds_the_pace() -> None:
-    front = FrontDesk(log=PretendedLog(head=100), limits=Limits(bytes_in_flight=1000))
+    front = FrontTable(log=PretendedLog(head=100), limits=Limits(bytes_in_flight=1000))
     session = front.subscribe(pieces=[])
     assert session.pace is not None
     assert session.pace.ahead == 1000

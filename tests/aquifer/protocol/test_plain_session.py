@@ -17,23 +17,23 @@ from penstock.aquifer.protocol.messages import (
     Subscribe,
     encode,
 )
-from penstock.aquifer.protocol.sessions import Event, State
-from tests.aquifer.protocol.at_the_desk import WITH_A_KEY, FrontDesk, PretendedLog, send_all
+from penstock.aquifer.protocol.session import Event, State
+from tests.aquifer.protocol.front_table import WITH_A_KEY, FrontTable, PretendedLog, send_all
 
 SUBSCRIBE = b'{"jsonClass":"Subscribe","cancel":false}'
 
 
-def with_a_key(*settings: Any, **more: Any) -> FrontDesk:
-    """A desk to which a peer comes whose key is proven: whoever joins its port is the one."""
-    return FrontDesk(*settings, caller=WITH_A_KEY, **more)
+def with_a_key(*settings: Any, **more: Any) -> FrontTable:
+    """A session table to which a peer comes whose key is proven: whoever joins its port is the one."""
+    return FrontTable(*settings, caller=WITH_A_KEY, **more)
 
 
 @pytest.fixture
-def front() -> FrontDesk:
+def front() -> FrontTable:
     return with_a_key(log=PretendedLog(head=100))
 
 
-def test_the_conversation_of_the_document(front: FrontDesk) -> None:
+def test_the_conversation_of_the_document(front: FrontTable) -> None:
     welcome = front.ask(SUBSCRIBE)
     assert encode(welcome) == b'{"jsonClass":"OnSubscribe","size":9223372036854775807,"port":5557}'
     front.happen(Event.JOINED)
@@ -53,7 +53,7 @@ def test_a_batch_has_no_more_bytes_than_may_be_on_the_way() -> None:
     assert front.ask(Next(3)) == OnNext(3)
 
 
-def test_a_failed_source_is_an_on_error(front: FrontDesk) -> None:
+def test_a_failed_source_is_an_on_error(front: FrontTable) -> None:
     front.subscribe_plainly()
     front.log.finish("stuffed")
     assert front.ask(Next(100)) == OnNext(100)
@@ -62,7 +62,7 @@ def test_a_failed_source_is_an_on_error(front: FrontDesk) -> None:
     assert front.ask(Next(100)) == OnError("stuffed"), "and again for who asks again"
 
 
-def test_nothing_is_sent_that_was_not_asked_for(front: FrontDesk) -> None:
+def test_nothing_is_sent_that_was_not_asked_for(front: FrontTable) -> None:
     session = front.subscribe_plainly()
     assert send_all(session) == []
     front.ask(Next(3))
@@ -70,7 +70,7 @@ def test_nothing_is_sent_that_was_not_asked_for(front: FrontDesk) -> None:
     assert send_all(session) == []
 
 
-def test_a_request_waits_for_records_for_a_while(front: FrontDesk) -> None:
+def test_a_request_waits_for_records_for_a_while(front: FrontTable) -> None:
     front.log.head = 0
     front.subscribe_plainly()
     assert front.say(Next(10)) == []
@@ -79,7 +79,7 @@ def test_a_request_waits_for_records_for_a_while(front: FrontDesk) -> None:
     assert front.pass_time(0.01) == [OnNext(4)]
 
 
-def test_a_request_for_which_nothing_comes_gets_a_zero_at_the_deadline(front: FrontDesk) -> None:
+def test_a_request_for_which_nothing_comes_gets_a_zero_at_the_deadline(front: FrontTable) -> None:
     front.log.head = 0
     front.subscribe_plainly()
     assert front.say(Next(10)) == []
@@ -89,7 +89,7 @@ def test_a_request_for_which_nothing_comes_gets_a_zero_at_the_deadline(front: Fr
     assert front.pass_time(1) == [], "it was answered, and asks for nothing any more"
 
 
-def test_nothing_is_declared_before_the_data_connection_is_there(front: FrontDesk) -> None:
+def test_nothing_is_declared_before_the_data_connection_is_there(front: FrontTable) -> None:
     front.ask(SUBSCRIBE)
     assert front.say(Next(10)) == []
     assert send_all(front.session()) == []
@@ -97,7 +97,7 @@ def test_nothing_is_declared_before_the_data_connection_is_there(front: FrontDes
     assert send_all(front.session()) == list(range(10))
 
 
-def test_what_was_declared_waits_while_the_data_connection_is_gone(front: FrontDesk) -> None:
+def test_what_was_declared_waits_while_the_data_connection_is_gone(front: FrontTable) -> None:
     session = front.subscribe_plainly()
     front.ask(Next(10))
     front.happen(Event.LEFT)
@@ -114,41 +114,41 @@ def test_one_answer_declares_no_more_than_the_limit() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, -(2**63)])
-def test_a_request_for_less_than_one_record_ends_the_subscription(front: FrontDesk, count: int) -> None:
+def test_a_request_for_less_than_one_record_ends_the_subscription(front: FrontTable, count: int) -> None:
     front.subscribe_plainly()
     answer = front.ask(Next(count))
     assert isinstance(answer, OnError)
     assert "§3.9" in answer.message
-    assert front.desk.sessions == {}
+    assert front.table.sessions == {}
     assert isinstance(front.ask(Next(1)), OnError)
 
 
-def test_cancelling_twice_does_no_harm(front: FrontDesk) -> None:
+def test_cancelling_twice_does_no_harm(front: FrontTable) -> None:
     front.subscribe_plainly()
     goodbye = b'{"jsonClass":"OnComplete","complete":true}'
     assert encode(front.ask(Subscribe(cancel=True))) == goodbye
     assert encode(front.ask(Subscribe(cancel=True))) == goodbye, "not a byte more than the document has"
-    assert front.desk.sessions == {}
+    assert front.table.sessions == {}
     assert [event for _, event in front.closed] == [Event.CANCEL]
 
 
-def test_complete_is_another_way_to_cancel(front: FrontDesk) -> None:
+def test_complete_is_another_way_to_cancel(front: FrontTable) -> None:
     front.subscribe_plainly()
     assert front.ask(Complete()) == OnComplete()
-    assert front.desk.sessions == {}
+    assert front.table.sessions == {}
     assert front.ask(Complete()) == OnComplete()
 
 
-def test_the_next_request_acknowledges_the_batch_before(front: FrontDesk) -> None:
+def test_the_next_request_acknowledges_the_batch_before(front: FrontTable) -> None:
     session = front.subscribe_plainly()
     front.ask(Next(10))
     send_all(session)
-    assert (session.acknowledged, front.desk.floor()) == (0, 0)
+    assert (session.acknowledged, front.table.low_watermark()) == (0, 0)
     front.ask(Next(10))
-    assert (session.acknowledged, front.desk.floor()) == (10, 10)
+    assert (session.acknowledged, front.table.low_watermark()) == (10, 10)
 
 
-def test_an_error_gets_the_last_batch_once_more(front: FrontDesk) -> None:
+def test_an_error_gets_the_last_batch_once_more(front: FrontTable) -> None:
     session = front.subscribe_plainly()
     front.ask(Next(10))
     send_all(session)
@@ -160,7 +160,7 @@ def test_an_error_gets_the_last_batch_once_more(front: FrontDesk) -> None:
     assert send_all(session) == list(range(10, 20))
 
 
-def test_several_requests_may_wait_at_a_time(front: FrontDesk) -> None:
+def test_several_requests_may_wait_at_a_time(front: FrontTable) -> None:
     front.log.head = 0
     session = front.subscribe_plainly()
     assert [front.say(Next(2)) for _ in range(3)] == [[], [], []]
@@ -180,7 +180,7 @@ def test_not_any_number_of_requests_may_wait() -> None:
     assert front.pass_time(1) == [OnNext(0), OnNext(0)]
 
 
-def test_what_was_declared_is_sent_before_the_end_is_told(front: FrontDesk) -> None:
+def test_what_was_declared_is_sent_before_the_end_is_told(front: FrontTable) -> None:
     """Two requests at once, the first for the last records: the second must not swallow them."""
     session = front.subscribe_plainly()
     front.log.finish()
@@ -212,7 +212,7 @@ def test_records_that_come_in_while_the_session_looks_are_not_lost() -> None:
     assert answers == [OnNext(5)]
 
 
-def test_who_asks_after_the_end_is_told_it_again(front: FrontDesk) -> None:
+def test_who_asks_after_the_end_is_told_it_again(front: FrontTable) -> None:
     front.log.head = 0
     front.subscribe_plainly()
     front.log.finish()
@@ -230,7 +230,7 @@ def test_a_peer_that_is_not_kept_and_was_overtaken_is_told_and_gone() -> None:
     answer = front.ask(Next(10))
     assert isinstance(answer, OnError)
     assert "records 10 to 49 are gone" in answer.message
-    assert front.desk.sessions == {}
+    assert front.table.sessions == {}
 
 
 def test_a_peer_that_was_overtaken_while_it_waited_is_gone_too() -> None:
@@ -241,11 +241,11 @@ def test_a_peer_that_was_overtaken_while_it_waited_is_gone_too() -> None:
     (answer,) = front.pass_time(0.01)
     assert isinstance(answer, OnError)
     front.pass_time(0.01)
-    assert front.desk.sessions == {}, "its port is closed"
+    assert front.table.sessions == {}, "its port is closed"
     assert len(front.closed) == 1
 
 
-def test_subscribing_again_starts_with_the_oldest_record(front: FrontDesk) -> None:
+def test_subscribing_again_starts_with_the_oldest_record(front: FrontTable) -> None:
     session = front.subscribe_plainly()
     front.ask(Next(10))
     send_all(session)
@@ -256,11 +256,11 @@ def test_subscribing_again_starts_with_the_oldest_record(front: FrontDesk) -> No
     assert len(front.closed) == 1, "the port of the session before"
 
 
-def test_a_plain_peer_that_says_nothing_for_as_long_as_the_lease_is_gone(front: FrontDesk) -> None:
+def test_a_plain_peer_that_says_nothing_for_as_long_as_the_lease_is_gone(front: FrontTable) -> None:
     front.subscribe_plainly()
     front.pass_time(60.1)
-    assert front.desk.sessions == {}
-    assert front.desk.counters["leases ended"] == 1
+    assert front.table.sessions == {}
+    assert front.table.counters["leases ended"] == 1
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_plain_peer_that_says_nothing_for_as_long_as_the_lease_is_gone(front: 
     ids=lambda data: repr(data[:40]),
 )
 @pytest.mark.parametrize("joined", [False, True])
-def test_a_peer_that_sent_no_x_gets_none(front: FrontDesk, data: bytes, joined: bool) -> None:
+def test_a_peer_that_sent_no_x_gets_none(front: FrontTable, data: bytes, joined: bool) -> None:
     if joined:
         front.subscribe_plainly()
         front.log.head = 0
@@ -290,12 +290,12 @@ def test_a_peer_that_sent_no_x_gets_none(front: FrontDesk, data: bytes, joined: 
 
 # -------------------------------------------------------------------- who has joined its port?
 @pytest.fixture
-def openly() -> FrontDesk:
-    """A desk to which a peer comes without a key."""
-    return FrontDesk(log=PretendedLog(head=100))
+def openly() -> FrontTable:
+    """A session table to which a peer comes without a key."""
+    return FrontTable(log=PretendedLog(head=100))
 
 
-def test_without_a_key_the_first_request_after_a_join_is_answered_with_nothing(openly: FrontDesk) -> None:
+def test_without_a_key_the_first_request_after_a_join_is_answered_with_nothing(openly: FrontTable) -> None:
     """The one who has joined may be a stranger. The subscriber has time to come, and then there are two."""
     openly.ask(SUBSCRIBE)
     openly.happen(Event.JOINED)
@@ -308,7 +308,7 @@ def test_without_a_key_the_first_request_after_a_join_is_answered_with_nothing(o
     assert send_all(openly.session()) == list(range(60))
 
 
-def test_a_request_from_before_the_join_waits_for_a_moment_after_it(openly: FrontDesk) -> None:
+def test_a_request_from_before_the_join_waits_for_a_moment_after_it(openly: FrontTable) -> None:
     openly.ask(SUBSCRIBE)
     assert openly.say(Next(60)) == []
     assert openly.pass_time(0.09) == []
@@ -319,7 +319,7 @@ def test_a_request_from_before_the_join_waits_for_a_moment_after_it(openly: Fron
 
 
 def test_the_first_answer_does_not_wait_for_as_long_as_one_may_wait_for_records() -> None:
-    front = FrontDesk(Limits(long_poll=30.0), PretendedLog())
+    front = FrontTable(Limits(long_poll=30.0), PretendedLog())
     front.ask(SUBSCRIBE)
     front.happen(Event.JOINED)
     assert front.say(Next(60)) == []
@@ -328,7 +328,7 @@ def test_the_first_answer_does_not_wait_for_as_long_as_one_may_wait_for_records(
     assert front.pass_time(20) == []
 
 
-def test_who_joins_after_the_subscriber_has_left_is_on_trial_again(openly: FrontDesk) -> None:
+def test_who_joins_after_the_subscriber_has_left_is_on_trial_again(openly: FrontTable) -> None:
     openly.ask(SUBSCRIBE)
     openly.happen(Event.JOINED)
     openly.say(Next(1))
@@ -342,12 +342,12 @@ def test_who_joins_after_the_subscriber_has_left_is_on_trial_again(openly: Front
     assert send_all(openly.session()) == list(range(10))
 
 
-def test_a_session_whose_port_has_two_is_over_and_who_waits_is_told(openly: FrontDesk) -> None:
+def test_a_session_whose_port_has_two_is_over_and_who_waits_is_told(openly: FrontTable) -> None:
     openly.ask(SUBSCRIBE)
     openly.happen(Event.JOINED)
     openly.say(Next(60))
-    openly.desk.end(openly.session(), Event.CONTESTED)
+    openly.table.end(openly.session(), Event.CONTESTED)
     (answer,) = openly.pass_time(0.02)
     assert isinstance(answer, OnError)
     assert "subscribe again" in answer.message
-    assert openly.desk.sessions == {}
+    assert openly.table.sessions == {}

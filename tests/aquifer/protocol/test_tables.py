@@ -7,7 +7,7 @@ import pytest
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext, OnSubscribe
 from penstock.aquifer.protocol.plain_session import PlainSession
-from penstock.aquifer.protocol.sessions import Event, Session, State
+from penstock.aquifer.protocol.session import Event, Session, State
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 
 DIALECTS = [PlainSession, ExtendedSession]

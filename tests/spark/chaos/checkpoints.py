@@ -18,7 +18,7 @@ def committed(checkpoint: Path) -> int:
     batch = max(_batches(checkpoint / "commits"), default=None)
     if batch is None:
         return 0
-    # A version, what Spark notes about the batch, and where each source was at its end.
+    # A version, what Spark metadata about the batch, and where each source was at its end.
     position = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
     (offset,) = position["offsets"].values()
     return int(offset)

@@ -12,13 +12,13 @@ from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     VERSION,
-    Admin,
+    AdminRequest,
     OnError,
     OnSubscribe,
     Subscribe,
-    SubscribeTerms,
+    SubscribeFields,
     encode,
-    terms,
+    extension,
 )
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
@@ -42,28 +42,28 @@ class Administrator:
 
     def ids(self) -> dict[str, Any]:
         """All durable ids, here or away, and the sessions without one: see :meth:`Gateway.ids`."""
-        listed = self._ask(Admin(list=True))
+        listed = self._ask(AdminRequest(list=True))
         while (after := listed["next"]) is not None:
-            more = self._ask(Admin(list=True, after=after))
+            more = self._ask(AdminRequest(list=True, after=after))
             listed["ids"] += more["ids"]
             listed["next"] = more["next"]
         return listed
 
     def evict(self, who: str | int) -> dict[str, Any]:
         """End a session, by its id or its number. Its reader gets an error; an id keeps its place."""
-        return self._ask(Admin(evict=who))
+        return self._ask(AdminRequest(evict=who))
 
     def forget(self, id: str) -> dict[str, Any]:
         """Delete a durable id: nothing is kept for it any more. A session that has it ends."""
-        return self._ask(Admin(forget=id))
+        return self._ask(AdminRequest(forget=id))
 
     def give(self, id: str, key: str) -> dict[str, Any]:
         """Let an id belong to another public key, or with ``""`` to those without one."""
-        return self._ask(Admin(give=id, to=key))
+        return self._ask(AdminRequest(give=id, to=key))
 
     def give_writer(self, name: str, key: str) -> dict[str, Any]:
         """The same for the name of a writer."""
-        return self._ask(Admin(writer=name, to=key))
+        return self._ask(AdminRequest(writer=name, to=key))
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -77,8 +77,8 @@ class Administrator:
     ) -> None:
         self.close()
 
-    def _ask(self, wanted: Admin) -> dict[str, Any]:
-        question = encode(Subscribe(x=SubscribeTerms(v=VERSION, probe=True, admin=wanted)))
+    def _ask(self, wanted: AdminRequest) -> dict[str, Any]:
+        question = encode(Subscribe(x=SubscribeFields(v=VERSION, probe=True, admin=wanted)))
         answer = self._asker.ask(question, patience=self._patience)
         if answer is None:
             raise GatewayUnreachable(
@@ -87,7 +87,7 @@ class Administrator:
             )
         if isinstance(answer, OnError):
             raise error_from(answer)
-        details = terms(answer.x) if isinstance(answer, OnSubscribe) else None
+        details = extension(answer.x) if isinstance(answer, OnSubscribe) else None
         if details is None or details.status is UNSET:
             raise ProtocolViolation(f"the gateway at {self._endpoint} cannot be administered from elsewhere")
         return details.status

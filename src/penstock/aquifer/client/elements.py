@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.aquifer.batches import unpack_notes, unpack_values
-from penstock.aquifer.codecs import Codec
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.records import Record
+from penstock.aquifer.records.batch import unpack_metadata, unpack_values
+from penstock.aquifer.records.codecs import Codec
 
 __all__ = ["Chunk", "Unpacker"]
 
@@ -115,16 +115,16 @@ class Chunk:
 def _as_records(elements: list[Any], frame: Frame) -> list[Record]:
     count = len(elements)
     offsets = range(frame.first, frame.first + count)
-    if not frame.notes:
+    if not frame.metadata:
         return [Record(value, None, None, offset) for value, offset in zip(elements, offsets, strict=True)]
     try:
-        notes = unpack_notes(frame.notes)
-        keys = notes.keys or [None] * count
-        timestamps = notes.timestamps or [notes.timestamp] * count
+        metadata = unpack_metadata(frame.metadata)
+        keys = metadata.keys or [None] * count
+        timestamps = metadata.timestamps or [metadata.timestamp] * count
         return [
             Record(value, key, timestamp, offset)
             for value, key, timestamp, offset in zip(elements, keys, timestamps, offsets, strict=True)
         ]
     except (msgspec.DecodeError, ValueError) as error:
-        text = f"the notes of the frame at offset {frame.first} do not fit: {error}"
+        text = f"the metadata of the frame at offset {frame.first} do not fit: {error}"
         raise ProtocolViolation(text) from error

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import UNSET
 
-from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.client.connection import Asker
 from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.segment_reader import Lookout
@@ -23,13 +22,14 @@ from penstock.aquifer.protocol.messages import (
     OnError,
     OnSubscribe,
     Subscribe,
-    SubscribeTerms,
+    SubscribeFields,
     encode,
-    terms,
+    extension,
 )
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
+from penstock.aquifer.records.batch import MSGPACK
 from penstock.aquifer.security import CurveClient
 
 __all__ = ["LogClient", "LogState", "frames"]
@@ -100,7 +100,7 @@ class LogClient:
             raise ValueError("look(name=''): give a name that is not empty, or None for none")
         wait = min(wait, _LONGEST_WAIT)
         question = Subscribe(
-            x=SubscribeTerms(
+            x=SubscribeFields(
                 v=VERSION,
                 probe=True,
                 id=name if name is not None else UNSET,
@@ -116,7 +116,7 @@ class LogClient:
         answer = self._ask(encode(question), wait, self._patience if patience is None else patience)
         if isinstance(answer, OnError):
             raise error_from(answer)
-        details = terms(answer.x) if isinstance(answer, OnSubscribe) else None
+        details = extension(answer.x) if isinstance(answer, OnSubscribe) else None
         if details is None or details.first is UNSET or details.head is UNSET or details.status is UNSET:
             raise ProtocolViolation(f"the gateway at {self._endpoint} speaks the plain dialect only")
         status: dict[str, Any] = details.status
@@ -154,7 +154,7 @@ class LogClient:
 
 def _asked_to_wait(answer: Control) -> float | None:
     """For how many seconds a gateway that has too much to do wants to be left alone; None if it answered."""
-    details = terms(answer.x) if isinstance(answer, OnError) else None
+    details = extension(answer.x) if isinstance(answer, OnError) else None
     if details is None or details.code not in ("BUSY", "CLOSING"):
         return None
     return min(max(details.retry if details.retry is not UNSET else 200, 1), 1000) / 1000
@@ -222,7 +222,7 @@ class _RangeReader:
             while self._waiting:
                 frame = self._waiting.popleft()
                 yield frame
-                nbytes = len(frame.payload) + len(frame.notes)
+                nbytes = len(frame.payload) + len(frame.metadata)
                 side.reading.hand_on(frame.first + frame.count, nbytes)
                 side.reading.acknowledged = frame.first + frame.count
                 now = time.monotonic()

@@ -17,12 +17,12 @@ from penstock.aquifer.protocol.messages import (
     OnError,
     OnSubscribe,
     Subscribe,
-    SubscribeTerms,
+    SubscribeFields,
     decode,
     encode,
-    terms,
+    extension,
 )
-from penstock.aquifer.protocol.subscriber_side import error_from
+from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
 
 __all__ = ["probe"]
@@ -41,7 +41,7 @@ def probe(endpoint: str, timeout: float = 2.5, curve: CurveClient | None = None)
     sockets = GatewaySockets(place, curve)
     try:
         sockets.connect(keep_data=False)
-        sockets.send(encode(Subscribe(x=SubscribeTerms(v=VERSION, probe=True))))
+        sockets.send(encode(Subscribe(x=SubscribeFields(v=VERSION, probe=True))))
         return _status(_answer(sockets, place, time.monotonic() + timeout, timeout), sockets, place)
     finally:
         sockets.close()
@@ -75,7 +75,7 @@ def _status(answer: Control, sockets: GatewaySockets, place: Endpoint) -> dict[s
     if isinstance(answer, OnError):
         raise error_from(answer)
     if isinstance(answer, OnSubscribe):
-        details = terms(answer.x)
+        details = extension(answer.x)
         if details is not None and details.status is not UNSET:
             return details.status
         # It has taken the probe for a subscriber, and would keep records for it.

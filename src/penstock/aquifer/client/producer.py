@@ -1,6 +1,6 @@
 """Writing to a gateway in batches, exactly once: stage what there is, then publish it.
 
-See :mod:`penstock.aquifer.protocol.deliveries` for how the gateway sees it.
+See :mod:`penstock.aquifer.protocol.transactions` for how the gateway sees it.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.client.connection import Asker
 from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     Commit,
     Complete,
-    CompleteTerms,
+    CompleteFields,
     Control,
-    Grant,
     Next,
+    NextFields,
     OnComplete,
     OnError,
     OnNext,
     Put,
     encode,
-    terms,
+    extension,
 )
 from penstock.aquifer.protocol.remote_errors import error_from
+from penstock.aquifer.records.batch import MSGPACK
 from penstock.aquifer.security import CurveClient
 
 __all__ = ["Courier"]
@@ -55,13 +55,13 @@ class Courier:
         *,
         count: int,
         payload: bytes | memoryview,
-        notes: bytes,
+        metadata: bytes,
         format: str = MSGPACK,
     ) -> None:
         """Leave a piece with the gateway; nobody sees it before :meth:`publish`."""
         put = Put(query=query, batch=batch, part=part, attempt=attempt, seq=seq, fmt=format)
-        question = Next(count, x=Grant(put=put))
-        answer = self._ask([encode(question), payload, notes], self._patience)
+        question = Next(count, x=NextFields(put=put))
+        answer = self._ask([encode(question), payload, metadata], self._patience)
         if not isinstance(answer, OnNext):
             raise ProtocolViolation(f"the gateway at {self._endpoint} answered with {type(answer).__name__}")
 
@@ -73,7 +73,7 @@ class Courier:
         Returns when it is in the log, which may take until there is room: the readers of the gateway set the
         pace. A batch that was published before is not published again.
         """
-        question = Complete(x=CompleteTerms(commit=Commit(query=query, batch=batch, parts=list(parts))))
+        question = Complete(x=CompleteFields(commit=Commit(query=query, batch=batch, parts=list(parts))))
         answer = self._ask([encode(question)], timeout)
         if not isinstance(answer, OnComplete):
             raise ProtocolViolation(f"the gateway at {self._endpoint} answered with {type(answer).__name__}")
@@ -109,7 +109,7 @@ class Courier:
 
 def _pause_before_asking_again(answer: OnError) -> float | None:
     """Seconds, if the gateway only has too much to do at the moment."""
-    details = terms(answer.x)
+    details = extension(answer.x)
     if details is None or details.code != "BUSY" or details.retry is UNSET:
         return None
     return max(0, min(details.retry, 10_000)) / 1000

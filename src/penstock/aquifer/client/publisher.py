@@ -6,13 +6,13 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from penstock.aquifer.batches import ARROW, MSGPACK
 from penstock.aquifer.client.elements import Unpacker
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
-from penstock.aquifer.codecs import Codec, codec_named
 from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.protocol.subscriber_side import SubscribeOptions, SubscriberSide
+from penstock.aquifer.records.batch import ARROW, MSGPACK
+from penstock.aquifer.records.codecs import Codec, codec_named
 from penstock.aquifer.security import CurveClient
 from penstock.spec import Publisher, Subscriber, check_subscriber
 from penstock.streams import Flux

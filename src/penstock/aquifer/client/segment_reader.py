@@ -15,7 +15,7 @@ from typing import Final
 
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import PLACE, TOKEN_BYTES
-from penstock.aquifer.protocol.messages import ShelfTerms
+from penstock.aquifer.protocol.messages import SegmentFields
 
 __all__ = ["Lookout", "ShelfView"]
 
@@ -67,7 +67,7 @@ class Lookout:
         """Of the shelf that is here already; empty if there is none."""
         return "" if self._view is None else self._view.token
 
-    def open(self, terms: ShelfTerms) -> ShelfView | None:
+    def open(self, terms: SegmentFields) -> ShelfView | None:
         """The shelf that a gateway offers; None if it cannot be seen from here."""
         if self.token != terms.token:
             self._view = _found(terms)
@@ -82,7 +82,7 @@ class Lookout:
         self._view = None
 
 
-def _found(terms: ShelfTerms) -> ShelfView | None:
+def _found(terms: SegmentFields) -> ShelfView | None:
     if sys.platform != "linux":
         return None
     import fcntl

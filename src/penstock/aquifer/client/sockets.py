@@ -15,10 +15,10 @@ from typing import Final, NamedTuple, TypeGuard
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from penstock.aquifer.bell import Bell
 from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.security import CurveClient
+from penstock.waker import Waker
 
 __all__ = ["BytesMoved", "GatewaySockets"]
 
@@ -60,7 +60,7 @@ class GatewaySockets:
         self._views = views
         """Whether large payloads stay in ØMQ's memory. That saves a copy for readers that drop them soon."""
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._bell = Bell()
+        self._waker = Waker()
         self._control: _Monitored | None = None
         self._data: _Monitored | None = None
 
@@ -88,7 +88,7 @@ class GatewaySockets:
         self._drop_control(_LINGER)
         self._drop_data()
         self._context.term()
-        self._bell.close()
+        self._waker.close()
 
     def _open(self, opened: zmq.Socket[bytes], endpoint: Endpoint) -> _Monitored:
         monitored = _Monitored(opened)
@@ -127,18 +127,18 @@ class GatewaySockets:
 
     def wake(self) -> None:
         """Make :meth:`wait` return; may be called from any thread."""
-        self._bell.ring()
+        self._waker.wake()
 
     def wait(self, seconds: float) -> None:
         """Wait until something arrives, or another thread calls :meth:`wake`, or the time is over."""
         poller = zmq.Poller()
-        poller.register(self._bell.fileno(), zmq.POLLIN)
+        poller.register(self._waker.fileno(), zmq.POLLIN)
         for monitored in (self._control, self._data):
             if monitored is not None:
                 poller.register(monitored.socket, zmq.POLLIN)
                 poller.register(monitored.monitor, zmq.POLLIN)
         poller.poll(max(0, int(seconds * 1000 + 0.999)))
-        self._bell.hush()
+        self._waker.drain()
 
     def control_messages(self) -> list[bytes]:
         """The control messages that have arrived."""

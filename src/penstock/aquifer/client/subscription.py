@@ -245,7 +245,7 @@ class AquiferSubscription:
             self._driver.finished = effects.Finish(error)
 
     def _take(self, frame: Frame) -> None:
-        nbytes = len(frame.payload) + len(frame.notes)
+        nbytes = len(frame.payload) + len(frame.metadata)
         unpack = partial(self._unpacker.of_frame, frame)
         self._waiting.append(Chunk(unpack, frame.count, frame.first + frame.count, nbytes))
 

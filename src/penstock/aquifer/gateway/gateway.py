@@ -12,19 +12,19 @@ from typing import Any, Self
 
 import zmq
 
-from penstock.aquifer.codecs import Codec, codec_named
 from penstock.aquifer.endpoints import Endpoint
-from penstock.aquifer.gateway.listening import Listener
-from penstock.aquifer.gateway.log import Log
-from penstock.aquifer.gateway.packing import Packer
-from penstock.aquifer.gateway.serving import Server
-from penstock.aquifer.gateway.writing import Writer
-from penstock.aquifer.journal import Journal, MemoryJournal
-from penstock.aquifer.journal.interface import SavedCursor
+from penstock.aquifer.gateway.listener import Listener
+from penstock.aquifer.gateway.server import Server
+from penstock.aquifer.gateway.writer import Writer
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Journal, MemoryJournal
+from penstock.aquifer.log.journal import Cursor
+from penstock.aquifer.log.log import Log
 from penstock.aquifer.protocol.administration import Administration
-from penstock.aquifer.protocol.deliveries import Delivery
-from penstock.aquifer.protocol.desk import Desk
+from penstock.aquifer.protocol.session_table import SessionTable
+from penstock.aquifer.protocol.transactions import PendingTransaction
+from penstock.aquifer.records.codecs import Codec, codec_named
+from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import Authenticator, CurveServer, check_bind
 from penstock.spec import Publisher
 
@@ -145,7 +145,7 @@ class Gateway:
         except BaseException:
             self._abandon()
             raise
-        self._server = Server(self._log, self._limits, self._listeners, self._make_desk)
+        self._server = Server(self._log, self._limits, self._listeners, self._make_table)
         self._writer = Writer(
             self._log,
             Packer(self._codec, self._batch_limits(), batched=self._batched),
@@ -185,7 +185,7 @@ class Gateway:
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
-        self._server.desk.note_all()
+        self._server.table.note_all()
         for name, cursor in self._take_cursors().items():
             self._journal.save_cursor(name, cursor)
         try:
@@ -245,12 +245,12 @@ class Gateway:
 
     def drained(self) -> bool:
         """Whether the source has ended, somebody has had all of it, and nobody who is kept waits for more."""
-        end, desk = self._log.end, self._server.desk
+        end, table = self._log.end, self._server.table
         if end is None:
             return False
-        kept = [session.acknowledged for session in list(desk.sessions.values()) if session.keep]
-        kept += [saved.acknowledged for saved in list(desk.absent.values())]
-        return min(kept, default=end) >= end and max([*kept, desk.departed["to"]]) >= end
+        kept = [session.acknowledged for session in list(table.sessions.values()) if session.keep]
+        kept += [saved.acknowledged for saved in list(table.absent.values())]
+        return min(kept, default=end) >= end and max([*kept, table.departed["to"]]) >= end
 
     # ---------------------------------------------------------------- what there is to know
     @property
@@ -270,14 +270,14 @@ class Gateway:
 
     def status(self) -> dict[str, Any]:
         """The log, the subscribers and the counters at this moment: what ``gateway status`` shows."""
-        journal, intake, desk = self._journal, self._writer.intake, self._server.desk
+        journal, intake, table = self._journal, self._writer.intake, self._server.table
         held = journal.held
         return {
             "epoch": journal.epoch,
             "uptime": round(time.monotonic() - self._started, 3),
             "first": journal.first,
             "head": journal.head,
-            "floor": self._log.floor,
+            "floor": self._log.low_watermark,
             "end": self._log.end,
             "failure": self._log.failure,
             "durable": journal.durable,
@@ -292,10 +292,10 @@ class Gateway:
                 "received": intake.received,
                 "skipped": self.skipped,
             },
-            "subscribers": [session.describe() for session in list(desk.sessions.values())],
-            "absent": desk.cursors.describe(),
-            "departed": dict(desk.departed),
-            "counters": dict(desk.counters),
+            "subscribers": [session.describe() for session in list(table.sessions.values())],
+            "absent": table.cursors.describe(),
+            "departed": dict(table.departed),
+            "counters": dict(table.counters),
         }
 
     # ---------------------------------------------------------------- administering
@@ -336,11 +336,11 @@ class Gateway:
     def _administer(self, what: Callable[[Administration], dict[str, Any]]) -> dict[str, Any]:
         if self._context is None or self._closed:
             raise RuntimeError("this gateway does not run: nobody uses it")
-        return self._server.call(lambda desk: what(desk.administration))
+        return self._server.call(lambda table: what(table.administration))
 
     # ---------------------------------------------------------------- between the threads
-    def _make_desk(self, server: Server) -> Desk:
-        return Desk(
+    def _make_table(self, server: Server) -> SessionTable:
+        return SessionTable(
             self._log,
             self._limits,
             server,
@@ -361,7 +361,7 @@ class Gateway:
             max_frame_records=min(self._limits.max_frame_records, max(1, self._journal.max_records // 8)),
         )
 
-    def _submit(self, delivery: Delivery) -> None:
+    def _submit(self, delivery: PendingTransaction) -> None:
         self._writer.submit(delivery)
 
     def _on_published(self) -> None:
@@ -369,5 +369,5 @@ class Gateway:
         if self._log.end is not None:
             self._ended.set()
 
-    def _take_cursors(self) -> Mapping[str, SavedCursor | None]:
-        return self._server.desk.cursors.take_changed()
+    def _take_cursors(self) -> Mapping[str, Cursor | None]:
+        return self._server.table.cursors.take_changed()

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from msgspec import UNSET
 
-from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log.journal import Cursor
 from penstock.aquifer.protocol.cursors import Cursors
-from penstock.aquifer.protocol.deliveries import Deliveries
-from penstock.aquifer.protocol.messages import VERSION, Admin, Control, OnSubscribe, SessionTerms
-from penstock.aquifer.protocol.sessions import Event, LogView, Session, refusal
+from penstock.aquifer.protocol.messages import VERSION, AdminRequest, Control, OnSubscribe, OnSubscribeFields
+from penstock.aquifer.protocol.session import Event, LogView, Session, refusal
+from penstock.aquifer.protocol.transactions import Transactions
 from penstock.spec import UNBOUNDED
 
 __all__ = ["Administration", "NotThere"]
@@ -44,7 +44,7 @@ class Administration:
         self,
         sessions: Sessions,
         cursors: Cursors,
-        deliveries: Deliveries,
+        deliveries: Transactions,
         log: LogView,
         limits: Limits,
         name_of: Callable[[str], str],
@@ -56,15 +56,15 @@ class Administration:
         self._limits = limits
         self._name_of = name_of
 
-    def answer(self, wanted: Admin) -> Control:
+    def answer(self, wanted: AdminRequest) -> Control:
         """Do what is wanted, and what to answer."""
         try:
             done = self.ask(wanted)
         except (NotThere, ValueError) as problem:
             return refusal(str(problem), "BAD")
-        return OnSubscribe(UNBOUNDED, 0, x=SessionTerms(v=VERSION, epoch=self._log.epoch, status=done))
+        return OnSubscribe(UNBOUNDED, 0, x=OnSubscribeFields(v=VERSION, epoch=self._log.epoch, status=done))
 
-    def ask(self, wanted: Admin) -> dict[str, Any]:
+    def ask(self, wanted: AdminRequest) -> dict[str, Any]:
         """Do what is wanted; NotThere or ValueError if that makes no sense."""
         if wanted.evict is not UNSET:
             return self.evict(wanted.evict)
@@ -134,7 +134,7 @@ class Administration:
         for session in self._sessions.all():
             if session.name == name:
                 self._sessions.end(session, Event.EVICTED)
-        cursor: SavedCursor | None = self._cursors.absent.get(name)
+        cursor: Cursor | None = self._cursors.absent.get(name)
         if cursor is None:
             raise NotThere(f"there is no id {name!r}")
         self._cursors.leave(name, cursor._replace(owner=owner, remaining=cursor.lease_ms / 1000))

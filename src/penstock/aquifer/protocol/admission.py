@@ -2,47 +2,68 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from importlib.util import find_spec
+from typing import Final
 
 from msgspec import UNSET
 
-from penstock.aquifer.batches import ARROW, MSGPACK
-from penstock.aquifer.journal.interface import SavedCursor
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.messages import VERSION, SubscribeTerms
-from penstock.aquifer.protocol.sessions import LogView
+from penstock.aquifer.log.journal import Cursor
+from penstock.aquifer.protocol.cursors import Cursors
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    Control,
+    Subscribe,
+    SubscribeFields,
+    commit_in,
+    extension,
+    put_in,
+)
+from penstock.aquifer.protocol.session import LogView, Session
+from penstock.aquifer.records.batch import ARROW, MSGPACK
+from penstock.aquifer.security.access import Caller, Right
 
-__all__ = ["acknowledged_for", "format_for", "problem_with", "start_for"]
+__all__ = [
+    "Budgets",
+    "acknowledged_for",
+    "format_for",
+    "problem_with",
+    "start_for",
+    "too_many_ids",
+    "too_many_sessions",
+    "why_not",
+]
 
 
-def problem_with(wishes: SubscribeTerms, log: LogView, limits: Limits) -> tuple[str, str] | None:
+def problem_with(fields: SubscribeFields, log: LogView, limits: Limits) -> tuple[str, str] | None:
     """Why this cannot be had, and the code for it; None if it can."""
-    if wishes.v != VERSION:
-        return f"version {wishes.v} of the dialect; this gateway speaks {VERSION}", "BAD"
-    if wishes.id is not UNSET and not 0 < len(wishes.id) <= limits.max_id:
-        return f"an id has 1 to {limits.max_id} characters; this one has {len(wishes.id)}", "BAD"
-    if wishes.epoch is not UNSET and wishes.epoch != log.epoch:
-        return f"epoch {wishes.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
-    if isinstance(wishes.from_, str) and wishes.from_ not in ("earliest", "latest"):
-        return f"from {wishes.from_!r}: give an offset, 'earliest' or 'latest'", "BAD"
-    if isinstance(wishes.from_, int) and not log.first <= wishes.from_ <= log.head:
-        return f"offset {wishes.from_} is not available: there are {log.first} to {log.head - 1}", "OFFSET"
-    if wishes.ack is not UNSET and not 0 <= wishes.ack <= log.head:
-        return f"x.ack is {wishes.ack}, and the log goes up to {log.head}", "BAD"
-    if wishes.to is not UNSET and wishes.to < 0:
-        return f"to {wishes.to}: offsets are never negative", "BAD"
-    if wishes.lease is not UNSET and wishes.lease <= 0:
-        return f"a lease of {wishes.lease} ms: give at least 1", "BAD"
-    if format_for(wishes) is None:
+    if fields.v != VERSION:
+        return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", "BAD"
+    if fields.id is not UNSET and not 0 < len(fields.id) <= limits.max_id:
+        return f"an id has 1 to {limits.max_id} characters; this one has {len(fields.id)}", "BAD"
+    if fields.epoch is not UNSET and fields.epoch != log.epoch:
+        return f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
+    if isinstance(fields.from_, str) and fields.from_ not in ("earliest", "latest"):
+        return f"from {fields.from_!r}: give an offset, 'earliest' or 'latest'", "BAD"
+    if isinstance(fields.from_, int) and not log.first <= fields.from_ <= log.head:
+        return f"offset {fields.from_} is not available: there are {log.first} to {log.head - 1}", "OFFSET"
+    if fields.ack is not UNSET and not 0 <= fields.ack <= log.head:
+        return f"x.ack is {fields.ack}, and the log goes up to {log.head}", "BAD"
+    if fields.to is not UNSET and fields.to < 0:
+        return f"to {fields.to}: offsets are never negative", "BAD"
+    if fields.lease is not UNSET and fields.lease <= 0:
+        return f"a lease of {fields.lease} ms: give at least 1", "BAD"
+    if format_for(fields) is None:
         known = " and ".join(_formats())
-        return f"none of the formats {wishes.fmt} is known here; known are {known}", "BAD"
+        return f"none of the formats {fields.fmt} is known here; known are {known}", "BAD"
     return None
 
 
-def format_for(wishes: SubscribeTerms) -> str | None:
+def format_for(fields: SubscribeFields) -> str | None:
     """The best of the formats that were asked for; None if none of them can be had here."""
-    asked: Iterable[str] = wishes.fmt if wishes.fmt is not UNSET and wishes.fmt else (MSGPACK,)
+    asked: Iterable[str] = fields.fmt if fields.fmt is not UNSET and fields.fmt else (MSGPACK,)
     known = _formats()
     return next((format for format in asked if format in known), None)
 
@@ -52,26 +73,114 @@ def _formats() -> tuple[str, ...]:
     return (MSGPACK, ARROW) if find_spec("pyarrow") is not None else (MSGPACK,)
 
 
-def start_for(wishes: SubscribeTerms, saved: SavedCursor | None, log: LogView) -> int:
+def start_for(fields: SubscribeFields, saved: Cursor | None, log: LogView) -> int:
     """The offset of the first record to send."""
-    if wishes.from_ == "latest":
+    if fields.from_ == "latest":
         return log.head
-    if isinstance(wishes.from_, int):
-        return wishes.from_
-    if wishes.from_ is UNSET and saved is not None:
+    if isinstance(fields.from_, int):
+        return fields.from_
+    if fields.from_ is UNSET and saved is not None:
         return min(max(saved.acknowledged, log.first), log.head)
     return log.first
 
 
-def acknowledged_for(wishes: SubscribeTerms, start: int, kept: Iterable[int], log: LogView) -> int:
+def acknowledged_for(fields: SubscribeFields, start: int, kept: Iterable[int], log: LogView) -> int:
     """The offset from which on records are kept for a subscriber that starts at ``start``.
 
     ``kept`` has what was kept for it before. Where a subscriber starts says nothing of what it has dealt
     with: it may have read further than that, and may die. Only its own word counts.
     """
-    floor = [start, *kept]
-    if wishes.ack is not UNSET:
-        floor.append(wishes.ack)
-    elif wishes.id is not UNSET and isinstance(wishes.from_, int) and len(floor) == 1:
-        floor.append(log.first)
-    return max(min(floor), log.first)
+    low_watermark = [start, *kept]
+    if fields.ack is not UNSET:
+        low_watermark.append(fields.ack)
+    elif fields.id is not UNSET and isinstance(fields.from_, int) and len(low_watermark) == 1:
+        low_watermark.append(log.first)
+    return max(min(low_watermark), log.first)
+
+
+_MOST_BUDGETS = 4096
+
+
+class Budgets:
+    """Token buckets: each peer may send so many requests per second, with a burst of as many."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._tokens: OrderedDict[bytes | str, tuple[float, float]] = OrderedDict()
+
+    def allow(self, who: bytes | str, now: float) -> bool:
+        """Whether there is a token left, which is then taken."""
+        tokens, since = self._tokens.pop(who, (float(self._rate), now))
+        tokens = min(tokens + (now - since) * self._rate, self._rate)
+        self._tokens[who] = (max(tokens - 1, 0), now)
+        if len(self._tokens) > _MOST_BUDGETS:
+            self._tokens.popitem(last=False)
+        return tokens >= 1
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def forget(self, who: bytes) -> None:
+        """It is gone."""
+        self._tokens.pop(who, None)
+
+
+def too_many_sessions(caller: Caller, sessions: Iterable[Session], limits: Limits) -> str | None:
+    """Why this peer may not have another session, if so."""
+    if not caller.owner and caller.is_local:
+        return None
+    theirs = sum(
+        session.owner == caller.owner and (bool(caller.owner) or session.address == caller.address)
+        for session in sessions
+    )
+    if theirs < limits.max_per_peer:
+        return None
+    return f"{theirs} subscribers {_of(caller)} are here already, and it may have no more: try later"
+
+
+def too_many_ids(caller: Caller, sessions: Iterable[Session], cursors: Cursors, limits: Limits) -> str | None:
+    """Why this peer may not have another durable id, if so."""
+    if not caller.owner and caller.is_local:
+        return None
+    theirs = sum(
+        session.name is not None
+        and session.owner == caller.owner
+        and (bool(caller.owner) or session.address == caller.address)
+        for session in sessions
+    )
+    theirs += cursors.count(caller)
+    if theirs < limits.max_ids_per_peer:
+        return None
+    return f"{theirs} ids {_of(caller)} are remembered already, and it may have no more"
+
+
+def _of(caller: Caller) -> str:
+    return "with this key" if caller.owner else f"from {caller.address}"
+
+
+_WHAT: Final = {Right.READ: "read", Right.WRITE: "write", Right.ADMIN: "administer this gateway"}
+
+
+def why_not(message: Control, caller: Caller) -> str | None:
+    """Why this caller may not send this message; None if it may."""
+    fields = extension(message.x) if isinstance(message, Subscribe) else None
+    if put_in(message) is not None or commit_in(message) is not None:
+        needed = Right.WRITE
+    elif fields is not None and fields.probe is True and fields.admin is not UNSET:
+        needed = Right.ADMIN
+    elif fields is not None and fields.probe is True and fields.id is UNSET and caller.rights:
+        return None  # How the gateway is: anybody may ask who may do anything.
+    else:
+        needed = Right.READ
+    return None if caller.may(needed) else _told(needed, caller)
+
+
+def _told(needed: Right, caller: Caller) -> str:
+    if not caller.owner:
+        return f"without a key, nobody may {_WHAT[needed]} from {caller.address}"
+    if not caller.rights:
+        return "this key may do nothing here: it is not on the list of clients, or without any rights"
+    return (
+        f"this key may not {_WHAT[needed]}: its rights are {caller.rights}. "
+        f'Where the gateway runs, put rights = "{caller.rights | needed}" into its .pub file'
+    )

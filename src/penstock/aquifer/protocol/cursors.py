@@ -8,13 +8,15 @@ only after its reader could have come back for the whole of its lease, and did n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from penstock.aquifer.journal.interface import SavedCursor
-from penstock.aquifer.rights import Caller
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.log.journal import Cursor
+from penstock.aquifer.protocol.session import LogView, Session
+from penstock.aquifer.security.access import Caller
 
-__all__ = ["Cursors", "LeaseClock"]
+__all__ = ["Cursors", "LeaseClock", "LowWatermark"]
 
 _LONGEST_STEP: Final = 1.0
 """Seconds. If the gateway has not looked at the clock for longer, it was not running for the rest of it."""
@@ -39,10 +41,10 @@ class LeaseClock:
 class Cursors:
     """The durable subscribers that are away, and what has to be written to the journal about all of them."""
 
-    def __init__(self, saved: Mapping[str, SavedCursor], clock: LeaseClock) -> None:
-        self.absent: dict[str, SavedCursor] = dict(saved)
+    def __init__(self, saved: Mapping[str, Cursor], clock: LeaseClock) -> None:
+        self.absent: dict[str, Cursor] = dict(saved)
         """Those that are away; what they have not acknowledged is kept until their lease ends."""
-        self.changed: dict[str, SavedCursor | None] = {}
+        self.changed: dict[str, Cursor | None] = {}
         """What is to be written to the journal."""
         self._clock = clock
         self._ends = {name: clock.now + cursor.remaining for name, cursor in saved.items()}
@@ -52,7 +54,7 @@ class Cursors:
         self._origins: dict[str, str] = {}
         """The addresses that ids without an owner came from, as far as is known: that is not stored."""
 
-    def take_changed(self) -> Mapping[str, SavedCursor | None]:
+    def take_changed(self) -> Mapping[str, Cursor | None]:
         """What is to be written; from any thread."""
         # Swapped, not copied and cleared: the server may be adding to it.
         taken, self.changed = self.changed, {}
@@ -75,7 +77,7 @@ class Cursors:
             self._origins[name] = caller.address
 
     # ---------------------------------------------------------------- one that is here
-    def note(self, name: str, cursor: SavedCursor) -> None:
+    def note(self, name: str, cursor: Cursor) -> None:
         """A durable subscriber that is here has come so far."""
         self.changed[name] = cursor
         self._stored[name] = self._clock.now
@@ -85,13 +87,13 @@ class Cursors:
         return self._clock.now - self._stored.get(name, float("-inf")) >= lease / 4
 
     # ---------------------------------------------------------------- one that is away
-    def leave(self, name: str, cursor: SavedCursor) -> None:
+    def leave(self, name: str, cursor: Cursor) -> None:
         """It is away from now on, or has sent word that it still is."""
         self.absent[name] = cursor
         self._ends[name] = self._clock.now + cursor.remaining
         self.note(name, cursor)
 
-    def come_back(self, name: str) -> SavedCursor | None:
+    def come_back(self, name: str) -> Cursor | None:
         """It is here again: where it was, if that is still known."""
         self._ends.pop(name, None)
         return self.absent.pop(name, None)
@@ -133,3 +135,35 @@ class Cursors:
         """Write down how much of its lease is left."""
         self.absent[name] = self.absent[name]._replace(remaining=self.remaining(name))
         self.note(name, self.absent[name])
+
+
+class LowWatermark:
+    """Knows who is waited for, and since when somebody only looks."""
+
+    def __init__(self, log: LogView, limits: Limits) -> None:
+        self._log = log
+        self._limits = limits
+        self._unattended = True
+        """Whether the source waits for the first reader,"""
+        self._looking_since: float | None = None
+        """and since when only optional readers have been there meanwhile."""
+
+    def lowest(self, here: Collection[Session], away: Collection[Cursor], now: float) -> int:
+        """The lowest offset that must not be forgotten to make room."""
+        if not here and not away:
+            self._unattended, self._looking_since = True, None
+            return self._log.first
+        if away or any(session.keep for session in here):
+            self._unattended = False
+        elif self._unattended:
+            self._looking_since = now if self._looking_since is None else self._looking_since
+            if now - self._looking_since < self._limits.look:
+                return max(max(session.acknowledged for session in here), self._log.first)
+            self._unattended = False
+        return self.needed(here, away)
+
+    def needed(self, here: Collection[Session], away: Collection[Cursor]) -> int:
+        """The lowest offset that a reader needs, here or away; the log's head if there is none."""
+        kept = [session.acknowledged for session in here if session.keep]
+        kept += [saved.acknowledged for saved in away]
+        return max(min(kept, default=self._log.head), self._log.first)

@@ -12,12 +12,12 @@ from penstock.aquifer.errors import Overtaken, ProtocolViolation, SourceFailed
 from penstock.aquifer.protocol.effects import Effect, Finish, Say, Take
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.protocol.messages import (
-    Grant,
     Next,
+    NextFields,
     OnError,
-    SessionTerms,
+    OnSubscribeFields,
     decode,
-    terms,
+    extension,
 )
 from penstock.aquifer.protocol.pieces import FrameAssembly, Misfit
 from penstock.aquifer.protocol.remote_errors import error_from
@@ -31,7 +31,7 @@ __all__ = ["ExtendedReader"]
 # As plain numbers: to ask a Flag takes ten times as long, for each frame.
 _SPECIAL: Final = int(Flag.ERR | Flag.GAP | Flag.END | Flag.HB)
 _ACK: Final = int(Flag.ACK)
-_SHELF: Final = int(Flag.SHELF)
+_SHELF: Final = int(Flag.SHARED)
 _PIECE: Final = int(Flag.PIECE)
 _REPEAT: Final = 0.5
 """Seconds after which a grant is repeated if nothing came of it: the first may have been lost."""
@@ -83,7 +83,7 @@ class ExtendedReader:
         self._jumps: deque[tuple[int, int]] = deque()
         """Gaps that were told, but lie after what was handed on: first missing and next available offset."""
 
-    def resumed(self, answer: SessionTerms, now: float) -> list[Effect]:
+    def resumed(self, answer: OnSubscribeFields, now: float) -> list[Effect]:
         """A gateway has welcomed us, for the first time or again: grant it a window."""
         start = answer.next if answer.next is not UNSET else self.next
         if start != self.next:
@@ -145,7 +145,7 @@ class ExtendedReader:
             return [Finish(violation)]
         if self.puzzle.have:
             self._drop_pieces()  # It came as a whole after all.
-        self._arrived_bytes += len(frame.payload) + len(frame.notes)
+        self._arrived_bytes += len(frame.payload) + len(frame.metadata)
         return self._take(frame, now)
 
     def _take(self, frame: Frame, now: float) -> list[Effect]:
@@ -210,7 +210,7 @@ class ExtendedReader:
             return [Finish(violation)]
         if not isinstance(message, OnError):
             return [Finish(ProtocolViolation(f"an error frame with {type(message).__name__} in it"))]
-        details = terms(message.x)
+        details = extension(message.x)
         if details is not None and details.code == SourceFailed.code and frame.first > self.next:
             return self._missed(frame, now)  # What came before the failure comes first.
         return self.message(message, now)
@@ -246,7 +246,7 @@ class ExtendedReader:
         """The gateway says something outside the stream: only errors matter, and none after the end."""
         if self.ended or not isinstance(message, OnError):
             return []
-        details = terms(message.x)
+        details = extension(message.x)
         code = details.code if details is not None else None
         if code in ("SESSION", "LEASE"):
             return self._side.lost(message.message, now)
@@ -263,7 +263,7 @@ class ExtendedReader:
         self._handed_bytes += nbytes - stale
 
     def tick(self, now: float) -> list[Effect]:
-        """Grant more if enough was handed on; repeat a grant that nothing came of; notice silence."""
+        """NextFields more if enough was handed on; repeat a grant that nothing came of; notice silence."""
         if not self.ended and now - self._heard > self._side.silence:
             return self._side.lost(f"nothing was heard for {self._side.silence:g} s", now)
         due = self._must_answer or self._acknowledgement_is_due(now) or now - self._spoke >= self._patience()
@@ -310,7 +310,7 @@ class ExtendedReader:
             self._owed.popleft()
         self._spoke = now
         self._must_answer = False
-        grant = Grant(limit=self._limit, limitb=self._limit_bytes, ack=self.acknowledged, got=self.next)
+        grant = NextFields(limit=self._limit, limitb=self._limit_bytes, ack=self.acknowledged, got=self.next)
         if self._pieces:
             grant.gotb = self._arrived_bytes
         if self._shelf is not None:
@@ -319,5 +319,5 @@ class ExtendedReader:
 
     def goodbye(self) -> list[Effect]:
         """Acknowledge what was dealt with, and leave; a durable subscriber keeps its place."""
-        grant = Grant(limit=self._limit, ack=self.acknowledged, got=self.next)
+        grant = NextFields(limit=self._limit, ack=self.acknowledged, got=self.next)
         return [Say(Next(1, x=grant)), *self._side.goodbye()]

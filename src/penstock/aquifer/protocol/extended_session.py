@@ -13,23 +13,23 @@ from typing import Any, ClassVar, Final
 
 from msgspec import UNSET
 
-from penstock.aquifer.batches import Batch
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import (
-    CompleteTerms,
+    CompleteFields,
     Control,
-    Grant,
     Next,
-    NextTerms,
+    NextFields,
     OnComplete,
     OnNext,
-    SubscribeTerms,
+    OnNextFields,
+    SubscribeFields,
     demand,
-    terms,
+    extension,
 )
 from penstock.aquifer.protocol.pace import Pace
 from penstock.aquifer.protocol.pieces import CutFrame
-from penstock.aquifer.protocol.sessions import Event, LogView, Reply, Session, State, Table, refusal
+from penstock.aquifer.protocol.session import Event, LogView, Reply, Session, State, Table, refusal
+from penstock.aquifer.records.batch import Batch
 
 __all__ = ["ExtendedSession"]
 
@@ -72,37 +72,37 @@ class ExtendedSession(Session):
         limits: Limits,
         now: float,
         *,
-        wishes: SubscribeTerms,
+        fields: SubscribeFields,
         topic: bytes,
         format: str,
     ) -> None:
         super().__init__(peer, log, start, limits, now)
-        self.wishes = wishes
+        self.fields = fields
         """What it asked for in ``Subscribe.x``."""
         self.topic = topic
         self.format = format
-        self.to = wishes.to if wishes.to is not UNSET else None
-        self.keep = wishes.keep if wishes.keep is not UNSET else True
-        self.name = wishes.id if wishes.id is not UNSET else None
-        if wishes.lease is not UNSET:
+        self.to = fields.to if fields.to is not UNSET else None
+        self.keep = fields.keep if fields.keep is not UNSET else True
+        self.name = fields.id if fields.id is not UNSET else None
+        if fields.lease is not UNSET:
             # Bounded before it is divided: a peer may write more digits than a float can hold.
             longest = limits.max_lease
             if self.name is None:
                 longest = min(longest, limits.max_nameless_lease)
-            self.lease = max(min(wishes.lease, longest * 1000) / 1000, 0.1)
+            self.lease = max(min(fields.lease, longest * 1000) / 1000, 0.1)
         self.limit = start
         """Records before this offset may be sent."""
         self.limit_bytes: int | None = None
         """So many bytes may be sent in this session, if the subscriber counts them."""
         self.received = start
         """Records before this offset have arrived."""
-        self.on_shelf: list[int] | None = None
-        """What the subscriber uses of the shelf, once it is known to see it: see ``Grant.shelf``."""
-        self.pace = Pace(limits.bytes_in_flight) if wishes.pieces is not UNSET else None
+        self.segment_use: list[int] | None = None
+        """What the subscriber uses of the shelf, once it is known to see it: see ``NextFields.shelf``."""
+        self.pace = Pace(limits.bytes_in_flight) if fields.pieces is not UNSET else None
         """How much its line carries; None if it takes whole frames only, or shares our memory."""
         self.cut: CutFrame | None = None
         """The frame that is being sent in pieces."""
-        self._begun = _begun(wishes)
+        self._begun = _begun(fields)
         """How many bytes the subscriber has of the first frame, and how many records that had."""
         self.spoke = now
         """When the last frame was sent."""
@@ -126,13 +126,13 @@ class ExtendedSession(Session):
         """The offset after the last record that this session can have, as far as is known."""
         return self.log.head if self.to is None else min(self.to, self.log.head)
 
-    def allowance(self) -> int:
+    def credit(self) -> int:
         """What was granted, is there, and has room on the way."""
         if self.state is not State.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
             return 0
         return max(min(self.limit, self.stop) - self.cursor, 0)
 
-    def allowance_bytes(self) -> int:
+    def credit_bytes(self) -> int:
         """How many bytes of payload may be sent. While there are any, a record may go, however large."""
         room = self.limits.bytes_in_flight - (self.sent_bytes - self._received_bytes)
         if self.limit_bytes is not None:
@@ -167,7 +167,7 @@ class ExtendedSession(Session):
         window soon, and grant more. If it does not, it gets what it has granted, a moment later.
         """
         left, on_way = self.limit - self.cursor, self.cursor - self.received
-        room, bytes_on_way = self.allowance_bytes(), self.sent_bytes - self._received_bytes
+        room, bytes_on_way = self.credit_bytes(), self.sent_bytes - self._received_bytes
         return (
             (count <= left or on_way >= left >= count - on_way)
             and (nbytes <= room or bytes_on_way >= room >= nbytes - bytes_on_way)
@@ -240,10 +240,10 @@ class ExtendedSession(Session):
     def _last_words(self) -> Control:
         if self.failed:
             return refusal(self.log.failure or "", "SOURCE")
-        return OnComplete(x=CompleteTerms(end=self.cursor))
+        return OnComplete(x=CompleteFields(end=self.cursor))
 
     def _declaration(self, envelope: tuple[bytes, ...], first: int, count: int) -> Reply:
-        return Reply(envelope, OnNext(count, x=NextTerms(first=first, head=self.log.head)))
+        return Reply(envelope, OnNext(count, x=OnNextFields(first=first, head=self.log.head)))
 
     def waiting(self) -> list[tuple[bytes, ...]]:
         """The request for a counted batch that waits for records, if there is one."""
@@ -251,13 +251,13 @@ class ExtendedSession(Session):
 
     # ---------------------------------------------------------------- the handlers of the table
     def _grant(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
-        grant = terms(message.x) or Grant()
+        grant = extension(message.x) or NextFields()
         problem = self._problem(message, grant)
         if problem is not None:
             return [Reply(envelope, refusal(problem, "BAD"))]
         new = self._note_progress(grant, now)
         if grant.shelf is not UNSET and grant.shelf:
-            self.on_shelf = grant.shelf
+            self.segment_use = grant.shelf
             self.pace = None  # The line is this machine's memory.
         if grant.limit is UNSET:
             # One waits at a time; the one before gets its answer now, or it never would.
@@ -272,7 +272,7 @@ class ExtendedSession(Session):
         self.repeats += not new
         return []
 
-    def _problem(self, message: Next, grant: Grant) -> str | None:
+    def _problem(self, message: Next, grant: NextFields) -> str | None:
         if grant.limit is UNSET and message.count <= 0:
             return f"§3.9: Next must ask for at least one record, not {message.count}"
         for name in ("limit", "limitb", "ack", "got", "gotb"):
@@ -287,7 +287,7 @@ class ExtendedSession(Session):
             return f"x.gotb is {grant.gotb}, but only {self.sent_bytes} bytes were sent in this session"
         return None
 
-    def _note_progress(self, grant: Grant, now: float) -> bool:
+    def _note_progress(self, grant: NextFields, now: float) -> bool:
         new = False
         if grant.ack is not UNSET and grant.ack > self.acknowledged:
             self.acknowledged, new = grant.ack, True
@@ -319,7 +319,7 @@ class ExtendedSession(Session):
         return replies
 
     def _leave(self, _: Any, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
-        return [Reply(envelope, OnComplete(x=CompleteTerms(end=self.cursor, cancelled=True)))]
+        return [Reply(envelope, OnComplete(x=CompleteFields(end=self.cursor, cancelled=True)))]
 
     def describe(self) -> dict[str, Any]:
         """Also what was granted, and what is on its way."""
@@ -333,9 +333,9 @@ class ExtendedSession(Session):
         }
 
 
-def _begun(wishes: SubscribeTerms) -> tuple[int, int]:
+def _begun(fields: SubscribeFields) -> tuple[int, int]:
     """What a subscriber has of its first frame, if what it says makes sense."""
-    here = wishes.pieces if wishes.pieces is not UNSET else []
-    if len(here) != 2 or min(here) <= 0 or not isinstance(wishes.from_, int):
+    here = fields.pieces if fields.pieces is not UNSET else []
+    if len(here) != 2 or min(here) <= 0 or not isinstance(fields.from_, int):
         return 0, 0
     return here[0], here[1]

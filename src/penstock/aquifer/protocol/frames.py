@@ -5,7 +5,7 @@ A frame is a message of three or four parts::
     topic     8 bytes, the session's
     header   16 bytes, big-endian: version, flags, 0, first offset, count
     payload   the records, in the format that was agreed on
-    notes     times and keys of the records (absent in frames without records)
+    metadata     times and keys of the records (absent in frames without records)
 
 ``first`` is always the offset of the next record that the gateway sends in this session. A subscriber that
 sees a higher one than it expects has lost a frame; it subscribes again from where it stands.
@@ -26,9 +26,9 @@ __all__ = ["HEADER", "PLACE", "TOKEN_BYTES", "TOPIC_BYTES", "Flag", "Frame", "he
 
 HEADER: Final = Struct(">BBHQI")
 PLACE: Final = Struct(">QQQ")
-"""Where a payload stands on a shelf: its number, its first byte and its length."""
+"""Where a payload stands in shared memory: its number, its first byte and its length."""
 TOKEN_BYTES: Final = 16
-"""What a shelf begins with."""
+"""What a shared segment begins with."""
 TOPIC_BYTES: Final = 8
 FRAME_VERSION: Final = 1
 
@@ -46,10 +46,10 @@ class Flag(IntFlag):
     """Acknowledge now: the log is filling up."""
     ERR = 16
     """The stream failed; the payload is an ``OnError`` message."""
-    SHELF = 32
+    SHARED = 32
     """The payload stands on the shelf, and here stands where: number, first byte, length, 8 bytes each."""
     PIECE = 64
-    """A piece of a frame; in place of the notes stands where it belongs."""
+    """A piece of a frame; in place of the metadata stands where it belongs."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +60,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     count: int
     payload: bytes | memoryview
     """A view where the socket has put it, if the one who reads the frames wants no copies."""
-    notes: bytes
+    metadata: bytes
 
 
 def header(flags: int, first: int, count: int) -> bytes:
@@ -73,7 +73,7 @@ def parse(parts: Sequence[bytes | memoryview]) -> Frame:
     if not 3 <= len(parts) <= 4 or len(parts[1]) != HEADER.size:
         raise ProtocolViolation(
             f"no data frame: {len(parts)} parts of {[len(part) for part in parts]} bytes, "
-            f"expected a topic, a header of {HEADER.size} bytes, a payload and notes"
+            f"expected a topic, a header of {HEADER.size} bytes, a payload and metadata"
         )
     version, flags, _, first, count = HEADER.unpack(parts[1])
     if version != FRAME_VERSION:

@@ -11,40 +11,45 @@ implementation sends two requests and two fields that the document does not know
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
-from penstock.aquifer.batches import MSGPACK
 from penstock.aquifer.errors import ProtocolViolation
+from penstock.aquifer.records.batch import MSGPACK
 from penstock.spec import UNBOUNDED
 
 __all__ = [
     "VERSION",
-    "Admin",
+    "AdminRequest",
     "Commit",
     "Complete",
-    "CompleteTerms",
+    "CompleteFields",
     "Control",
     "Error",
-    "ErrorTerms",
-    "Grant",
     "Next",
-    "NextTerms",
+    "NextFields",
     "OnComplete",
     "OnError",
+    "OnErrorFields",
     "OnNext",
+    "OnNextFields",
     "OnSubscribe",
+    "OnSubscribeFields",
     "Put",
-    "SessionTerms",
-    "ShelfTerms",
+    "SegmentFields",
     "Subscribe",
-    "SubscribeTerms",
+    "SubscribeFields",
+    "commit_in",
     "decode",
     "demand",
     "encode",
-    "terms",
+    "extension",
+    "for_plain_peers",
+    "put_in",
+    "unwrap",
 ]
 
 VERSION: Final = 1
@@ -53,11 +58,11 @@ VERSION: Final = 1
 _EXACT_IN_JAVASCRIPT: Final = 2**53
 
 
-class _Terms(msgspec.Struct, omit_defaults=True):
+class _Extension(msgspec.Struct, omit_defaults=True):
     """What stands in ``x``: every field is optional, and absent fields are not written."""
 
 
-class Admin(_Terms):
+class AdminRequest(_Extension):
     """``Subscribe.x.admin``: what somebody wants who may administer the gateway; one thing at a time."""
 
     list: bool | UnsetType = UNSET
@@ -76,7 +81,7 @@ class Admin(_Terms):
     """A public key, or nothing for those without one."""
 
 
-class SubscribeTerms(_Terms):
+class SubscribeFields(_Extension):
     """``Subscribe.x``: what an extended subscriber wants."""
 
     v: int | UnsetType = UNSET
@@ -117,11 +122,11 @@ class SubscribeTerms(_Terms):
     pieces: list[int] | UnsetType = UNSET
     """Frames may come in pieces. If pieces of the frame at ``from`` are here: how many bytes of it, and how
     many records it has."""
-    admin: Admin | UnsetType = UNSET
+    admin: AdminRequest | UnsetType = UNSET
     """With ``probe``: something for an administrator to ask."""
 
 
-class ShelfTerms(_Terms):
+class SegmentFields(_Extension):
     """``OnSubscribe.x.shelf``: memory that the gateway shares, and how to find it."""
 
     pid: int
@@ -132,7 +137,7 @@ class ShelfTerms(_Terms):
     """What stands at its beginning, as hexadecimal digits: then it is the right one."""
 
 
-class SessionTerms(_Terms):
+class OnSubscribeFields(_Extension):
     """``OnSubscribe.x``: what the gateway gives."""
 
     v: int | UnsetType = UNSET
@@ -157,14 +162,14 @@ class SessionTerms(_Terms):
     """The answer to a probe."""
     fits: tuple[int, int] | UnsetType = UNSET
     """The answer to ``within``: so many records, with so many bytes. There may be more that would fit."""
-    shelf: ShelfTerms | UnsetType = UNSET
+    shelf: SegmentFields | UnsetType = UNSET
     """Shared memory for large payloads, if it was asked for."""
     pieces: bool | UnsetType = UNSET
     """Frames may come in pieces, as was offered."""
 
 
-class Put(_Terms):
-    """``Next.x.put``: records to be staged; payload and notes come as two more parts of the message."""
+class Put(_Extension):
+    """``Next.x.put``: records to be staged; payload and metadata come as two more parts of the message."""
 
     query: str
     """Who writes: the same after a restart."""
@@ -178,7 +183,7 @@ class Put(_Terms):
     fmt: str = MSGPACK
 
 
-class Commit(_Terms):
+class Commit(_Extension):
     """``Complete.x.commit``: publish what was staged for a batch, unless that was done before."""
 
     query: str
@@ -187,7 +192,7 @@ class Commit(_Terms):
     """The attempts that count: part, attempt, number of pieces."""
 
 
-class Grant(_Terms):
+class NextFields(_Extension):
     """``Next.x``: how far the gateway may go. All figures are absolute, so that a repeat does no harm."""
 
     limit: int | UnsetType = UNSET
@@ -206,14 +211,14 @@ class Grant(_Terms):
     """Nothing is asked for: these records are to be staged."""
 
 
-class NextTerms(_Terms):
+class OnNextFields(_Extension):
     """``OnNext.x``: where the declared records lie."""
 
     first: int | UnsetType = UNSET
     head: int | UnsetType = UNSET
 
 
-class ErrorTerms(_Terms):
+class OnErrorFields(_Extension):
     """``OnError.x``: which error it is, and what is needed to go on."""
 
     code: str | UnsetType = UNSET
@@ -224,7 +229,7 @@ class ErrorTerms(_Terms):
     """Milliseconds after which it makes sense to try again."""
 
 
-class CompleteTerms(_Terms):
+class CompleteFields(_Extension):
     """``OnComplete.x``: where the stream ended, and whether the subscriber ended it."""
 
     end: int | UnsetType = UNSET
@@ -246,7 +251,7 @@ class Subscribe(_Message):
 
     cancel: bool = False
     count: int | UnsetType = UNSET
-    x: SubscribeTerms | _Foreign = UNSET
+    x: SubscribeFields | _Foreign = UNSET
 
 
 class OnSubscribe(_Message):
@@ -254,21 +259,21 @@ class OnSubscribe(_Message):
 
     size: int
     port: int
-    x: SessionTerms | _Foreign = UNSET
+    x: OnSubscribeFields | _Foreign = UNSET
 
 
 class Next(_Message):
     """Request: so many records can be taken."""
 
     count: int
-    x: Grant | _Foreign = UNSET
+    x: NextFields | _Foreign = UNSET
 
 
 class OnNext(_Message):
     """Reply: so many records are being sent."""
 
     count: int
-    x: NextTerms | _Foreign = UNSET
+    x: OnNextFields | _Foreign = UNSET
 
 
 class OnError(_Message):
@@ -276,14 +281,14 @@ class OnError(_Message):
 
     message: str
     recoverable: bool | UnsetType = UNSET
-    x: ErrorTerms | _Foreign = UNSET
+    x: OnErrorFields | _Foreign = UNSET
 
 
 class OnComplete(_Message):
     """Reply: this was all."""
 
     complete: bool = True
-    x: CompleteTerms | _Foreign = UNSET
+    x: CompleteFields | _Foreign = UNSET
 
 
 class Error(_Message):
@@ -296,7 +301,7 @@ class Complete(_Message):
     """Request of the original implementation: no more, please. With ``x.commit`` it publishes."""
 
     complete: bool = True
-    x: CompleteTerms | _Foreign = UNSET
+    x: CompleteFields | _Foreign = UNSET
 
 
 Control: TypeAlias = Subscribe | OnSubscribe | Next | OnNext | OnError | OnComplete | Error | Complete
@@ -318,12 +323,12 @@ def decode(data: bytes) -> Control:
         raise ProtocolViolation(f"no control message: {error}") from error
 
 
-X = TypeVar("X", bound=_Terms)
+X = TypeVar("X", bound=_Extension)
 
 
-def terms(x: X | _Foreign) -> X | None:
+def extension(x: X | _Foreign) -> X | None:
     """What a peer added in ``x``, if it is something that we know."""
-    return x if isinstance(x, _Terms) else None
+    return x if isinstance(x, _Extension) else None
 
 
 def demand(count: int) -> int:
@@ -333,3 +338,39 @@ def demand(count: int) -> int:
     no longer exact, and 2^63-1 arrives as 9223372036854776000.
     """
     return UNBOUNDED if count > _EXACT_IN_JAVASCRIPT else count
+
+
+def unwrap(parts: Sequence[bytes]) -> tuple[tuple[bytes, ...], bytes, Sequence[bytes]]:
+    """The envelope to send the answer in, the message, and what is attached to it.
+
+    A REQ puts an empty delimiter before the message, and with REQ_CORRELATE a number before that; the answer
+    needs them all. A DEALER may have left them out, and then nothing can be attached.
+    """
+    try:
+        body = parts.index(b"", 1) + 1
+    except ValueError:
+        return tuple(parts[:-1]) or (parts[0],), parts[-1] if len(parts) > 1 else b"", ()
+    return tuple(parts[:body]), parts[body] if len(parts) > body else b"", parts[body + 1 :]
+
+
+def for_plain_peers(message: Control) -> Control:
+    """The answer without what the document does not know."""
+    if isinstance(message, OnError):
+        return OnError(message.message, message.recoverable)
+    return OnComplete(message.complete) if isinstance(message, OnComplete) else message
+
+
+def put_in(message: object) -> Put | None:
+    """What a request wants to have staged, if it is one of these."""
+    if not isinstance(message, Next):
+        return None
+    grant = extension(message.x)
+    return grant.put if isinstance(grant, NextFields) and grant.put is not UNSET else None
+
+
+def commit_in(message: object) -> Commit | None:
+    """What a request wants to have published, if it is one of these."""
+    if not isinstance(message, Complete):
+        return None
+    wanted = extension(message.x)
+    return wanted.commit if wanted is not None and wanted.commit is not UNSET else None

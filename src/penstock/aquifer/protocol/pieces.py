@@ -13,9 +13,9 @@ import zlib
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.aquifer.batches import Batch
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import Flag, Frame
+from penstock.aquifer.records.batch import Batch
 
 __all__ = ["PIECE", "CutFrame", "FrameAssembly", "Misfit"]
 
@@ -32,9 +32,9 @@ class _Piece(NamedTuple):
     payload: int
     """How many bytes the payload of the frame has,"""
     total: int
-    """and how many the payload and the notes have together."""
+    """and how many the payload and the metadata have together."""
     crc: int
-    """CRC-32 of the payload and the notes: pieces of two sessions have to be of the same frame."""
+    """CRC-32 of the payload and the metadata: pieces of two sessions have to be of the same frame."""
 
 
 class Misfit(Exception):
@@ -48,9 +48,9 @@ class CutFrame:
         self.first = batch.first
         self.count = batch.count
         self._payload = memoryview(batch.payload)
-        self._notes = memoryview(batch.notes)
+        self._metadata = memoryview(batch.metadata)
         self._total = batch.nbytes
-        self._crc = zlib.crc32(batch.notes, zlib.crc32(batch.payload))
+        self._crc = zlib.crc32(batch.metadata, zlib.crc32(batch.payload))
         self._next = start if start < self._total else 0
 
     def piece(self, size: int) -> tuple[bytes | memoryview, bytes, bool]:
@@ -60,7 +60,7 @@ class CutFrame:
         self._next = stop
         data: bytes | memoryview = self._payload[start:stop]
         if stop > inside:
-            data = bytes(data) + self._notes[max(start - inside, 0) : stop - inside]
+            data = bytes(data) + self._metadata[max(start - inside, 0) : stop - inside]
         return data, PIECE.pack(start, inside, self._total, self._crc), stop == self._total
 
 
@@ -101,8 +101,8 @@ class FrameAssembly:
         data = memoryview(b"".join(self._pieces))
         if self.carried and zlib.crc32(data) != place.crc:
             raise ProtocolViolation(f"the pieces of the frame at offset {frame.first} do not belong together")
-        payload, notes = data[: place.payload], bytes(data[place.payload :])
-        return Frame(frame.flags & ~_PIECE_FLAG, frame.first, frame.count, payload, notes)
+        payload, metadata = data[: place.payload], bytes(data[place.payload :])
+        return Frame(frame.flags & ~_PIECE_FLAG, frame.first, frame.count, payload, metadata)
 
     def carry_over(self) -> None:
         """A new session begins: what is here came before it."""
@@ -118,9 +118,9 @@ class FrameAssembly:
 
 
 def _place_of(frame: Frame) -> _Piece:
-    if len(frame.notes) != PIECE.size or not frame.count:
+    if len(frame.metadata) != PIECE.size or not frame.count:
         raise ProtocolViolation(f"a piece without records, or without its place, at offset {frame.first}")
-    place = _Piece(*PIECE.unpack(frame.notes))
+    place = _Piece(*PIECE.unpack(frame.metadata))
     end = place.start + len(frame.payload)
     if end == place.start or end > place.total or place.payload > place.total:
         raise ProtocolViolation(f"a piece at offset {frame.first} that is no part of its frame: {place}")

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import Next, OnComplete, OnError, OnNext, demand
-from penstock.aquifer.protocol.sessions import Event, LogView, Reply, Session, State, Table
+from penstock.aquifer.protocol.session import Event, LogView, Reply, Session, State, Table
 
 __all__ = ["PlainSession"]
 
@@ -68,7 +68,7 @@ class PlainSession(Session):
         self._trial = False
         """Whether who has joined is not taken for the subscriber yet: the next request gets nothing."""
 
-    def allowance(self) -> int:
+    def credit(self) -> int:
         """What was declared and is not sent yet."""
         return self._declared - self.cursor if self._joined else 0
 

@@ -20,7 +20,7 @@ from penstock.aquifer.errors import (
     TakenOver,
     Unreadable,
 )
-from penstock.aquifer.protocol.messages import ErrorTerms, OnError, terms
+from penstock.aquifer.protocol.messages import OnError, OnErrorFields, extension
 
 __all__ = ["error_from"]
 
@@ -43,7 +43,7 @@ _ERRORS: Final[Mapping[str, type[AquiferError]]] = {
 
 def error_from(message: OnError) -> AquiferError:
     """The exception for what a gateway said."""
-    details = terms(message.x) or ErrorTerms()
+    details = extension(message.x) or OnErrorFields()
     kind = _ERRORS.get(details.code if details.code is not UNSET else "", AquiferError)
     if issubclass(kind, OffsetGone):
         first = details.first if details.first is not UNSET else None

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from penstock.aquifer.batches import MSGPACK
-from penstock.aquifer.protocol.messages import ShelfTerms
+from penstock.aquifer.protocol.messages import SegmentFields
+from penstock.aquifer.records.batch import MSGPACK
 
 __all__ = ["Shelf", "Shelves", "SubscribeOptions"]
 
@@ -32,7 +32,7 @@ class Shelves(Protocol):
         """Of the shelf that is there already, or nothing."""
         ...
 
-    def open(self, terms: ShelfTerms) -> Shelf | None:
+    def open(self, terms: SegmentFields) -> Shelf | None:
         """The shelf that a gateway offers, if it can be seen from here."""
         ...
 

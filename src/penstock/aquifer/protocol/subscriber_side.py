@@ -26,17 +26,17 @@ from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import TOPIC_BYTES
 from penstock.aquifer.protocol.messages import (
     VERSION,
-    ErrorTerms,
     OnComplete,
     OnError,
+    OnErrorFields,
     OnNext,
     OnSubscribe,
-    SessionTerms,
+    OnSubscribeFields,
     Subscribe,
-    SubscribeTerms,
+    SubscribeFields,
     decode,
     demand,
-    terms,
+    extension,
 )
 from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.remote_errors import error_from
@@ -268,7 +268,7 @@ class SubscriberSide:
         if self._dialect == "plain":
             return [Say(Subscribe(cancel=True))]
         keep = self.wishes.name is not None
-        return [Say(Subscribe(cancel=True, x=SubscribeTerms(v=VERSION, keep=keep)))]
+        return [Say(Subscribe(cancel=True, x=SubscribeFields(v=VERSION, keep=keep)))]
 
     # ---------------------------------------------------------------- asking
     def _ask(self, now: float) -> list[Effect]:
@@ -303,11 +303,11 @@ class SubscriberSide:
         self._dialect = "plain"
         return self._ask(now)
 
-    def _extended_wishes(self) -> SubscribeTerms:
+    def _extended_wishes(self) -> SubscribeFields:
         wishes = self.wishes
         resumed = self.reading is not None
         start = self.reading.next if resumed else wishes.start
-        return SubscribeTerms(
+        return SubscribeFields(
             v=VERSION,
             id=wishes.name if wishes.name is not None else UNSET,
             from_=start if start is not None else UNSET,
@@ -363,7 +363,7 @@ class SubscriberSide:
         # On a line that takes seconds there and back, connections take several times as long to come about.
         far = _TRIPS * self.window.round_trip
         self.silence = max(self.silence, min(far, self.wishes.patience / 2))
-        answer = terms(message.x)
+        answer = extension(message.x)
         if answer is None or answer.topic is UNSET:
             if self._dialect == "extended" or self.wishes.needs_extended is not None:
                 return self._finish(self._only_plain())
@@ -384,7 +384,7 @@ class SubscriberSide:
         self._welcomed = now
         self._put_off = None
 
-    def _welcome_extended(self, message: OnSubscribe, answer: SessionTerms, now: float) -> list[Effect]:
+    def _welcome_extended(self, message: OnSubscribe, answer: OnSubscribeFields, now: float) -> list[Effect]:
         try:
             topic = bytes.fromhex(str(answer.topic))
         except ValueError:
@@ -403,7 +403,7 @@ class SubscriberSide:
         return [Join(message.port, topic), *self.reading.resumed(answer, now)]
 
     def _refuse(self, message: OnError, now: float) -> list[Effect]:
-        details = terms(message.x)
+        details = extension(message.x)
         if details is None and self._dialect == "auto":
             # It may just not have liked the x: once more, without.
             return self._ask_plainly(now)
@@ -415,12 +415,12 @@ class SubscriberSide:
             return effects or self._ask(now)
         return self._finish(error_from(message))
 
-    def _was_overtaken(self, details: ErrorTerms) -> bool:
+    def _was_overtaken(self, details: OnErrorFields) -> bool:
         if self.wishes.keep or details.code != OffsetGone.code or details.first is UNSET:
             return False
         return isinstance(self.reading, ExtendedReader) and details.first > self.reading.next
 
-    def rest(self, message: OnError, details: ErrorTerms, now: float) -> list[Effect]:
+    def rest(self, message: OnError, details: OnErrorFields, now: float) -> list[Effect]:
         """Come back later, until our patience is over; and say so, as nothing else is to be seen."""
         if self._put_off is None:
             self._put_off = self._tell_at = now

@@ -107,7 +107,7 @@ def _forget(administrator: Administrator, arguments: argparse.Namespace) -> int:
 
 
 def _give(administrator: Administrator, arguments: argparse.Namespace) -> int:
-    from penstock.aquifer.keys import load_public
+    from penstock.aquifer.security.keys import load_public
 
     try:
         key = "" if arguments.key == "none" else load_public(arguments.key)

@@ -36,8 +36,8 @@ from pyspark.sql.types import (
     VariantVal,
 )
 
-from penstock.aquifer.arrow import stream
-from penstock.aquifer.batches import ARROW, MSGPACK, Notes, pack_notes, pack_values
+from penstock.aquifer.records.arrow import to_arrow_stream
+from penstock.aquifer.records.batch import ARROW, MSGPACK, RecordMetadata, pack_metadata, pack_values
 from penstock.spark.errors import BadSchema, UnwritableRow
 
 __all__ = ["Piece", "RowEncoder", "RowPacker"]
@@ -52,7 +52,7 @@ class Piece(NamedTuple):
 
     records: int
     payload: bytes | memoryview
-    notes: bytes
+    metadata: bytes
     format: str
 
 
@@ -92,13 +92,13 @@ class RowPacker:
     def _piece(self, batch: pa.RecordBatch) -> Piece:
         now = time.time_ns() // 1000
         if self._value == "arrow":
-            return Piece(batch.num_rows, stream(batch), pack_notes(Notes(now)), ARROW)
+            return Piece(batch.num_rows, to_arrow_stream(batch), pack_metadata(RecordMetadata(now)), ARROW)
         if self._rows is not None:
             values, keys = self._rows.rows(batch), None
         else:
             values = _as_bytes(batch.column("value"), "value")
             keys = batch.column("key").cast(pa.binary()).to_pylist() if "key" in batch.schema.names else None
-        return Piece(len(values), pack_values(values), pack_notes(Notes(now, keys)), MSGPACK)
+        return Piece(len(values), pack_values(values), pack_metadata(RecordMetadata(now, keys)), MSGPACK)
 
 
 def _as_bytes(column: Any, name: str) -> list[bytes]:

@@ -71,7 +71,7 @@ def _stage(
                     seq,
                     count=piece.records,
                     payload=piece.payload,
-                    notes=piece.notes,
+                    metadata=piece.metadata,
                     format=piece.format,
                 )
                 seq += 1

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.aquifer.arrow import load
-from penstock.aquifer.batches import Notes, unpack_notes, unpack_values
 from penstock.aquifer.protocol.frames import Frame
+from penstock.aquifer.records.arrow import from_arrow_stream
+from penstock.aquifer.records.batch import RecordMetadata, unpack_metadata, unpack_values
 from penstock.spark.errors import BadSchema, UnreadableRecord
 from penstock.spark.source.decoders import Zone
 from penstock.spark.source.records import (
@@ -73,15 +73,15 @@ class Columns:
 
     def _batch(self, endpoint: str, frame: Frame) -> pa.RecordBatch:
         if self._value == "arrow":
-            return self._fitted(load(frame.payload), endpoint, frame)
+            return self._fitted(from_arrow_stream(frame.payload), endpoint, frame)
         values = unpack_values(frame.payload)
         if self._records is not None:
             try:
                 return self._records.batch(values)
             except NotOfTheSchema as error:
                 raise self._unreadable(endpoint, frame, error, error.index) from error
-        notes = unpack_notes(frame.notes)
-        arrays = [_COLUMNS[name](endpoint, frame, notes, values) for name in self._schema.names]
+        metadata = unpack_metadata(frame.metadata)
+        arrays = [_COLUMNS[name](endpoint, frame, metadata, values) for name in self._schema.names]
         try:
             return pa.RecordBatch.from_arrays(
                 [column.cast(field.type) for column, field in zip(arrays, self._schema, strict=True)],
@@ -146,25 +146,27 @@ def _repeated(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 
 
-def _offsets(endpoint: str, frame: Frame, notes: Notes, values: list[bytes]) -> pa.Array:
+def _offsets(endpoint: str, frame: Frame, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
     return pc.add(_counting(frame.count), frame.first)
 
 
-def _timestamps(endpoint: str, frame: Frame, notes: Notes, values: list[bytes]) -> pa.Array:
+def _timestamps(endpoint: str, frame: Frame, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
     kind = pa.timestamp("us", tz="UTC")
-    if notes.timestamps is None:
-        return pa.repeat(pa.scalar(notes.timestamp, kind), frame.count)
-    return pa.array(notes.timestamps, pa.int64()).cast(kind)
+    if metadata.timestamps is None:
+        return pa.repeat(pa.scalar(metadata.timestamp, kind), frame.count)
+    return pa.array(metadata.timestamps, pa.int64()).cast(kind)
 
 
-def _keys(endpoint: str, frame: Frame, notes: Notes, values: list[bytes]) -> pa.Array:
-    return pa.nulls(frame.count, pa.binary()) if notes.keys is None else pa.array(notes.keys, pa.binary())
+def _keys(endpoint: str, frame: Frame, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
+    return (
+        pa.nulls(frame.count, pa.binary()) if metadata.keys is None else pa.array(metadata.keys, pa.binary())
+    )
 
 
-_COLUMNS: Final[Mapping[str, Callable[[str, Frame, Notes, list[bytes]], pa.Array]]] = {
-    "endpoint": lambda endpoint, frame, notes, values: _repeated(endpoint, frame.count),
+_COLUMNS: Final[Mapping[str, Callable[[str, Frame, RecordMetadata, list[bytes]], pa.Array]]] = {
+    "endpoint": lambda endpoint, frame, metadata, values: _repeated(endpoint, frame.count),
     "offset": _offsets,
     "timestamp": _timestamps,
     "key": _keys,
-    "value": lambda endpoint, frame, notes, values: pa.array(values, pa.binary()),
+    "value": lambda endpoint, frame, metadata, values: pa.array(values, pa.binary()),
 }

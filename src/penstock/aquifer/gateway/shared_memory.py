@@ -1,0 +1,156 @@
+"""Shared memory between the gateway and a reader on the same machine, for large payloads.
+
+A large payload need not go through a socket. The gateway copies it into a shared segment, the frame says
+where it is, and the reader uses it there. With each ``Next`` the reader says which payloads it still uses;
+the gateway keeps those and reuses the rest. If the segment is full, the payload goes through the socket.
+
+A segment is anonymous memory (``memfd_create``). The reader finds it among the open files of this process,
+which only a process of the same user can do. The memory goes away with the last process that has it open, so
+nothing is left behind, however the two processes end.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import secrets
+import sys
+from typing import Final
+
+from penstock.aquifer.protocol.frames import PLACE, TOKEN_BYTES
+from penstock.aquifer.protocol.messages import SegmentFields
+from penstock.aquifer.protocol.session import Session
+
+__all__ = ["SharedSegment", "SharedSegments"]
+
+_log = logging.getLogger("penstock.aquifer")
+
+_PARKED: Final = 8
+"""How many segments are kept for readers that may come back,"""
+_PARKED_SECONDS: Final = 60.0
+"""and for how long."""
+_ALIGNMENT: Final = 64
+"""Bytes that the beginning of a payload is a multiple of: Arrow works best with that."""
+
+
+class SharedSegment:
+    """Memory for the payloads of one reader."""
+
+    def __init__(self, size: int) -> None:
+        if sys.platform != "linux":
+            raise OSError("this system has no memory without a name to share")
+        if size <= _ALIGNMENT:
+            raise ValueError(f"a segment of {size} bytes has room for nothing")
+        import fcntl
+
+        self._file = os.memfd_create("penstock-segment", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(self._file, size)
+            # Who looks at memory that its file has lost is killed: this one stays as large as it is.
+            fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            self._memory = mmap.mmap(self._file, size)
+        except (OSError, ValueError):
+            os.close(self._file)
+            raise
+        token = secrets.token_bytes(TOKEN_BYTES)
+        self._memory[:TOKEN_BYTES] = token
+        self.fields = SegmentFields(os.getpid(), self._file, size, token.hex())
+        """How the reader finds it."""
+        self._size = size
+        self._taken: dict[int, tuple[int, int]] = {}
+        """The payloads that stand here, by number: from where to where."""
+        self._number = 0
+        self._before = 0
+        """Payloads with a lower number were for a session that is over."""
+        self.rests_since = 0.0
+        """When the last session was over."""
+
+    def put(self, payload: bytes | memoryview) -> bytes | None:
+        """Put a payload on the segment and return its place; None if there is no room for it."""
+        start = _ALIGNMENT
+        # The lowest place that will do: what was used a moment ago is still in the processor's cache.
+        for low, high in sorted(self._taken.values()):
+            if low - start >= len(payload):
+                break
+            start = high
+        stop = start + len(payload)
+        if stop > self._size:
+            return None
+        self._memory[start:stop] = payload
+        number, self._number = self._number, self._number + 1
+        self._taken[number] = (start, -(-stop // _ALIGNMENT) * _ALIGNMENT)
+        return PLACE.pack(number, start, len(payload))
+
+    def keep_only(self, in_use: list[int]) -> None:
+        """Clear what the reader has seen and does not use any more: see ``NextFields.segment``."""
+        seen, held = max(in_use[0], self._before), set(in_use[1:])
+        for number in [number for number in self._taken if number < seen and number not in held]:
+            del self._taken[number]
+
+    def rest(self, now: float) -> None:
+        """The session is over: what its reader has not seen, it will never see."""
+        self._before = self._number
+        self.rests_since = now
+
+    def close(self) -> None:
+        """Needed no more; who still looks at a payload may go on."""
+        self._memory.close()
+        os.close(self._file)
+
+
+class SharedSegments:
+    """The segments of all sessions, and those of readers that may come back.
+
+    New memory takes longer to get than to fill. A process that reads range after range, as a worker of Spark
+    does, gets the same segment again.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._lent: dict[Session, SharedSegment] = {}
+        self._parked: dict[str, SharedSegment] = {}
+        """By their tokens; the one that has waited longest is the first."""
+
+    def lend(self, session: Session, token: str) -> SegmentFields | None:
+        """A segment for a session: the one with the token, if it is still there; None if none can be had."""
+        segment = self._lent.get(session) or self._parked.pop(token, None)
+        if segment is None:
+            try:
+                segment = SharedSegment(self._size)
+            except (OSError, ValueError) as error:
+                _log.info("no memory to share with a reader: %s; payloads are sent instead", error)
+                return None
+        self._lent[session] = segment
+        return segment.fields
+
+    def put(self, session: Session, payload: bytes | memoryview, in_use: list[int]) -> bytes | None:
+        """Put a payload on the segment of a session; None if it has none, or no room."""
+        segment = self._lent.get(session)
+        if segment is None:
+            return None
+        segment.keep_only(in_use)
+        return segment.put(payload)
+
+    def take_back(self, session: Session, now: float) -> None:
+        """A session is over."""
+        segment = self._lent.pop(session, None)
+        if segment is None:
+            return
+        segment.rest(now)
+        self._parked[segment.fields.token] = segment
+        self.tick(now)
+
+    def tick(self, now: float) -> None:
+        """Let go of memory whose reader has not come back, or that is too much."""
+        for token, segment in list(self._parked.items()):
+            if len(self._parked) <= _PARKED and now - segment.rests_since <= _PARKED_SECONDS:
+                break
+            self._parked.pop(token).close()
+
+    def close(self) -> None:
+        """Let go of all memory."""
+        for segment in (*self._lent.values(), *self._parked.values()):
+            segment.close()
+        self._lent.clear()
+        self._parked.clear()

@@ -1,0 +1,206 @@
+"""Opens the SQLite file of a journal, and checks it before it is trusted.
+
+From its opening to its closing the file says, in its state, that it is open. That is carried over into the
+main file at once. So if the process is killed, and its write-ahead log is lost afterwards, the next one
+notices: it would give the offsets of the lost records to others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sqlite3
+import struct
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import penstock
+from penstock.aquifer.errors import JournalDamaged, JournalError, JournalTooNew
+from penstock.aquifer.log.ownership import OwnerLock, Seal
+from penstock.aquifer.log.schema import (
+    APPLICATION_ID,
+    FORMAT,
+    PAGE_BYTES,
+    State,
+    clear_draft,
+    create,
+    upgrade,
+)
+from penstock.aquifer.log.sqlite_errors import damaged
+from penstock.aquifer.log.sqlite_rows import HEAD_COLUMNS, head_in, row_checksum
+
+__all__ = ["BUSY_MILLISECONDS", "WAL_BYTES", "connect", "open_database"]
+
+_log = logging.getLogger("penstock.aquifer")
+
+WAL_BYTES: Final = 16 * 1024 * 1024
+"""So much is gathered in the write-ahead log before it is carried over into the main file."""
+BUSY_MILLISECONDS: Final = 1000
+"""How long to wait for another program, a backup for instance, that has the file locked. Then the caller is
+told, and may try again."""
+
+_HEADER: Final = struct.Struct(">60x I 4x I 28x")
+"""Of the hundred bytes that every SQLite file begins with: the number of our format, and the application."""
+_TYPES: Final = (str, int, int, int, int, str, str, int, str, int, int)
+"""The columns of the state."""
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """A connection without transactions of its own making, for any one thread at a time."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        for setting in (
+            f"busy_timeout = {BUSY_MILLISECONDS}",
+            "synchronous = full",
+            f"wal_autocheckpoint = {WAL_BYTES // PAGE_BYTES}",
+            # After a transaction that was larger than that, the file is cut again.
+            f"journal_size_limit = {2 * WAL_BYTES}",
+            # Some builds overwrite with zeros what is deleted: that would write every batch once more.
+            "secure_delete = off",
+            "cache_size = -8192",
+            # Damage is noticed where a page is read, not only where it leads astray.
+            "cell_size_check = on",
+            "trusted_schema = off",
+        ):
+            connection.execute(f"pragma {setting}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sqlite3.Connection, State]:
+    """Open the journal, or create it if there is none; whoever calls this has the lock."""
+    if os.path.isdir(path):
+        raise JournalError(f"the journal {path} cannot be opened: it is a directory; name a file in it")
+    if os.path.exists(path) and os.path.getsize(path):
+        clear_draft(path)
+    else:
+        create(path)
+    _inspect(path, lock.lock_file())
+    has_log = os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal") > 0
+    connection = connect(path)
+    try:
+        (mode,) = connection.execute("pragma journal_mode = wal").fetchone()
+        if mode != "wal":
+            raise JournalError(
+                f"the journal {path} cannot have a write-ahead log, as on some network file systems; "
+                "put it on a local disk"
+            )
+        (version,) = connection.execute("pragma user_version").fetchone()
+        if version > FORMAT:
+            raise _too_new(path, version)
+        if version == 1:
+            upgrade(connection, path)
+            # Into the main file, whose first bytes an earlier version looks at before it opens anything.
+            connection.execute("pragma wal_checkpoint(full)").fetchone()
+        elif version != FORMAT:
+            raise damaged(path, f"it says that it has format {version}")
+        state = _read_state(connection, path)
+        lost = _loss(state, lock.left_behind, has_log)
+        if lost is not None:
+            state = _accept(lost, state, path, accept_loss)
+    except BaseException:
+        connection.close()
+        raise
+    return connection, state
+
+
+def _loss(state: State, seal: Seal | None, has_log: bool) -> str | None:
+    """What is missing after an end that was not in order, if something is."""
+    if seal is not None and seal.epoch == state.epoch:
+        missing = seal.serial - state.serial
+        return f"the last {missing} transactions are missing" if missing > 0 else None
+    if state.opened and not has_log:
+        return "its write-ahead log is missing, which may have had its newest records"
+    return None
+
+
+def _accept(lost: str, state: State, path: str, accept_loss: bool) -> State:
+    if not accept_loss:
+        raise JournalDamaged(
+            f"the journal {path} was not closed in order, and {lost}: was the file {path}-wal removed, or a "
+            "copy restored without it? Put it back. If it is gone for good, open the journal with "
+            "accept_loss=True (penstock gateway --accept-loss): what is left is kept and gets a new epoch, "
+            "so that no reader takes new records for old ones"
+        )
+    _log.warning("the journal %s goes on with a new epoch: %s", path, lost)
+    return state._replace(epoch=secrets.token_hex(6))
+
+
+def _read_state(connection: sqlite3.Connection, path: str) -> State:
+    """The state; JournalDamaged unless it is what was written, and the batches at both ends agree with it."""
+    row = connection.execute(f"select {', '.join(State._fields)}, crc from state").fetchone()
+    if row is None:
+        raise damaged(path, "it does not say where its records begin and end")
+    *values, crc = row
+    if tuple(map(type, values)) != _TYPES or crc != row_checksum("state", *values):
+        raise damaged(path, "what it says of itself is not what was written")
+    state = State(*values)
+    oldest = connection.execute(
+        f"select {HEAD_COLUMNS} from batches where first >= ? order by first limit 1", (state.first,)
+    ).fetchone()
+    newest = connection.execute(
+        f"select {HEAD_COLUMNS}, length(notes) + length(payload) from batches "
+        "where first >= ? order by first desc limit 1",
+        (state.first,),
+    ).fetchone()
+    if oldest is None or newest is None:
+        # Without batches the log begins where it ends.
+        agree = state.start == state.end
+    else:
+        first, last = head_in(oldest), head_in(newest[:-1])
+        agree = (
+            first is not None
+            and last is not None
+            and first.position == state.start
+            and (last.end, last.position.before) == (state.head, state.total - newest[-1])
+        )
+    if not agree:
+        raise damaged(path, f"it should have the records {state.first} to {state.head - 1}, and has not")
+    return state
+
+
+def _inspect(path: str, descriptor: int) -> None:
+    """Refuse what is no journal that we can read, without a trace in the file or beside it.
+
+    Only the first bytes are looked at, and not by SQLite: it would begin to repair and to write, and what the
+    main file says of anything else may be out of date as long as there is a write-ahead log. These bytes are
+    written when a journal is created, and when it is brought up to date.
+    """
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    header = os.read(descriptor, _HEADER.size)
+    if len(header) < _HEADER.size or not header.startswith(b"SQLite format 3\0"):
+        raise JournalDamaged(
+            f"the file {path} is no journal: it is not even a SQLite database, or its beginning was "
+            "overwritten. Nothing was changed in it; give the journal another path, or move the file away"
+        )
+    version, application = _HEADER.unpack(header)
+    if application != APPLICATION_ID:
+        raise JournalDamaged(
+            f"the file {path} is a SQLite database, but no journal of Penstock. "
+            "Nothing was changed in it; give the journal another path"
+        )
+    if version > FORMAT:
+        raise _too_new(path, version)
+
+
+def _too_new(path: str, version: int) -> JournalTooNew:
+    return JournalTooNew(
+        f"the journal {path} has format {version} and needs {_needed_version(path)}; this is "
+        f"Penstock {penstock.__version__}, which knows formats up to {FORMAT}. Update Penstock, or "
+        "give the journal another path"
+    )
+
+
+def _needed_version(path: str) -> str:
+    # "Immutable" is a promise not to look for locks and logs: even the files beside it are left alone.
+    with closing(sqlite3.connect(f"{Path(path).as_uri()}?immutable=1", uri=True)) as connection:
+        try:
+            (software,) = connection.execute("select software from state").fetchone()
+        except (sqlite3.Error, TypeError):
+            # A later format may have no such table, or no row in it.
+            return "a later version of Penstock"
+    return f"Penstock {software} or newer"

@@ -1,0 +1,122 @@
+"""Reads batches back from the disk, for subscribers that are too far behind for the batches in memory.
+
+Such a subscriber reads one batch after the other. So a batch is never read alone, but in a run with some of
+those that follow; and several runs are kept, the least recently used go first, so that subscribers at
+different places do not push each other's batches out.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from typing import Any, Final
+
+from penstock.aquifer.errors import JournalDamaged, JournalError
+from penstock.aquifer.log.batch_window import BatchWindow, Position
+from penstock.aquifer.log.sqlite_errors import as_journal_errors, damaged
+from penstock.aquifer.log.sqlite_rows import head_in, records_checksum
+from penstock.aquifer.records.batch import Batch
+
+__all__ = ["DiskReader"]
+
+_RUN_BYTES: Final = 1024 * 1024
+_RUN_BATCHES: Final = 1024
+"""A run ends at either bound: many tiny batches take as long to read as a few large ones."""
+_LEAST_RUNS: Final = 16
+"""With little memory for runs they are made shorter, so that there are still so many."""
+
+# The innermost select finds the batch that an offset is in, wherever in it that is.
+_FROM_OFFSET: Final = """
+    select first, count, before, stored, crc, format, notes, payload from batches
+    where first >= (select first from batches where first <= ? order by first desc limit 1)
+    order by first
+"""
+
+
+class DiskReader:
+    """Finds batches through a connection of its own, from any thread."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str, cache_bytes: int) -> None:
+        self.lock = threading.Lock()
+        """Whoever holds it knows that nobody is reading."""
+        self._connection: sqlite3.Connection | None = connection
+        self._path = path
+        self._cache_bytes = cache_bytes
+        self._run_bytes = min(_RUN_BYTES, cache_bytes // _LEAST_RUNS)
+        self._runs: list[BatchWindow] = []
+        """The most recently used is the last."""
+        self._cached_bytes = 0
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch with this offset in it; None if the disk does not have it."""
+        with self.lock:
+            run = self._run_with(offset)
+            if run is None:
+                with as_journal_errors(self._path):
+                    run = self._read(offset)
+                if run.end != run.start:
+                    self._keep(run)
+            return run.find(offset)
+
+    def close(self) -> None:
+        """Wait until nobody reads, and let go of the file and the memory. May be called again."""
+        with self.lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            self._runs.clear()
+            self._cached_bytes = 0
+
+    def _run_with(self, offset: int) -> BatchWindow | None:
+        for run in reversed(self._runs):
+            if run.start.offset <= offset < run.end.offset:
+                if run is not self._runs[-1]:
+                    self._runs.remove(run)
+                    self._runs.append(run)
+                return run
+        return None
+
+    def _keep(self, run: BatchWindow) -> None:
+        self._runs.append(run)
+        self._cached_bytes += run.nbytes
+        while self._cached_bytes > self._cache_bytes:
+            self._cached_bytes -= self._runs.pop(0).nbytes
+
+    def _checked(self, row: tuple[Any, ...]) -> tuple[Position, Batch]:
+        """The batch in a row, and where it is; JournalDamaged if it is not what was written."""
+        head = head_in(row[:5])
+        first, count, _, _, crc, format_name, notes, payload = row
+        # A damaged row may have anything in any column.
+        if head is None or not isinstance(format_name, str):
+            raise damaged(self._path, f"the batch at {first} is not what was written")
+        if not (isinstance(notes, bytes) and isinstance(payload, bytes)):
+            raise damaged(self._path, f"the batch at {first} is not what was written")
+        batch = Batch(first, count, payload, notes, format_name)
+        if records_checksum(batch) != crc & 0xFFFF_FFFF:
+            raise damaged(self._path, f"the records {first} to {batch.end - 1} are not what was written")
+        return head.position, batch
+
+    def _read(self, offset: int) -> BatchWindow:
+        if self._connection is None:
+            raise JournalError(f"the journal {self._path} is closed; open it again")
+        run = BatchWindow(Position(offset, 0))
+        rows_left = _RUN_BATCHES
+        with closing(self._connection.cursor()) as rows:
+            rows.execute(_FROM_OFFSET, (offset,))
+            try:
+                for row in rows:
+                    position, batch = self._checked(row)
+                    if run.end == run.start:
+                        run = BatchWindow(position)
+                    if run.end != position:
+                        raise damaged(self._path, f"the records before {batch.first} are missing")
+                    run.extend((batch,))
+                    rows_left -= 1
+                    if run.nbytes >= self._run_bytes or not rows_left:
+                        break
+            except (sqlite3.DatabaseError, JournalDamaged):
+                # Whoever gets as far as the damage is told of it, and nobody before.
+                if run.end == run.start:
+                    raise
+        return run

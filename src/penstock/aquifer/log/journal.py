@@ -1,0 +1,177 @@
+"""What a gateway needs of the place where it keeps its records."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from penstock.aquifer.errors import JournalError
+from penstock.aquifer.records.batch import Batch
+
+__all__ = ["Cursor", "Held", "Journal", "a_bound", "a_path", "a_switch", "an_age", "check_codec"]
+
+
+class Cursor(NamedTuple):
+    """Where a durable subscriber stands, so that it can come back after the gateway was restarted."""
+
+    acknowledged: int
+    """Every record before this offset has been dealt with."""
+    lease_ms: int
+    """How long the subscriber may be away before its records need not be kept any more."""
+    remaining: float
+    """How many seconds of the lease are left. Not a time of day: the lease does not run while the gateway is
+    down, and a clock that is set has no say in it."""
+    owner: str | None = None
+    """The public key of the client that the id belongs to; empty if it came without a key, None if nobody
+    knows, because an earlier version wrote this."""
+
+
+class Held(NamedTuple):
+    """How much of a journal somebody still needs."""
+
+    records: int
+    nbytes: int
+
+
+class Journal(Protocol):
+    """A bounded sequence of batches with consecutive offsets, the cursors of durable subscribers, and marks.
+
+    One thread, the gateway's writer, calls everything but :meth:`find`, which another thread may call at the
+    same time; ``first`` and ``head`` may be read from any thread. Offsets are never used twice: ``head`` only
+    grows, over the whole life of the journal, and ``epoch`` names that life.
+    """
+
+    epoch: str
+    """Names this sequence of offsets; a new journal has a new one."""
+    first: int
+    """The offset of the oldest record that is still there (``head`` if there is none)."""
+    head: int
+    """The offset that the next record will get."""
+    max_records: int
+    max_bytes: int
+    """The bounds. One batch is always accepted by an empty journal, however large it is."""
+    durable: bool
+    """Whether what was appended survives the process."""
+
+    @property
+    def held(self) -> Held:
+        """How many records and bytes are in the journal."""
+        ...
+
+    def held_from(self, low_watermark: int) -> Held:
+        """What is left if everything that can be forgotten before ``low_watermark`` is forgotten."""
+        ...
+
+    def use_codec(self, codec: str) -> None:
+        """Say what the records are encoded with; JournalError if there are records of another codec."""
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
+        """Store the batches, the first of which starts at ``head``; on return they are as safe as can be.
+
+        All or nothing: if this raises, nothing was stored. :class:`~penstock.aquifer.JournalFull` and
+        :class:`~penstock.aquifer.JournalLocked` say that trying again may help. ``marks``, and cursors that
+        were saved before, are stored in the same transaction; a mark with the value None is deleted.
+        """
+        ...
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch with this offset in it; None if it is before ``first`` or not before ``head``."""
+        ...
+
+    def make_room(self, records: int, nbytes: int, low_watermark: int) -> bool:
+        """Forget the oldest batches until so much more fits, but none that ends after ``low_watermark``.
+
+        Forgets no more than necessary, so that the oldest record stays available as long as the bounds allow
+        (rule 1.12). Returns whether it fits now.
+        """
+        ...
+
+    def retire(self, low_watermark: int, now: float | None = None, needed: int | None = None) -> None:
+        """Forget what the retention settings let go (age, acknowledgement), up to ``low_watermark``.
+
+        ``now`` is the time, in seconds since 1970, if not that of the journal's own clock.
+
+        ``needed`` is the lowest offset that a reader needs, if that is another one: with no reader at all,
+        nothing is forgotten to make room, but what is too old goes.
+        """
+        ...
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """The durable subscribers, by id."""
+        ...
+
+    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
+        """Remember, or with None forget, a cursor; stored with the next :meth:`append` or :meth:`flush`."""
+        ...
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """Small facts that were stored together with records, for instance how far a source was read.
+
+        A view of them as they are now, not a copy; any thread may look into it.
+        """
+        ...
+
+    def has_room_for_mark(self, name: str) -> bool:
+        """Whether a mark of this name can be stored, from any thread: their number may be bounded."""
+        return True
+
+    def flush(self) -> None:
+        """Store the cursors that were saved since the last :meth:`append`."""
+        ...
+
+    def close(self) -> None:
+        """Store what is still to be stored and let go of the files. May be called again."""
+        ...
+
+
+def a_bound(value: Any, setting: str) -> int:
+    """A whole number of at least one, or an error that names the setting."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{setting} must be a whole number, not {value!r}")
+    if value < 1:
+        raise ValueError(f"{setting} must be at least 1, not {value}")
+    return value
+
+
+def an_age(value: Any, setting: str) -> float | None:
+    """A number of seconds greater than zero, or None for no limit."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{setting} must be a number of seconds, or None for no limit, not {value!r}")
+    if not 0 < value < math.inf:
+        raise ValueError(f"{setting} must be greater than 0 seconds, or None for no limit, not {value!r}")
+    return float(value)
+
+
+def a_switch(value: Any, setting: str) -> bool:
+    """True or False and nothing that only looks like it."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{setting} must be True or False, not {value!r}")
+    return value
+
+
+def a_path(value: Any, setting: str) -> str:
+    """The one true name of a file, so that two ways to write it are seen to be the same file."""
+    if not isinstance(value, str | os.PathLike):
+        raise TypeError(f"{setting} must be a str or a pathlib.Path, not {value!r}")
+    path = os.fspath(value)
+    if not isinstance(path, str):
+        raise TypeError(f"{setting} must be a path in str, not in bytes: {value!r}")
+    if not path:
+        raise ValueError(f"{setting} must name a file, and it is empty")
+    return os.path.realpath(path)
+
+
+def check_codec(journal: Journal, recorded: str, codec: str) -> None:
+    """JournalError if the records of the journal are of another codec than this gateway's."""
+    if recorded and codec != recorded and journal.head > journal.first:
+        name = getattr(journal, "path", "that was given")
+        raise JournalError(
+            f"the journal {name} has records of the codec {recorded!r}, and this gateway would add others of "
+            f"{codec!r}: no reader could read both. Use the codec {recorded!r}, or another journal"
+        )

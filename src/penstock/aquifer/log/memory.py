@@ -1,0 +1,112 @@
+"""The journal that lives and dies with its process."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+
+from penstock.aquifer.errors import JournalError
+from penstock.aquifer.log.batch_window import BatchWindow, Position, end_of
+from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, check_codec
+from penstock.aquifer.log.marks import Marks
+from penstock.aquifer.records.batch import Batch
+
+__all__ = ["MemoryJournal"]
+
+
+class MemoryJournal(Journal):
+    """Keeps the most recent records in memory, up to a number of them and of their bytes.
+
+    Each instance is a log of its own, with its own epoch. Nothing goes by age or because it was acknowledged:
+    what was delivered stays for those who come later, until its room is needed.
+    """
+
+    def __init__(self, max_records: int = 1_000_000, max_bytes: int = 64 * 1024 * 1024) -> None:
+        self.max_records = a_bound(max_records, "MemoryJournal(max_records)")
+        self.max_bytes = a_bound(max_bytes, "MemoryJournal(max_bytes)")
+        self.epoch = secrets.token_hex(6)
+        self.first = 0
+        self.head = 0
+        self.durable = False
+        self._window = BatchWindow(Position(0, 0))
+        self._cursors: dict[str, Cursor] = {}
+        self._marks = Marks()
+        self._codec = ""
+        self._closed = False
+
+    @property
+    def held(self) -> Held:
+        """How many records and bytes are in the journal."""
+        return Held(self.head - self.first, self._window.nbytes)
+
+    def held_from(self, low_watermark: int) -> Held:
+        """What is left if every batch that ends at or before ``low_watermark`` is forgotten."""
+        start, before = self._window.position_of(low_watermark)
+        return Held(self.head - start, self._window.end.before - before)
+
+    def use_codec(self, codec: str) -> None:
+        """Say what the records are encoded with; JournalError if there are records of another codec."""
+        self._check_open()
+        check_codec(self, self._codec, codec)
+        self._codec = codec
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
+        """Keep the batches; ValueError if they do not follow on its end. The bounds are for ``make_room``."""
+        self._check_open()
+        end = end_of(batches, self._window.end)
+        self._window.extend(batches)
+        if marks:
+            self._marks.apply(self._marks.changes(marks, time.time()))
+        # Last, because from here on other threads look for them.
+        self.head = end.offset
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch with this offset in it; None if it is before ``first`` or not before ``head``."""
+        return self._window.find(offset) if self.first <= offset < self.head else None
+
+    def make_room(self, records: int, nbytes: int, low_watermark: int) -> bool:
+        """Forget the oldest batches until so much more fits; none, if ``low_watermark`` does not allow it."""
+        self._check_open()
+        position = self._window.position_for(self.max_records - records, self.max_bytes - nbytes)
+        if position.offset > max(low_watermark, self.first):
+            return False
+        self.first = position.offset
+        self._window.forget_before(position)
+        return True
+
+    def retire(self, low_watermark: int, now: float | None = None, needed: int | None = None) -> None:
+        """Nothing: records stay until their room is needed."""
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """The durable subscribers, by id, as they are now."""
+        return dict(self._cursors)
+
+    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
+        """Remember, or with None forget, a cursor."""
+        self._check_open()
+        if cursor is None:
+            self._cursors.pop(name, None)
+        else:
+            self._cursors[name] = cursor
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """The marks, as they are now: a view, not a copy."""
+        return self._marks.values
+
+    def has_room_for_mark(self, name: str) -> bool:
+        """Whether a mark of this name can be stored."""
+        return self._marks.have_room_for(name, time.time())
+
+    def flush(self) -> None:
+        """Nothing: there is nowhere to store anything."""
+
+    def close(self) -> None:
+        """Take no more records; those that are here can still be found. May be called again."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise JournalError("the journal is closed; make a new MemoryJournal")

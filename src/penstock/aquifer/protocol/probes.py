@@ -1,0 +1,167 @@
+"""Questions to a gateway from somebody who is not reading: how far does the log go, and keep my place.
+
+A probe is a ``Subscribe`` that opens no session. It may wait until the log goes beyond an offset, and with an
+``id`` it moves that subscriber's place: who reads ranges here and there, as the tasks of a Spark query do,
+has its records kept by a probe now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from msgspec import UNSET, UnsetType
+
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.log.journal import Cursor
+from penstock.aquifer.protocol.admission import too_many_ids
+from penstock.aquifer.protocol.cursors import Cursors
+from penstock.aquifer.protocol.messages import VERSION, OnSubscribe, OnSubscribeFields, SubscribeFields
+from penstock.aquifer.protocol.session import LogView, Reply, refusal
+from penstock.aquifer.security.access import Caller, Right
+from penstock.spec import UNBOUNDED
+
+__all__ = ["Probes", "status_for"]
+
+_LONGEST_WAIT: Final = 30.0
+"""Seconds that a probe may wait."""
+_MOST_WAITING: Final = 1024
+
+
+class _Waiting(NamedTuple):
+    """A probe that has no answer yet."""
+
+    envelope: tuple[bytes, ...]
+    fields: SubscribeFields
+    deadline: float
+    caller: Caller
+
+
+class Probes:
+    """Answers probes, and keeps the places that they name."""
+
+    def __init__(
+        self,
+        log: LogView,
+        limits: Limits,
+        cursors: Cursors,
+        status: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._log = log
+        self._limits = limits
+        self._cursors = cursors
+        self._status = status
+        self._waiting: list[_Waiting] = []
+
+    def ask(
+        self, fields: SubscribeFields, envelope: tuple[bytes, ...], now: float, caller: Caller
+    ) -> list[Reply]:
+        """A probe came."""
+        problem = self._problem(fields, caller)
+        if problem is not None:
+            text, code = problem
+            where = {"first": self._log.first, "head": self._log.head, "epoch": self._log.epoch}
+            return [Reply(envelope, refusal(text, code, **where))]
+        self._move(fields, caller)
+        if self._has_news(fields) or fields.wait is UNSET or len(self._waiting) >= _MOST_WAITING:
+            return [self._answer(fields, envelope, caller)]
+        # One question at a time from each: who asks again has given up the one before.
+        self._waiting = [waiting for waiting in self._waiting if waiting.envelope != envelope]
+        # Bounded before it is divided: a peer may write more digits than a float can hold.
+        seconds = max(0, min(fields.wait, _LONGEST_WAIT * 1000)) / 1000
+        self._waiting.append(_Waiting(envelope, fields, now + seconds, caller))
+        return []
+
+    def tick(self, now: float) -> list[Reply]:
+        """Answer those for whom there is news, or who have waited long enough."""
+        if not self._waiting:
+            return []
+        due = [one for one in self._waiting if self._has_news(one.fields) or now >= one.deadline]
+        self._waiting = [one for one in self._waiting if one not in due]
+        return [self._answer(one.fields, one.envelope, one.caller) for one in due]
+
+    def owners(self) -> set[str]:
+        """The keys of those who wait for an answer."""
+        return {one.caller.owner for one in self._waiting} - {""}
+
+    def turn_away(self, owner: str) -> list[Reply]:
+        """A key may not read any more: what it has asked is not answered."""
+        theirs = [one for one in self._waiting if one.caller.owner == owner]
+        self._waiting = [one for one in self._waiting if one.caller.owner != owner]
+        return [Reply(one.envelope, refusal("this key may not read here any more", "AUTH")) for one in theirs]
+
+    def _problem(self, fields: SubscribeFields, caller: Caller) -> tuple[str, str] | None:
+        log = self._log
+        if fields.v != VERSION:
+            return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", "BAD"
+        if fields.id is not UNSET and not 0 < len(fields.id) <= self._limits.max_id:
+            return f"an id has 1 to {self._limits.max_id} characters; this one has {len(fields.id)}", "BAD"
+        if fields.epoch is not UNSET and fields.epoch != log.epoch:
+            return f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
+        if fields.ack is not UNSET and fields.id is UNSET:
+            return "x.ack says how far a subscriber has come: x.id has to say which one", "BAD"
+        if fields.ack is not UNSET and not 0 <= fields.ack <= log.head:
+            return f"x.ack is {fields.ack}, and the log goes up to {log.head}", "BAD"
+        if fields.ack is not UNSET and fields.id not in self._cursors.absent and fields.ack < log.first:
+            return f"offset {fields.ack} cannot be kept: the oldest still here is {log.first}", "OFFSET"
+        full = len(self._cursors.absent) >= self._limits.max_durable
+        if fields.ack is not UNSET and fields.id not in self._cursors.absent and full:
+            return f"{len(self._cursors.absent)} places are kept already, and no more can be", "BUSY"
+        if fields.ack is not UNSET and fields.id not in self._cursors.absent:
+            text = too_many_ids(caller, (), self._cursors, self._limits)
+            if text is not None:
+                return text, "BUSY"
+        if fields.lease is not UNSET and fields.lease <= 0:
+            return f"a lease of {fields.lease} ms: give at least 1", "BAD"
+        return None
+
+    def _move(self, fields: SubscribeFields, caller: Caller) -> None:
+        if fields.id is UNSET:
+            return
+        place = self._cursors.absent.get(fields.id)
+        if place is None and fields.ack is UNSET:
+            return
+        reached = place.acknowledged if place is not None else 0
+        lease = place.lease_ms if place is not None else round(self._limits.lease * 1000)
+        if fields.ack is not UNSET:
+            reached = max(reached, fields.ack)
+        if fields.lease is not UNSET:
+            lease = min(fields.lease, round(self._limits.max_lease * 1000))
+        self._cursors.leave(fields.id, Cursor(reached, lease, lease / 1000, caller.owner))
+        self._cursors.came_from(fields.id, caller)
+
+    def _has_news(self, fields: SubscribeFields) -> bool:
+        return fields.beyond is UNSET or self._log.head > fields.beyond or self._log.end is not None
+
+    def _answer(self, fields: SubscribeFields, envelope: tuple[bytes, ...], caller: Caller) -> Reply:
+        place = self._cursors.absent.get(fields.id) if fields.id is not UNSET else None
+        answer = OnSubscribeFields(
+            v=VERSION,
+            epoch=self._log.epoch,
+            first=self._log.first,
+            next=place.acknowledged if place is not None else UNSET,
+            head=self._log.head,
+            lease=place.lease_ms if place is not None else UNSET,
+            status=status_for(caller, self._status(), self._limits.max_listed),
+            fits=self._measured(fields),
+        )
+        return Reply(envelope, OnSubscribe(UNBOUNDED, 0, x=answer))
+
+    def _measured(self, fields: SubscribeFields) -> tuple[int, int] | UnsetType:
+        if fields.within is UNSET or not isinstance(fields.from_, int):
+            return UNSET
+        return self._log.measure(max(fields.from_, self._log.first), fields.within)
+
+
+def status_for(caller: Caller, status: dict[str, Any], most: int) -> dict[str, Any]:
+    """What a caller may see of the status, and no more of it than fits into an answer.
+
+    Whoever may not administer the gateway sees its own sessions and ids, and of the others nothing.
+    """
+    subscribers, absent = status.get("subscribers", []), status.get("absent", {})
+    if not caller.may(Right.ADMIN):
+        subscribers = [one for one in subscribers if one["owner"] == caller.owner]
+        absent = {name: one for name, one in absent.items() if one["owner"] == caller.owner}
+    left_out = {"subscribers": max(len(subscribers) - most, 0), "absent": max(len(absent) - most, 0)}
+    shown = {"subscribers": subscribers[:most], "absent": dict(list(absent.items())[:most])}
+    return {**status, **shown, "left_out": left_out} if "subscribers" in status else status

@@ -1,0 +1,371 @@
+"""Records that come from outside: staged piece by piece, published all at once, never twice.
+
+Somebody who has to publish exactly once, and may be killed and run again at any moment (a Spark query), works
+in numbered batches. Each of its tasks stages what it has, under the number of the batch, its own number and
+that of its attempt. When all are done, one message names the attempts that count. They go into the log
+together with a mark that says so; the same message again finds the mark, and changes nothing.
+
+A writer's name belongs to the key that first published under it. The mark says which that is: ``17 KEY``, or
+``17 -`` if there was none.
+
+There is no socket and no journal in here. The gateway's writer writes each :class:`PendingTransaction`, and
+the answer is sent once that is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.messages import (
+    Commit,
+    CompleteFields,
+    Control,
+    Next,
+    OnComplete,
+    OnError,
+    OnNext,
+    Put,
+)
+from penstock.aquifer.protocol.session import Reply, refusal
+from penstock.aquifer.records.arrow import from_arrow_stream
+from penstock.aquifer.records.batch import (
+    ARROW,
+    MSGPACK,
+    Batch,
+    pack_metadata,
+    pack_values,
+    unpack_metadata,
+    unpack_values,
+)
+from penstock.aquifer.security.access import Caller
+
+__all__ = ["PendingTransaction", "Transactions"]
+
+_MARK: Final = "delivered:"
+_NO_KEY: Final = "-"
+_FORGOTTEN_AFTER: Final = 3600.0
+"""Seconds after which staged records that nobody came back for are dropped."""
+_WEIGHT: Final = 512
+"""What a piece counts for beside its bytes: otherwise empty ones would be free."""
+_MOST_ASKERS: Final = 64
+"""How many are told that a batch was published; who asks again and again is most of them itself."""
+_MOST_PENDING: Final = 4096
+"""How many batches may wait to be written."""
+_LONGEST_NAME: Final = 256
+_LARGEST: Final = 2**63
+
+
+@dataclass(eq=False)
+class PendingTransaction:
+    """A batch on its way into the log."""
+
+    query: str
+    batch: int
+    batches: Sequence[Batch]
+    """Their offsets are given by the writer."""
+    owner: str = ""
+    """The key of the one who brought it."""
+    withdrawn: bool = False
+    """Its owner may not write any more: if it is not in the log yet, it must not get there."""
+    askers: list[tuple[bytes, ...]] = field(default_factory=list)
+    """Whom to tell."""
+    end: int | None = None
+    """The log's head after it, once it is there."""
+    failure: str | None = None
+    hands_over: bool = False
+    """Whether it only changes the owner of the name, whichever batch of that was the last."""
+
+    def marks_after(self, marks: Mapping[str, str]) -> dict[str, str]:
+        """What is stored with it, if these marks are there already."""
+        batch = _batch_in(marks, self.query) if self.hands_over else self.batch
+        return {_MARK + self.query: f"{batch} {self.owner or _NO_KEY}"}
+
+
+@dataclass
+class _Attempt:
+    """What one attempt of a task has left here."""
+
+    began: float
+    touched: float
+    pieces: dict[int, Batch] = field(default_factory=dict)
+
+
+_Key: TypeAlias = tuple[str, str, int, int, int]
+"""Owner, query, batch, part, attempt. What others stage under the same name is not seen."""
+
+
+class Transactions:
+    """What is staged, and what is being written."""
+
+    def __init__(
+        self,
+        limits: Limits,
+        marks: Callable[[], Mapping[str, str]],
+        submit: Callable[[PendingTransaction], None] | None,
+        head: Callable[[], int],
+        has_room_for_mark: Callable[[str], bool] = lambda name: True,
+    ) -> None:
+        self._limits = limits
+        self._marks = marks
+        self._submit = submit
+        """None: this gateway takes nothing from outside."""
+        self._head = head
+        self._has_room_for_mark = has_room_for_mark
+        self._staged: dict[_Key, _Attempt] = {}
+        self._pending: dict[tuple[str, int], PendingTransaction] = {}
+        self._handovers: dict[str, PendingTransaction] = {}
+        """By name, those that are not written yet."""
+        self.nbytes = 0
+        """How much is staged."""
+
+    # ---------------------------------------------------------------- staging
+    def put(
+        self,
+        message: Next,
+        put: Put,
+        attached: Sequence[bytes],
+        envelope: tuple[bytes, ...],
+        now: float,
+        caller: Caller,
+    ) -> list[Reply]:
+        """A piece came."""
+        piece = self._piece(message, put, attached)
+        if isinstance(piece, str):
+            return [Reply(envelope, refusal(piece, "BAD"))]
+        if not self._is_his(put.query, caller):
+            return [Reply(envelope, _not_his(put.query))]
+        done = [Reply(envelope, OnNext(message.count))]
+        if self._published(put.query) >= put.batch:
+            return done  # A task that does not know yet that another did its work.
+        key = caller.owner, put.query, put.batch, put.part, put.attempt
+        attempt = self._staged.get(key) or _Attempt(began=now, touched=now)
+        before = attempt.pieces.get(put.seq)  # If the answer was lost, it comes again.
+        more = _weight(piece) - (_weight(before) if before is not None else 0)
+        if self._too_much(more):
+            self._drop_dead(key, attempt, now)
+        if self._too_much(more):
+            text = (
+                f"no room for more than {self._limits.staged_bytes} staged bytes: let the query take smaller "
+                "batches (maxRecordsPerTrigger), or give the gateway more (staged_bytes)"
+            )
+            return [Reply(envelope, refusal(text, "FULL"))]
+        self._staged[key] = attempt
+        attempt.touched = now
+        attempt.pieces[put.seq] = piece
+        self.nbytes += more
+        return done
+
+    def _piece(self, message: Next, put: Put, attached: Sequence[bytes]) -> Batch | str:
+        """The records that came, or what is wrong with them.
+
+        Looked at now, while there is somebody to tell: once they are in the log, they would fail whoever
+        reads them.
+        """
+        if self._submit is None:
+            return _NOT_WRITABLE
+        if len(attached) != 2 or message.count < 1:
+            return (
+                f"x.put comes with a payload and metadata, and counts its records: {len(attached)} parts and "
+                f"a count of {message.count} came"
+            )
+        problem = _problem_with_numbers(put.query, put.batch, put.part, put.attempt, put.seq)
+        if problem is not None:
+            return problem
+        if put.fmt not in (MSGPACK, ARROW):
+            return f"x.put.fmt is {put.fmt!r}: there are {MSGPACK} and {ARROW}"
+        try:
+            return _checked(message.count, attached[0], attached[1], put.fmt)
+        except Exception as error:
+            # msgspec and pyarrow have many ways to say that bytes are not what they should be.
+            return f"the records of x.put cannot be read as {put.fmt}: {error}"
+
+    def _too_much(self, more: int) -> bool:
+        return more > 0 and self.nbytes + more > self._limits.staged_bytes
+
+    # ---------------------------------------------------------------- publishing
+    def commit(self, commit: Commit, envelope: tuple[bytes, ...], caller: Caller) -> list[Reply]:
+        """A batch is complete: publish it, if that was not done before."""
+        problem = self._problem_with(commit)
+        if problem is not None:
+            return [Reply(envelope, refusal(problem, "BAD"))]
+        query, batch = commit.query, commit.batch
+        if not self._is_his(query, caller):
+            return [Reply(envelope, _not_his(query))]
+        if self._published(query) >= batch:
+            self._drop(caller.owner, query, batch)
+            return [Reply(envelope, OnComplete(x=CompleteFields(end=self._head())))]
+        pending = [number for name, number in self._pending if name == query and number >= batch]
+        if pending:
+            # It asks again because it has waited for so long. Or it comes late, after a later batch: numbers
+            # grow, so this one was dealt with before.
+            self._also_tell(self._pending[query, min(pending)], envelope)
+            return []
+        if not self._has_room_for_mark(_MARK + query) or len(self._pending) >= _MOST_PENDING:
+            # Not the mark of another in its place: that one may come back, and would publish a batch twice.
+            text = (
+                f"there is no room for {query!r}: too many others write to this gateway, or have done so "
+                "in the last 30 days; try later, and use a name that lasts instead of new ones (writerId)"
+            )
+            return [Reply(envelope, refusal(text, "BUSY", retry=1000))]
+        pieces: list[Batch] = []
+        for part, attempt, count in commit.parts:
+            staged = self._staged.get((caller.owner, query, batch, part, attempt))
+            there = staged.pieces if staged is not None else {}
+            if count > len(there) or any(seq not in there for seq in range(count)):
+                text = (
+                    f"{count} pieces of part {part} of batch {batch} should be staged, and {len(there)} are: "
+                    "the gateway was restarted meanwhile, or had to make room; run the batch again"
+                )
+                return [Reply(envelope, refusal(text, "STAGED"))]
+            pieces += [there[seq] for seq in range(count)]
+        if not pieces and _MARK + query not in self._marks():
+            # Nothing, from somebody who has never published anything: it makes no difference whether that
+            # comes once or twice. Otherwise anybody could fill the journal with names.
+            return [Reply(envelope, OnComplete(x=CompleteFields(end=self._head())))]
+        delivery = PendingTransaction(query, batch, pieces, caller.owner, askers=[envelope])
+        self._pending[query, batch] = delivery
+        assert self._submit is not None
+        self._submit(delivery)
+        return []
+
+    def _problem_with(self, commit: Commit) -> str | None:
+        if self._submit is None:
+            return _NOT_WRITABLE
+        numbers = [number for part in commit.parts for number in part]
+        problem = _problem_with_numbers(commit.query, commit.batch, *numbers)
+        if problem is None and len({part for part, _, _ in commit.parts}) < len(commit.parts):
+            return "x.commit.parts names a part twice: one attempt of each counts"
+        return problem
+
+    def _published(self, query: str) -> int:
+        """The last batch of this writer that is in the log; -1 if there is none."""
+        return _batch_in(self._marks(), query)
+
+    def _is_his(self, query: str, caller: Caller) -> bool:
+        """Whether nobody else has published under this name, or is about to."""
+        if query in self._handovers:
+            return self._handovers[query].owner == caller.owner
+        for (name, _), delivery in self._pending.items():
+            if name == query:
+                return delivery.owner == caller.owner
+        _, _, owner = self._marks().get(_MARK + query, "").partition(" ")
+        # No owner in a mark: an earlier version wrote it, and whoever comes first is taken for its owner.
+        return not owner or owner == (caller.owner or _NO_KEY)
+
+    @staticmethod
+    def _also_tell(delivery: PendingTransaction, envelope: tuple[bytes, ...]) -> None:
+        if envelope not in delivery.askers:
+            delivery.askers.append(envelope)
+            del delivery.askers[:-_MOST_ASKERS]
+
+    def tick(self) -> list[Reply]:
+        """Answer for what has been written since the last time."""
+        for query, handover in list(self._handovers.items()):
+            if handover.end is not None or handover.failure is not None:
+                del self._handovers[query]
+        replies: list[Reply] = []
+        for key, delivery in list(self._pending.items()):
+            if delivery.failure is not None:
+                answer: Control = refusal(delivery.failure, "JOURNAL")
+            elif delivery.end is not None:
+                self._drop(delivery.owner, delivery.query, delivery.batch)
+                answer = OnComplete(x=CompleteFields(end=delivery.end))
+            else:
+                continue
+            del self._pending[key]
+            replies += [Reply(envelope, answer) for envelope in delivery.askers]
+        return replies
+
+    # ---------------------------------------------------------------- making room
+    def give(self, query: str, owner: str) -> bool:
+        """Let a name belong to another key; False if nobody has published anything under it."""
+        if self._submit is None or _MARK + query not in self._marks():
+            return False
+        self._forget(key for key in self._staged if key[1] == query)
+        # Batches of the old owner may be on their way into the log. The number of the last one is looked up
+        # when it is there: the mark must not go back, or that batch could be published again.
+        self._handovers[query] = handover = PendingTransaction(query, -1, [], owner, hands_over=True)
+        self._submit(handover)
+        return True
+
+    def owners(self) -> set[str]:
+        """The keys of those who have staged something, or wait for it to be written."""
+        keys = {key[0] for key in self._staged} | {one.owner for one in self._pending.values()}
+        return keys - {""}
+
+    def withdraw(self, owner: str) -> None:
+        """A key may not write any more: drop what it has staged, and what waits to be written."""
+        self._forget(key for key in self._staged if key[0] == owner)
+        for delivery in self._pending.values():
+            delivery.withdrawn |= delivery.owner == owner
+
+    def _drop(self, owner: str, query: str, batch: int) -> None:
+        """What was published, and what came to nothing before it."""
+        self._forget(key for key in self._staged if key[:2] == (owner, query) and key[2] <= batch)
+
+    def _drop_dead(self, key: _Key, attempt: _Attempt, now: float) -> None:
+        """Room is needed: drop what nobody came back for, and attempts in whose place this one has come.
+
+        A task that was killed leaves its pieces here, and so does the next, when the batch is run again. An
+        attempt that has staged something since this one began may be its rival, and stays.
+        """
+        self._forget(
+            other
+            for other, staged in self._staged.items()
+            if now - staged.touched > _FORGOTTEN_AFTER
+            or (other[:4] == key[:4] and other != key and staged.touched < attempt.began)
+        )
+
+    def _forget(self, keys: Iterable[_Key]) -> None:
+        for key in list(keys):
+            self.nbytes -= sum(map(_weight, self._staged.pop(key).pieces.values()))
+
+
+_NOT_WRITABLE: Final = (
+    "this gateway reads a source of its own, and takes no records: start it with writable=True"
+)
+
+
+def _batch_in(marks: Mapping[str, str], query: str) -> int:
+    number, _, _ = marks.get(_MARK + query, "-1").partition(" ")
+    return int(number)
+
+
+def _not_his(query: str) -> OnError:
+    text = f"the name {query!r} belongs to another key: choose another name, or use its owner's key"
+    return refusal(text, "AUTH")
+
+
+def _weight(piece: Batch) -> int:
+    return piece.nbytes + _WEIGHT
+
+
+def _problem_with_numbers(query: str, *numbers: int) -> str | None:
+    if not 0 < len(query) <= _LONGEST_NAME:
+        return f"x.…query names who writes, in 1 to {_LONGEST_NAME} letters; it has {len(query)}"
+    if any(not 0 <= number < _LARGEST for number in numbers):
+        return "batch, part, attempt, seq and the number of pieces are whole numbers from 0 to 2^63-1"
+    return None
+
+
+def _checked(count: int, payload: bytes, metadata: bytes, format: str) -> Batch:
+    """The records as the log keeps them; an error if they are not what they are said to be."""
+    if format == ARROW:
+        rows = from_arrow_stream(payload)
+        rows.validate(full=True)
+        found = rows.num_rows
+    else:
+        values = unpack_values(payload)
+        found, payload = len(values), pack_values(values)
+    if found != count:
+        raise ValueError(f"there are {found} records, and Next counts {count}")
+    noted = unpack_metadata(metadata)
+    for column in (noted.keys, noted.timestamps):
+        if column is not None and len(column) != count:
+            raise ValueError(f"the metadata are for {len(column)} records, and Next counts {count}")
+    if any(abs(time) >= _LARGEST for time in (noted.timestamp, *(noted.timestamps or ()))):
+        raise ValueError("a time is further away than 2^63-1 microseconds")
+    return Batch(0, count, payload, pack_metadata(noted), format)

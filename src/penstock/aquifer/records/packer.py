@@ -1,0 +1,156 @@
+"""From elements to batches: the one time that records are packed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.records import Record, arrow
+from penstock.aquifer.records import batch as batches
+from penstock.aquifer.records.batch import ARROW, MSGPACK, Batch, RecordMetadata
+from penstock.aquifer.records.codecs import Codec
+
+__all__ = ["Packer", "Unpackable"]
+
+
+class Unpackable(Exception):
+    """An element that cannot become a record; everything before it could."""
+
+    def __init__(self, packed: list[Batch], taken: int, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.packed = packed
+        self.taken = taken
+        """How many elements are in ``packed``."""
+        self.cause = cause
+
+
+class Packer:
+    """Turns elements into batches of a good size for the wire."""
+
+    def __init__(self, codec: Codec, limits: Limits, *, batched: bool = False) -> None:
+        self._codec = codec
+        self._batched = batched
+        self._limits = limits
+        self._arrow = codec.name == "arrow"
+        self._raw = codec.name == "bytes"
+        self.records_per_element = 1.0
+        self.bytes_per_element = 1024.0
+        """Averages of what came lately."""
+        self.first_request = 1 if batched or self._arrow else 64
+        """How many elements to ask for while nothing is known about their size; then 0."""
+
+    def pack(self, elements: Sequence[Any], first: int) -> list[Batch]:
+        """The batches for these elements, the first record of which gets the offset ``first``."""
+        packed: list[Batch] = []
+        start = 0
+        for chunk in self._chunks(elements):
+            try:
+                for batch in self._batches(chunk, first):
+                    packed.append(batch)
+                    first = batch.end
+            except Exception as error:
+                if len(chunk) == 1:
+                    raise Unpackable(packed, start, error) from error
+                # One of them is at fault: pack those before it.
+                packed, done = self._one_by_one(chunk, first, packed)
+                raise Unpackable(packed, start + done, error) from error
+            start += len(chunk)
+        if packed:
+            self._learn(len(elements), packed)
+        return packed
+
+    def _chunks(self, elements: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """The records in portions of a good size."""
+        size = self._elements_per_batch()
+        if not self._batched:
+            yield from _cut(elements, size)
+            return
+        small: list[Sequence[Any]] = []
+        for records in elements:
+            if not isinstance(records, list | tuple):
+                text = f"batched=True takes lists of records, not {type(records).__name__}: see buffer()"
+                raise Unpackable([], 0, TypeError(text))
+            if size <= 2 * len(records) <= 4 * size:
+                # Good as it is.
+                yield from _cut(list(chain.from_iterable(small)), size)
+                small = []
+                yield records
+            else:
+                small.append(records)
+        yield from _cut(list(chain.from_iterable(small)), size)
+
+    def _elements_per_batch(self) -> int:
+        if self._arrow:
+            return 1
+        fit = int(self._limits.max_frame * self.records_per_element / self.bytes_per_element)
+        return max(1, min(fit, self._limits.max_frame_records))
+
+    def _batches(self, chunk: Sequence[Any], first: int) -> Iterator[Batch]:
+        now = time.time_ns() // 1000
+        values: Sequence[bytes]
+        if self._arrow:
+            for element in chunk:
+                packed = arrow.to_arrow_stream(element)
+                if element.num_rows:
+                    yield Batch(
+                        first, element.num_rows, packed, batches.pack_metadata(RecordMetadata(now)), ARROW
+                    )
+                    first += element.num_rows
+            return
+        types = set(map(type, chunk))
+        if self._raw and types == {bytes}:
+            values, metadata = chunk, RecordMetadata(now)
+        elif Record in types:
+            values, metadata = self._with_metadata(chunk, now)
+        else:
+            values, metadata = [self._codec.encode(element) for element in chunk], RecordMetadata(now)
+        payload = batches.pack_values(values)
+        if len(payload) > 2 * self._limits.max_frame and len(chunk) > 1:
+            # Records have become larger than those before them.
+            middle = len(chunk) // 2
+            yield from self._batches(chunk[:middle], first)
+            yield from self._batches(chunk[middle:], first + middle)
+        else:
+            yield Batch(first, len(values), payload, batches.pack_metadata(metadata), MSGPACK)
+
+    def _with_metadata(self, chunk: Sequence[Any], now: int) -> tuple[list[bytes], RecordMetadata]:
+        records = [element if type(element) is Record else Record(element) for element in chunk]
+        values = [self._codec.encode(record.value) for record in records]
+        keys = [record.key for record in records]
+        timestamps = [now if record.timestamp is None else record.timestamp for record in records]
+        for record in records:
+            if record.key is not None and not isinstance(record.key, bytes):
+                raise TypeError(f"the key of a record is bytes, not {type(record.key).__name__}")
+            if record.timestamp is not None and not isinstance(record.timestamp, int):
+                raise TypeError("the timestamp of a record is a whole number of microseconds since 1970")
+        return values, RecordMetadata(
+            now,
+            keys if any(key is not None for key in keys) else None,
+            timestamps if any(record.timestamp is not None for record in records) else None,
+        )
+
+    def _one_by_one(self, chunk: Sequence[Any], first: int, packed: list[Batch]) -> tuple[list[Batch], int]:
+        done = 0
+        for element in chunk:
+            try:
+                packed = [*packed, *self._batches([element], first)]
+            except Exception:
+                break
+            first = packed[-1].end if packed else first
+            done += 1
+        return packed, done
+
+    def _learn(self, elements: int, packed: list[Batch]) -> None:
+        self.first_request = 0
+        records = sum(batch.count for batch in packed) / elements
+        nbytes = max(sum(batch.nbytes for batch in packed) / elements, 1.0)
+        self.records_per_element = max((self.records_per_element + records) / 2, 1.0)
+        # Growth is believed at once, for the sake of the bounds; shrinking slowly.
+        self.bytes_per_element = max(nbytes, (self.bytes_per_element * 3 + nbytes) / 4)
+
+
+def _cut(records: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (records[start : start + size] for start in range(0, len(records), size))

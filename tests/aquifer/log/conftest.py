@@ -1,0 +1,57 @@
+"""What the tests of the journals have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.aquifer.log import Journal, SqliteJournal
+from tests.aquifer.log.making import open_journal
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite-without-memory"])
+def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens each kind of journal in turn; the last one finds every batch on the disk."""
+    opened: list[Journal] = []
+
+    def open_one(**settings: Any) -> Journal:
+        if request.param == "sqlite-without-memory":
+            settings["cache_bytes"] = 1
+        opened.append(open_journal(request.param, tmp_path, **settings))
+        return opened[-1]
+
+    yield open_one
+    for journal in opened:
+        journal.close()
+
+
+@pytest.fixture
+def journal(open_any: Open) -> Journal:
+    """Each kind of journal, new and empty, for a hundred records or ten thousand bytes."""
+    made: Journal = open_any(max_records=100, max_bytes=10_000)
+    return made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the journal in a file is."""
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def open_sqlite(path: Path) -> Iterator[Callable[..., SqliteJournal]]:
+    """Opens the journal in the file, and closes it after the test."""
+    opened: list[SqliteJournal] = []
+
+    def open_one(where: Path = path, **settings: Any) -> SqliteJournal:
+        opened.append(SqliteJournal(where, **settings))
+        return opened[-1]
+
+    yield open_one
+    for journal in opened:
+        journal.close()

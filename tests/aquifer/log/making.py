@@ -1,0 +1,71 @@
+"""Batches whose bytes tell where they belong, and the journals that the tests put them into."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from penstock.aquifer.log import Journal, MemoryJournal, SqliteJournal
+from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values, unpack_values
+
+NO_WATERMARK = 1 << 60
+"""Nobody needs any record any more."""
+
+
+def batch_at(first: int, count: int = 1, *, width: int = 8, author: str = "") -> Batch:
+    """A batch of ``count`` records of ``width`` bytes; each begins with its offset and its author."""
+    values = [f"{offset} {author}".encode().ljust(width, b".") for offset in range(first, first + count)]
+    return Batch(first, count, pack_values(values), pack_metadata(RecordMetadata(first)))
+
+
+def batches_from(first: int, counts: Iterable[int], **how: Any) -> list[Batch]:
+    """Consecutive batches with so many records each."""
+    made = []
+    for count in counts:
+        made.append(batch_at(first, count, **how))
+        first += count
+    return made
+
+
+def fill(journal: Journal, counts: Iterable[int], **how: Any) -> list[Batch]:
+    """Append consecutive batches at the head, and return them."""
+    made = batches_from(journal.head, counts, **how)
+    journal.append(made)
+    return made
+
+
+def everything(journal: Journal) -> list[Batch]:
+    """All batches of a journal, in order; fails if one does not follow on the other."""
+    found = []
+    offset = journal.first
+    while offset < journal.head:
+        batch = journal.find(offset)
+        assert batch is not None, f"{offset} is missing"
+        assert batch.first == offset
+        found.append(batch)
+        offset = batch.end
+    assert offset == journal.head
+    return found
+
+
+def authors(batch: Batch) -> list[tuple[int, str]]:
+    """The offset and the author that each record of the batch claims to have."""
+    claims = [value.decode().rstrip(".").split(" ") for value in unpack_values(batch.payload)]
+    return [(int(offset), author) for offset, author in claims]
+
+
+def copy_of(path: Path, folder: Path) -> Path:
+    """The journal as a crash would leave it now: its file and its write-ahead log, and nothing else."""
+    folder.mkdir()
+    for suffix in ("", "-wal"):
+        shutil.copy(f"{path}{suffix}", folder / f"{path.name}{suffix}")
+    return folder / path.name
+
+
+def open_journal(kind: str, folder: Path, **settings: Any) -> Journal:
+    """A journal of this kind; the one in a file is always the same file of the folder."""
+    if kind == "memory":
+        return MemoryJournal(**settings)
+    return SqliteJournal(folder / "journal.db", **settings)

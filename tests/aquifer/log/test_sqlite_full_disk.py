@@ -1,0 +1,162 @@
+"""A disk without room: nothing is stored, nothing is lost, and it goes on when there is room again."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.aquifer.errors import JournalFull
+from penstock.aquifer.log import Cursor, SqliteJournal
+from penstock.aquifer.records.batch import Batch
+from tests.aquifer.log.making import NO_WATERMARK, batch_at, everything, fill
+
+OpenSqlite = Callable[..., SqliteJournal]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of three megabytes, where we may mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = shutil.which("mount")
+    command = [str(mount), "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small disk cannot be mounted here: it takes root")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill_up(journal: SqliteJournal) -> list[Batch]:
+    """Append until there is no room, and return what was appended before."""
+    stored: list[Batch] = []
+
+    def append_for_ever() -> None:
+        while len(stored) < 1000:
+            stored.extend(fill(journal, [20, 20], width=1000))
+
+    with pytest.raises(JournalFull, match=rf"no room on the disk for .*{journal.path}.*free some space"):
+        append_for_ever()
+    return stored
+
+
+def write_until_it_is_full(file: Path) -> None:
+    """Take what is left of the disk."""
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as rest:
+        while True:
+            rest.write(bytes(4096))
+
+
+def test_a_real_disk_that_is_full(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_000_000))
+    journal = SqliteJournal(small_disk / "journal.db", cache_bytes=1)
+
+    stored = fill_up(journal)
+
+    assert everything(journal) == stored
+    assert journal.held.nbytes == sum(batch.nbytes for batch in stored)
+    journal.save_cursor("ann", Cursor(7, 8, 9.0))
+    with pytest.raises(JournalFull):
+        journal.append([batch_at(journal.head, 20, width=1000)], {"mark": "lost"})
+    assert journal.marks == {}
+
+    ballast.unlink()
+    stored += fill(journal, [20], width=1000)
+    assert everything(journal) == stored
+    journal.close()
+
+    journal = SqliteJournal(small_disk / "journal.db")
+    assert everything(journal) == stored
+    assert journal.cursors == {"ann": Cursor(7, 8, 9.0)}
+    assert journal.marks == {}
+    journal.close()
+
+
+def test_a_real_disk_that_is_full_when_the_journal_is_closed_and_opened(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1_000_000))
+    journal = SqliteJournal(small_disk / "journal.db")
+    stored = fill_up(journal)
+    write_until_it_is_full(small_disk / "rest")
+    journal.close()
+
+    try:
+        journal = SqliteJournal(small_disk / "journal.db")
+    except JournalFull:
+        # Even reading takes a few pages beside the file: to be told so is all one can ask for.
+        ballast.unlink()
+        journal = SqliteJournal(small_disk / "journal.db")
+
+    assert everything(journal) == stored
+    journal.close()
+
+
+def test_no_room_even_to_create_the_journal(small_disk: Path) -> None:
+    (small_disk / "ballast").write_bytes(bytes(3 * 1024 * 1024 - 8192))
+
+    with pytest.raises(JournalFull, match="free some space"):
+        SqliteJournal(small_disk / "journal.db")
+
+    (small_disk / "ballast").unlink()
+    SqliteJournal(small_disk / "journal.db").close()
+
+
+class TestPagesRunOut:
+    """SQLite is told that the disk has no more than so many pages, which works without a special disk."""
+
+    def test_nothing_is_stored_and_it_goes_on_when_there_is_room(self, open_sqlite: OpenSqlite) -> None:
+        journal = open_sqlite()
+        journal._connection.execute("pragma max_page_count = 40")
+        stored = fill_up(journal)
+
+        assert everything(journal) == stored
+        assert journal.head == len(stored) * 20
+        journal._connection.execute("pragma max_page_count = 100")
+        stored += fill(journal, [20], width=1000)
+        journal.close()
+
+        assert everything(open_sqlite()) == stored
+
+    def test_room_that_is_made_in_the_journal_is_room_for_the_next_append(
+        self, open_sqlite: OpenSqlite
+    ) -> None:
+        journal = open_sqlite(max_records=100_000)
+        journal._connection.execute("pragma max_page_count = 40")
+        stored = fill_up(journal)
+
+        assert journal.make_room(journal.max_records - journal.head + 200, 0, NO_WATERMARK)
+        stored += fill(journal, [20, 20], width=1000)
+
+        assert journal.first == 200
+        assert everything(journal) == stored[10:]
+
+    def test_closing_tells_of_it_and_lets_go_of_the_file(self, open_sqlite: OpenSqlite) -> None:
+        journal = open_sqlite()
+        journal._connection.execute("pragma max_page_count = 40")
+        stored = fill_up(journal)
+        for number in range(10_000):
+            journal.save_cursor(f"subscriber {number}", Cursor(0, 0, 0.0))
+
+        with pytest.raises(JournalFull):
+            journal.close()
+
+        journal = open_sqlite()
+        assert everything(journal) == stored
+        assert journal.cursors == {}
+
+    def test_cursors_that_could_not_be_stored_are_stored_later(self, open_sqlite: OpenSqlite) -> None:
+        journal = open_sqlite()
+        journal._connection.execute("pragma max_page_count = 40")
+        fill_up(journal)
+        journal.save_cursor("ann", Cursor(7, 8, 9.0))
+        with pytest.raises(JournalFull):
+            fill(journal, [100], width=1000)
+        journal.flush()
+        journal.close()
+
+        assert open_sqlite().cursors == {"ann": Cursor(7, 8, 9.0)}

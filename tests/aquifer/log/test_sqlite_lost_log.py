@@ -1,0 +1,176 @@
+"""A write-ahead log that is lost after its owner was killed: its records must not be replaced in silence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.aquifer.errors import JournalDamaged
+from penstock.aquifer.log import Cursor, SqliteJournal, ownership
+from tests.aquifer.log.making import everything, fill
+
+OpenSqlite = Callable[..., SqliteJournal]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+LOST = "was not closed in order.* Put it back.*accept_loss=True"
+
+
+def killed_owner(path: Path, *appends: int, carried_over: int = 0) -> str:
+    """A process appends so many records at a time, and is killed; returns the epoch of the journal.
+
+    After ``carried_over`` appends the log is carried over into the main file.
+    """
+    told, tells = os.pipe()
+    child = os.fork()
+    if child == 0:
+        journal = SqliteJournal(path)
+        for number, count in enumerate(appends, 1):
+            fill(journal, [count])
+            journal.save_cursor("ann", Cursor(journal.head, 60_000, 60.0))
+            journal.flush()
+            if number == carried_over:
+                journal._connection.execute("pragma wal_checkpoint(passive)").fetchone()
+        os.write(tells, journal.epoch.encode())
+        os.kill(os.getpid(), 9)
+    os.close(tells)
+    epoch = os.read(told, 100).decode()
+    os.close(told)
+    os.waitpid(child, 0)
+    return epoch
+
+
+def test_with_its_log_everything_is_there(open_sqlite: OpenSqlite, path: Path) -> None:
+    epoch = killed_owner(path, 3, 4)
+
+    journal = open_sqlite()
+
+    assert (journal.head, journal.epoch) == (7, epoch)
+
+
+def test_a_log_that_was_removed(path: Path) -> None:
+    killed_owner(path, 3, 4)
+    Path(f"{path}-wal").unlink()
+
+    for _ in range(2):  # It does not pass at the second try, either.
+        with pytest.raises(JournalDamaged, match=LOST):
+            SqliteJournal(path)
+
+
+@pytest.mark.parametrize("appends", [(), (3,)])
+def test_a_log_and_everything_else_beside_the_journal_was_removed(
+    path: Path, appends: tuple[int, ...]
+) -> None:
+    killed_owner(path, *appends)
+    for suffix in ("-wal", "-shm", "-lock"):
+        Path(f"{path}{suffix}").unlink()
+
+    with pytest.raises(JournalDamaged, match=LOST):
+        SqliteJournal(path)
+
+
+def test_a_log_that_was_emptied(path: Path) -> None:
+    killed_owner(path, 3, 4)
+    os.truncate(f"{path}-wal", 0)
+
+    with pytest.raises(JournalDamaged, match=LOST):
+        SqliteJournal(path)
+
+
+def test_a_log_that_was_cut(path: Path) -> None:
+    """On a machine that was not restarted, that is no torn end: nothing that was written gets lost."""
+    killed_owner(path, 3, 4)
+    log = Path(f"{path}-wal")
+    os.truncate(log, log.stat().st_size - 1)
+
+    with pytest.raises(JournalDamaged, match="the last 1 transactions are missing"):
+        SqliteJournal(path)
+
+
+def test_a_copy_of_the_journal_without_its_log(open_sqlite: OpenSqlite, path: Path, tmp_path: Path) -> None:
+    journal = open_sqlite()
+    fill(journal, [3])
+    shutil.copy(path, tmp_path / "restored.db")
+
+    with pytest.raises(JournalDamaged, match=LOST):
+        SqliteJournal(tmp_path / "restored.db")
+
+
+def test_an_old_copy_in_the_place_of_a_journal_whose_owner_was_killed(
+    open_sqlite: OpenSqlite, path: Path, tmp_path: Path
+) -> None:
+    journal = open_sqlite()
+    fill(journal, [3])
+    journal.close()
+    shutil.copy(path, tmp_path / "backup.db")
+    killed_owner(path, 4)
+    Path(f"{path}-wal").unlink()
+    shutil.copy(tmp_path / "backup.db", path)
+
+    with pytest.raises(JournalDamaged, match="transactions are missing"):
+        SqliteJournal(path)
+
+
+def test_the_other_name_of_a_file_whose_owner_was_killed(path: Path, tmp_path: Path) -> None:
+    killed_owner(path, 3)
+    os.link(path, tmp_path / "second.db")
+
+    with pytest.raises(JournalDamaged, match=LOST):
+        SqliteJournal(tmp_path / "second.db")
+
+
+def test_a_tool_that_carried_the_log_over_did_no_harm(open_sqlite: OpenSqlite, path: Path) -> None:
+    epoch = killed_owner(path, 3, 4)
+    with contextlib.closing(sqlite3.connect(path)) as tool:
+        tool.execute("select count(*) from batches").fetchone()
+    assert not Path(f"{path}-wal").exists()
+
+    journal = open_sqlite()
+
+    assert (journal.head, journal.epoch) == (7, epoch)
+    assert journal.cursors == {"ann": Cursor(7, 60_000, 60.0)}
+
+
+def test_after_a_restart_of_the_machine_a_missing_log_is_lost_whatever_the_lock_file_says(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    killed_owner(path, 3, carried_over=1)
+    Path(f"{path}-wal").unlink()
+    another = tmp_path / "boot"
+    another.write_text("another run\n")
+    monkeypatch.setattr(ownership, "_BOOT", another)
+
+    with pytest.raises(JournalDamaged, match="its write-ahead log is missing"):
+        SqliteJournal(path)
+
+
+def test_a_loss_that_is_accepted_begins_a_new_epoch_with_what_is_left(
+    open_sqlite: OpenSqlite, path: Path
+) -> None:
+    epoch = killed_owner(path, 3, 4, carried_over=1)
+    Path(f"{path}-wal").unlink()
+
+    journal = open_sqlite(accept_loss=True)
+
+    assert journal.epoch != epoch
+    assert journal.head == 3
+    assert len(everything(journal)) == 1
+    assert journal.cursors == {"ann": Cursor(3, 60_000, 60.0)}
+    new_epoch = journal.epoch
+    fill(journal, [2])
+    journal.close()
+    journal = open_sqlite()
+    assert (journal.epoch, journal.head) == (new_epoch, 5)
+
+
+def test_accepting_a_loss_changes_nothing_if_there_is_none(open_sqlite: OpenSqlite, path: Path) -> None:
+    epoch = killed_owner(path, 3)
+
+    journal = open_sqlite(accept_loss=True)
+
+    assert (journal.epoch, journal.head) == (epoch, 3)
