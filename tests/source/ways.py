@@ -29,7 +29,7 @@ from typing import Any
 
 MARK = b"#a-marked-record#"
 RECORDS = 300
-QUIET = 1.5
+QUIET = 1.0
 """Seconds without a call that has not been seen before: then everything stands still."""
 PATIENCE = 60.0
 
@@ -77,13 +77,14 @@ class Recorder:
         """Go on in another phase."""
         self.phase, self.changed = phase, time.monotonic()
 
-    def until_quiet(self, until: Callable[[], bool] = lambda: True) -> None:
+    def until_quiet(self, until: Callable[[], bool], meanwhile: Callable[[], object] = bool) -> None:
         """Return when ``until`` holds and no call that is new has been made for a while."""
         deadline = time.monotonic() + PATIENCE
         while not until() or time.monotonic() - self.changed < QUIET:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"phase {self.phase} did not come to its end")
-            time.sleep(0.05)
+            meanwhile()
+            time.sleep(0.02)
 
 
 def _module(frame: FrameType) -> str:
@@ -156,6 +157,32 @@ class Reader:
         self.ended = "complete"
 
 
+class LineSource:
+    """Sends lines for as long as the other end takes any."""
+
+    def __init__(self, sender: socket.socket, line: bytes) -> None:
+        sender.setblocking(False)
+        self._sender = sender
+        self._line = line
+        self._left = b""
+        self._taken_at = time.monotonic()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nothing has been taken for a while."""
+        return time.monotonic() - self._taken_at > QUIET
+
+    def send(self) -> None:
+        """Send what is taken at once."""
+        try:
+            while True:
+                self._left = self._left or self._line * 10
+                self._left = self._left[self._sender.send(self._left) :]
+                self._taken_at = time.monotonic()
+        except BlockingIOError:
+            return
+
+
 def trace() -> Recorder:
     """Run the pipeline and return what was seen."""
     from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
@@ -190,8 +217,8 @@ def trace() -> Recorder:
         recorder.until_quiet(lambda: reader.received == RECORDS)
 
         recorder.begin("filling")
-        sender.setblocking(False)
-        _fill(sender, line, recorder)
+        source = LineSource(sender, line)
+        recorder.until_quiet(lambda: source.is_stuck, source.send)
         recorder.begin("idle")
         time.sleep(2 * QUIET)
 
@@ -199,7 +226,7 @@ def trace() -> Recorder:
         sys.setprofile(recorder)
         reader.subscription.request(RECORDS)
         sys.setprofile(None)
-        recorder.until_quiet(lambda: reader.received == 2 * RECORDS)
+        recorder.until_quiet(lambda: reader.received == 2 * RECORDS, source.send)
         recorder.phase = ""
         reader.subscription.cancel()
         assert reader.ended is None, reader.ended
@@ -208,21 +235,6 @@ def trace() -> Recorder:
     loop.call_soon_threadsafe(loop.stop)
     runner.join(PATIENCE)
     return recorder
-
-
-def _fill(sender: socket.socket, line: bytes, recorder: Recorder) -> None:
-    """Send until nobody takes anything any more."""
-    data, stuck = line * 10, time.monotonic()
-    while time.monotonic() - stuck < QUIET or time.monotonic() - recorder.changed < QUIET:
-        try:
-            # What was not taken of a line is the beginning of the next attempt.
-            taken = sender.send(data)
-            data, stuck = (
-                data[taken:] + line * 10 if len(data) - taken < len(line) else data[taken:],
-                (time.monotonic()),
-            )
-        except BlockingIOError:
-            time.sleep(0.02)
 
 
 def ways(recorder: Recorder) -> dict[str, list[Call]]:
