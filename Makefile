@@ -50,6 +50,19 @@ test: lint docs ## Lint, build the documentation, then run all tests (ARGS="..."
 test-fast: .venv/.installed ## Run the tests that are not slow
 	.venv/bin/python -m pytest -m "not slow" $(ARGS)
 
+.PHONY: coverage
+coverage: .venv/.installed ## Run the fast tests and show what they do not reach, layer by layer
+	.venv/bin/python -m pytest -q -m "not slow" --cov --cov-report= $(ARGS)
+	.venv/bin/python -m tests.source.coverage_table
+
+.PHONY: measures
+measures: .venv/.installed ## Count files, doors, names and the ways of data and demand (ARGS="--lists")
+	.venv/bin/python -m tests.source.measures $(ARGS)
+
+.PHONY: changelog
+changelog: .venv/.installed ## Show what the fragments in news/ make (a release runs it with ARGS="--version X.Y.Z --yes")
+	.venv/bin/towncrier build $(if $(ARGS),$(ARGS),--draft --version next)
+
 .PHONY: tck-loaded
 tck-loaded: .venv/.installed ## Look for false alarms of the kit on a busy machine (ARGS="--runs 100")
 	.venv/bin/python -m tests.tck.loaded $(ARGS)
@@ -76,7 +89,7 @@ compile = .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.1
 .PHONY: clean
 clean: ## Remove everything the other targets made
 	rm -rf .venv .venv-bench .venv-docs .venv-lock build dist site
-	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One environment per purpose, each from a hashed requirement file.
