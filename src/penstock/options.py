@@ -61,6 +61,8 @@ class Option:
     """Whether it may be given several times, and the value is a tuple."""
     bare: str | None
     """The value of a flag that is given without one; None if it needs one."""
+    aliases: tuple[str, ...]
+    """Older flags that mean the same."""
 
     @property
     def is_switch(self) -> bool:
@@ -80,6 +82,7 @@ def option(
     positional: bool = False,
     repeated: bool = False,
     bare: str | None = None,
+    aliases: Sequence[str] = (),
 ) -> Any:
     """Declare a dataclass field with its help; the parameters are the attributes of :class:`Option`.
 
@@ -96,6 +99,7 @@ def option(
         "positional": positional,
         "repeated": repeated,
         "bare": bare,
+        "aliases": tuple(aliases),
     }
     if default is MISSING:
         return dataclasses.field(metadata=metadata)
@@ -125,6 +129,7 @@ def _described(field: dataclasses.Field[Any]) -> Option:
         positional=bool(said.get("positional")),
         repeated=bool(said.get("repeated")),
         bare=said.get("bare"),
+        aliases=tuple(said.get("aliases") or ()),
     )
 
 

@@ -69,7 +69,7 @@ def test_ctrl_c_lets_a_connection_finish() -> None:
             echo.process.send_signal(signal.SIGINT)
             assert connection.recv(100) == b""  # not a reset
         assert echo.end() == 130
-    assert "1 were brought to an end and 0 cut off" in echo.said[-1]
+    assert "1 finished and 0 were aborted" in echo.said[-1]
 
 
 def test_tls_with_a_certificate_made_for_the_occasion_and_every_byte_in_the_log() -> None:

@@ -106,7 +106,7 @@ def test_a_signal_ends_it_cleanly_though_the_source_is_silent(
         assert time.monotonic() - began < 5
 
     assert "interrupted: 3 records taken" in gateway.said[-1]
-    assert "the journal keeps the offsets 0 to 2" in gateway.said[-1]
+    assert "the journal has the offsets 0 to 2" in gateway.said[-1]
     assert not any("Traceback" in line for line in gateway.said)
     reopened = SqliteJournal(journal)
     assert (reopened.first, reopened.head) == (0, 3)
@@ -132,7 +132,7 @@ def test_it_stays_if_told_to_and_says_in_json_what_it_does() -> None:
     command = ("gateway", "--source", "stdin", "--stay", "--format", "json", "--control", "tcp://127.0.0.1:0")
     with Program(*command) as gateway:
         listening = json.loads(gateway.stdout.readline())
-        gateway.wait_for("the source has ended; serving on until it is interrupted")
+        gateway.wait_for("the source has ended; serving until it is interrupted")
         progress = json.loads(gateway.stdout.readline())
         gateway.process.send_signal(signal.SIGTERM)
         end = json.loads(gateway.stdout.readlines()[-1])

@@ -47,7 +47,7 @@ def test_ids_and_sessions_are_listed(gateway: Gateway, capsys: pytest.CaptureFix
     lines = out.splitlines()
     assert re.fullmatch(r"ID +SESSION +OWNER +BEHIND +STATE", lines[0])
     assert re.fullmatch(r"dashboard +\d+ +no key +\d+ +streaming from 127\.0\.0\.1", lines[1])
-    assert re.fullmatch(r"nightly +- +no key +90 +away, kept for .+ of .+", lines[2])
+    assert re.fullmatch(r"nightly +- +no key +90 +away, resumable for .+ of .+", lines[2])
     assert re.fullmatch(r"- +\d+ +no key +\d+ +streaming from 127\.0\.0\.1", lines[3])
 
     code, out, _ = run(capsys, "ids", gateway.endpoint, "--json")
@@ -130,7 +130,7 @@ def test_at_a_terminal_it_is_asked(
 ) -> None:
     monkeypatch.setattr("sys.stdin", Terminal(typed))
     code, _, err = run(capsys, "forget", gateway.endpoint, "nightly")
-    assert "Delete its place? [y/N]" in err
+    assert "Delete it? [y/N]" in err
     assert (code, len(gateway.ids()["ids"])) == (left, left)
 
 
@@ -160,7 +160,7 @@ def test_with_keys_it_takes_the_right_to_administer(
         assert run(capsys, "ids", endpoint, *keys_of("root"))[0] == 0
         bob = str(tmp_path / "bob.pub")
         code, out, _ = run(capsys, "give", endpoint, "nightly", bob, "--yes", *keys_of("root"))
-        assert (code, out) == (0, f"nightly belongs to the key {BOB.public} now\n")
+        assert (code, out) == (0, f"nightly now belongs to the key {BOB.public}\n")
         assert run(capsys, "give", endpoint, "totals", bob, "--writer", "--yes", *keys_of("root"))[0] == 0
 
         with closing(LogClient(endpoint, curve=as_bob)) as client:

@@ -46,7 +46,7 @@ def test_a_journal_that_is_removed_while_it_runs_is_told_and_success_is_not_clai
         assert gateway.end() == 1
 
     assert "nothing can be stored any more" in gateway.said[-1]
-    assert not any("the journal keeps the offsets" in line for line in gateway.said)
+    assert not any("the journal has the offsets" in line for line in gateway.said)
     assert not any("Traceback" in line for line in gateway.said)
 
 

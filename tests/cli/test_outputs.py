@@ -160,7 +160,7 @@ def test_a_hangup_reads_the_keys_again_where_there_are_keys(
         gateway.send_lines("secret")
         shutil.copy(tmp_path / "alice.pub", clients)
         gateway.process.send_signal(signal.SIGHUP)
-        gateway.wait_for("SIGHUP: the list of clients was read again")
+        gateway.wait_for("SIGHUP: reloaded the list of clients")
         done = penstock("tail", gateway.endpoint, "--count", "1", *alice)
         gateway.process.send_signal(signal.SIGTERM)
         assert gateway.end() == 0

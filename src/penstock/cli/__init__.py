@@ -1,28 +1,19 @@
-"""The command ``penstock``: each subcommand is a module of this package with a function ``add_parser``.
+"""The command ``penstock``: each subcommand is a module or a package with a function ``add_parser``.
 
-A new subcommand ``penstock demo`` is a module or package ``demo`` that adds its parser and says what to run::
-
-    def add_parser(commands: Commands) -> None:
-        parser = commands.add_parser("demo", help="see the whole thing move in a minute")
-        parser.set_defaults(run=run)
-
-    def run(arguments: argparse.Namespace) -> int:
-        ...
-        return 0
-
-and one more entry in ``REGISTRATIONS``. Heavy imports belong inside ``run``, so that ``penstock --help``
-stays quick.
+A new subcommand ``penstock demo`` is a module or package ``demo`` and one more entry in ``REGISTRATIONS``.
+It declares its options as a dataclass; :mod:`penstock.cli.parser` shows how. Heavy imports belong into the
+function that runs it, so that ``penstock --help`` stays quick.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, cast
+from typing import Final, cast
 
 from penstock import __version__
 from penstock.cli import demo, echo, gateway, rules, run, send, tail, tck
-from penstock.cli.parser import Commands
+from penstock.cli.parser import Commands, Parser
 from penstock.cli.screen import complete_descriptors, ending_quietly, say
 
 REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
@@ -39,7 +30,7 @@ REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
 
 _EXAMPLES = """\
 examples:
-  penstock demo                    see demand hold a source back, live
+  penstock demo                    watch demand hold back a source, live
   seq 1000 | penstock gateway --source stdin
                                    serve lines to any number of subscribers
   penstock tail tcp://127.0.0.1:5556
@@ -48,24 +39,16 @@ examples:
                                    a Spark query between them, exactly once
   penstock send FILE tcp://127.0.0.1:9000
                                    a file to a server, as fast as it reads
-  penstock rules                   all rules of the specification, one line each
+  penstock rules                   every rule of the specification, in short
   penstock rules 3.9 --lang ko     one rule in full, in Korean
-  penstock tck yours:range         does your publisher keep the rules?
+  penstock tck yours:range         does your publisher obey the rules?
   penstock COMMAND --help          more about a command
 """
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong, and where to look, in place of a usage that fills a screen."""
-
-    def error(self, message: str) -> NoReturn:
-        """End with code 2."""
-        self.exit(2, f"{self.prog}: {message}; `{self.prog} --help` shows what can be given\n")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line, with every registered subcommand."""
-    parser = _Parser(
+    parser = Parser(
         prog="penstock",
         description="Reactive Streams for Python: demand goes left, data goes right.",
         epilog=_EXAMPLES,
@@ -93,9 +76,9 @@ def _run(argv: Sequence[str] | None) -> int:
         arguments, unknown = parser.parse_known_args(argv)
         if unknown:
             command = f"penstock {arguments.command}" if arguments.command is not None else "penstock"
-            say(f"{command}: {' '.join(unknown)}: not known; `{command} --help` shows what can be given")
+            say(f"{command}: {' '.join(unknown)}: not known; see `{command} --help`")
             return 2
-    except SystemExit as exit:  # argparse has printed what there is to say
+    except SystemExit as exit:  # argparse has printed the message
         return exit.code if isinstance(exit.code, int) else 2
     if arguments.command is None:
         parser.print_help()

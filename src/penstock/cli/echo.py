@@ -2,87 +2,103 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.errors import CommandError, ScreenLog, report_errors
-from penstock.cli.parser import Commands
-from penstock.cli.quantities import a_count, a_duration, a_port
+from penstock.cli.errors import CommandError, ScreenLog
+from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import say
 from penstock.cli.signals import Interruption
+from penstock.options import option, parse_count, parse_duration, parse_port
 
 if TYPE_CHECKING:
     from penstock.net import TcpServer
 
-__all__ = ["add_parser", "run"]
+__all__ = ["EchoOptions", "add_parser", "run_echo"]
 
 _DESCRIPTION = """\
-Serve an echo: whatever a client sends is sent back to it, until it ends its side.
+Send back whatever a client sends, until it closes its side.
 
-The bytes go from the socket to itself; a client that sends and does not read is not read from either, so it
-costs a few hundred kilobytes and no more. On Ctrl-C and SIGTERM what was received is still sent back, for as
-long as --grace allows.
+If a client stops reading, the server stops reading from it, so a client costs a few hundred kilobytes at
+most. On Ctrl-C and SIGTERM, what was received is still sent back, for as long as --grace allows.
 """
 
 _EXAMPLES = """\
 examples:
   penstock echo --port 8080                      then: nc 127.0.0.1 8080
-  penstock echo --port 8443 --secure             TLS with a certificate made for the occasion
+  penstock echo --port 8443 --secure             TLS with a self-signed certificate
   penstock echo --port 8443 --certificate server.pem --key server.key
-  penstock echo --port 8080 --wiretap            every byte in the log; --wiretap sizes shows only how many
+  penstock echo --port 8080 --wiretap            log every byte; --wiretap sizes only logs how many
   penstock echo --unix /tmp/echo.sock
 
 exit codes: 0 SIGTERM; 1 something failed; 2 wrong command line; 130 Ctrl-C
 """
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``penstock echo`` to the command line."""
-    parser = commands.add_parser(
-        "echo",
-        help="a TCP server that sends back what it receives",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+@dataclass(frozen=True, kw_only=True)
+class EchoOptions:
+    """The options of ``penstock echo``."""
+
+    host: str = option("127.0.0.1", help="the address to listen on")
+    port: int | None = option(
+        None,
+        parse=parse_port,
+        metavar="N",
+        shown="8080, with TLS 8443",
+        help="the port to listen on; 0 is any free port",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default 127.0.0.1)")
-    parser.add_argument(
-        "--port", type=a_port, metavar="N", help="the port (default 8080, with TLS 8443; 0: any free one)"
-    )
-    parser.add_argument("--unix", metavar="PATH", help="a Unix socket in place of host and port")
-    parser.add_argument(
-        "--secure", action="store_true", help="speak TLS, with a self-signed certificate if none is given"
-    )
-    parser.add_argument("--certificate", metavar="PEM", help="the certificate, and perhaps its key")
-    parser.add_argument("--key", metavar="PEM", help="the key of the certificate")
-    parser.add_argument(
-        "--wiretap",
-        nargs="?",
-        const="hex",
+    unix: str | None = option(None, metavar="PATH", help="listen on a Unix socket instead")
+    secure: bool = option(False, help="use TLS, with a self-signed certificate if none is given")
+    certificate: str | None = option(None, metavar="PEM", help="the certificate, which may contain its key")
+    key: str | None = option(None, metavar="PEM", help="the key of the certificate")
+    wiretap: str | None = option(
+        None,
+        bare="hex",
         choices=("hex", "text", "sizes"),
         help="log what goes over the wire",
     )
-    parser.add_argument("--max-connections", type=a_count, metavar="N", help="cut off whoever comes beyond N")
-    parser.add_argument("--idle", type=a_duration, metavar="TIME", help="close what nothing moves on")
-    parser.add_argument(
-        "--grace",
-        type=a_duration,
-        default=3.0,
-        metavar="TIME",
-        help="for what is under way at the end (default 3s)",
+    max_connections: int | None = option(
+        None, parse=parse_count, metavar="N", help="disconnect clients beyond the first N"
     )
-    parser.set_defaults(run=run)
+    idle: float | None = option(
+        None, parse=parse_duration, metavar="TIME", help="close connections on which nothing moves"
+    )
+    grace: float = option(
+        3.0,
+        parse=parse_duration,
+        metavar="TIME",
+        shown="3s",
+        help="how long to keep sending after a signal",
+    )
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the connections are encrypted."""
+        return self.secure or self.certificate is not None
 
 
-def run(arguments: argparse.Namespace) -> int:
+def _load() -> tuple[type[EchoOptions], Callable[[EchoOptions], int]]:
+    return EchoOptions, run_echo
+
+
+def add_parser(commands: Commands) -> None:
+    """Add ``penstock echo`` to the command line."""
+    add_command(
+        commands,
+        "echo",
+        _load,
+        help="a TCP server that sends back what it receives",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+    )
+
+
+def run_echo(options: EchoOptions) -> int:
     """Serve until a signal comes."""
-    return report_errors("echo", lambda: _serve(arguments))
-
-
-def _serve(arguments: argparse.Namespace) -> int:
     from penstock.net import BadCertificate, BindFailed
 
     with (
@@ -91,51 +107,47 @@ def _serve(arguments: argparse.Namespace) -> int:
         ScreenLog(say, logging.INFO, "penstock.net"),
     ):
         try:
-            server = _configured(arguments, Path(folder)).bind_now()
+            server = _configured(options, Path(folder)).bind_now()
         except (BindFailed, BadCertificate) as error:
             raise CommandError(str(error), 1) from None
         except ValueError as error:
             raise CommandError(str(error)) from None
         with server:
-            say(f"echo at {server.where}{', with TLS' if _secure(arguments) else ''}; Ctrl-C ends it")
+            say(f"echo at {server.where}{', with TLS' if options.uses_tls else ''}; Ctrl-C ends it")
             while not interruption.wait(3600):
                 continue
-            closed = server.close_now(arguments.grace)
+            closed = server.close_now(options.grace)
         say(
-            f"{server.metrics.connections_total:,} connections; {closed.finished} were brought to an end and "
-            f"{len(closed.aborted)} cut off"
+            f"{server.metrics.connections_total:,} connections; {closed.finished} finished and "
+            f"{len(closed.aborted)} were aborted"
         )
         return interruption.exit_code
 
 
-def _configured(arguments: argparse.Namespace, folder: Path) -> TcpServer:
+def _configured(options: EchoOptions, folder: Path) -> TcpServer:
     from penstock.net import TcpServer, WiretapFormat
 
     server = TcpServer.create().handle(lambda inbound, outbound: outbound.send(inbound.receive()))
-    if arguments.unix is not None:
-        server = server.unix(arguments.unix)
+    if options.unix is not None:
+        server = server.unix(options.unix)
     else:
-        default = 8443 if _secure(arguments) else 8080
-        server = server.host(arguments.host).port(default if arguments.port is None else arguments.port)
-    if arguments.certificate is not None:
-        server = server.secure(certificate=arguments.certificate, key=arguments.key)
-    elif arguments.secure:
+        default = 8443 if options.uses_tls else 8080
+        server = server.host(options.host).port(default if options.port is None else options.port)
+    if options.certificate is not None:
+        server = server.secure(certificate=options.certificate, key=options.key)
+    elif options.secure:
         from penstock.net import SelfSigned
 
-        made = SelfSigned.make("localhost", arguments.host)
+        made = SelfSigned.make("localhost", options.host)
         certificate, key = made.save(folder)
         say(f"self-signed certificate, SHA-256 {made.fingerprint}")
         server = server.secure(certificate=certificate, key=key)
-    elif arguments.key is not None:
-        raise CommandError("--key belongs to a --certificate, and there is none")
-    if arguments.wiretap is not None:
-        server = server.wiretap(WiretapFormat(arguments.wiretap), level=logging.INFO)
-    if arguments.max_connections is not None:
-        server = server.max_connections(arguments.max_connections)
-    if arguments.idle is not None:
-        server = server.idle_timeout(arguments.idle)
+    elif options.key is not None:
+        raise CommandError("--key belongs to a --certificate, and none was given")
+    if options.wiretap is not None:
+        server = server.wiretap(WiretapFormat(options.wiretap), level=logging.INFO)
+    if options.max_connections is not None:
+        server = server.max_connections(options.max_connections)
+    if options.idle is not None:
+        server = server.idle_timeout(options.idle)
     return server
-
-
-def _secure(arguments: argparse.Namespace) -> bool:
-    return arguments.secure or arguments.certificate is not None

@@ -1,12 +1,169 @@
-"""What a subcommand is given to register itself."""
+"""Commands whose flags are declared as dataclass fields, and the parser that is made of them.
+
+A command declares its options once, and gets them back as a typed object::
+
+    @dataclass(frozen=True, kw_only=True)
+    class EchoOptions:
+        port: int | None = option(None, parse=parse_port, metavar="N", help="the port to listen on")
+
+    def add_parser(commands: Commands) -> None:
+        add_command(commands, "echo", lambda: (EchoOptions, run_echo), help="…", description="…")
+
+The options are loaded when the command is parsed and not before, so that ``penstock --help`` stays quick and
+a command may take its options from a package that is not installed everywhere.
+"""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, TypeAlias
+import dataclasses
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
+
+from penstock.cli.errors import CommandError, report_errors
+from penstock.options import Option, options_of
 
 if TYPE_CHECKING:
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 else:
     # argparse gives the type no public name, and no subscript at run time.
     Commands = argparse._SubParsersAction
+
+__all__ = ["Commands", "Parser", "add_command", "section"]
+
+Options = TypeVar("Options")
+_SECTION = "section"
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a wrong argument in one line, and adds its arguments only when they are needed."""
+
+    complete: Callable[[argparse.ArgumentParser], None] | None = None
+    """Adds the arguments; called before the first parsing."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2."""
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Add the arguments, and parse."""
+        complete, self.complete = self.complete, None
+        if complete is not None:
+            code = report_errors(self.prog.partition(" ")[2], lambda: complete(self) or 0)
+            if code:
+                self.exit(code)
+        return super().parse_known_args(args, namespace)
+
+
+def section(declared: type, title: str, *, without: Collection[str] = ()) -> Any:
+    """Declare a dataclass field that holds the options of another dataclass, with a heading in the help.
+
+    The options in ``without`` have no flag here and keep their defaults.
+    """
+    metadata = {_SECTION: (declared, title, frozenset(without))}
+    return dataclasses.field(default_factory=declared, metadata=metadata)
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    load: Callable[[], tuple[type[Options], Callable[[Options], int]]],
+    *,
+    help: str,
+    description: str,
+    examples: str,
+    more: Callable[[argparse.ArgumentParser], object] | None = None,
+) -> None:
+    """Add a command. ``load`` returns its options, a dataclass, and the function that runs it.
+
+    ``more`` adds what a dataclass cannot say: the commands of a command.
+    """
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=help,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+    def complete(parser: argparse.ArgumentParser) -> None:
+        declared, run = load()
+        _add_options(parser, declared)
+        command = parser.prog.partition(" ")[2]
+        parser.set_defaults(
+            run=lambda arguments: report_errors(command, lambda: run(_read(declared, arguments)))
+        )
+        if more is not None:
+            more(parser)
+
+    if isinstance(parser, Parser):
+        parser.complete = complete
+    else:
+        complete(parser)
+
+
+def _add_options(
+    parser: argparse._ActionsContainer, declared: type, prefix: str = "", without: Collection[str] = ()
+) -> None:
+    for each in options_of(declared):
+        if each.name not in without and (each.flag is not None or each.positional):
+            _add_option(parser, each, prefix)
+    for field in dataclasses.fields(declared):
+        if _SECTION in field.metadata:
+            inner, title, left_out = field.metadata[_SECTION]
+            _add_options(parser.add_argument_group(title), inner, f"{prefix}{field.name}.", left_out)
+
+
+def _add_option(parser: argparse._ActionsContainer, each: Option, prefix: str) -> None:
+    shown = f" (default {each.shown})" if each.shown is not None else ""
+    settings: dict[str, Any] = {"help": f"{each.help}{shown}".replace("%", "%%")}
+    required = each.default is dataclasses.MISSING
+    if each.is_switch:
+        settings["action"] = "store_true"
+    else:
+        settings["default"] = None if required else each.default
+        settings["metavar"] = each.metavar
+        settings["choices"] = each.choices or None
+        if each.parse is not None:
+            settings["type"] = _type(each.parse)
+        if each.repeated:
+            settings["action" if not each.positional else "nargs"] = "append" if not each.positional else "*"
+            settings["default"] = []
+        elif each.bare is not None:
+            settings |= {"nargs": "?", "const": each.bare}
+    if each.positional:
+        if not required and not each.repeated:
+            settings["nargs"] = "?"
+        parser.add_argument(f"{prefix}{each.name}", **settings)
+    else:
+        assert each.flag is not None
+        parser.add_argument(each.flag, *each.aliases, dest=f"{prefix}{each.name}", **settings)
+
+
+def _type(parse: Callable[[str], object]) -> Callable[[str], object]:
+    """A parser of :mod:`penstock.options` as argparse wants it: it keeps the message of this error alone."""
+
+    def read(text: str) -> object:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read
+
+
+def _read(declared: type[Options], arguments: argparse.Namespace, prefix: str = "") -> Options:
+    """Make the options of what was parsed."""
+    values: dict[str, Any] = {}
+    given = vars(arguments)
+    for field in dataclasses.fields(declared):  # type: ignore[arg-type]
+        key = f"{prefix}{field.name}"
+        if _SECTION in field.metadata:
+            values[field.name] = _read(field.metadata[_SECTION][0], arguments, f"{key}.")
+        elif key in given:
+            value = given[key]
+            values[field.name] = tuple(value) if isinstance(value, list) else value
+    try:
+        return declared(**values)
+    except ValueError as error:
+        raise CommandError(str(error)) from None

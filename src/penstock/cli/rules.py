@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from penstock.cli.parser import Commands
+from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import say
 from penstock.cli.table import pad, wrap
+from penstock.options import option
 from penstock.spec import GLOSSARY, LANGUAGES, RULES, Rule, Subject, UnknownRule, rule
 
 _EXAMPLES = """\
@@ -38,48 +39,65 @@ _HEADINGS: Final[dict[str, _Headings]] = {
 }
 
 
+def _subject(text: str) -> str:
+    # `publisher` is as good as `Publisher`; argparse compares it with the choices afterwards.
+    return text.capitalize()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulesOptions:
+    """The options of ``penstock rules``."""
+
+    ids: tuple[str, ...] = option(
+        (), positional=True, repeated=True, metavar="ID", help="rules to show in full, such as 3.9"
+    )
+    lang: str = option("en", choices=LANGUAGES, help="the language of the texts")
+    subject: str | None = option(
+        None,
+        choices=[str(subject) for subject in Subject],
+        parse=_subject,
+        help="list only the rules for this interface",
+    )
+    glossary: bool = option(False, help="explain the words that the rules use")
+
+
+def _load() -> tuple[type[RulesOptions], Callable[[RulesOptions], int]]:
+    return RulesOptions, run_rules
+
+
 def add_parser(commands: Commands) -> None:
     """Add ``penstock rules`` to the command line."""
-    parser = commands.add_parser(
+    add_command(
+        commands,
         "rules",
+        _load,
         help="look up the rules of the specification",
         description="The 43 rules of Reactive Streams, and the one that the Aquifer document adds.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("ids", nargs="*", metavar="ID", help="ids of rules to show in full, for example 3.9")
-    parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the texts (default: en)")
-    parser.add_argument(
-        "--subject",
-        choices=[str(subject) for subject in Subject],
-        type=_subject,
-        help="list only the rules that bind this interface",
-    )
-    parser.add_argument("--glossary", action="store_true", help="explain the words that the rules use")
-    parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Print the rules that were asked for; return 2 if there is none of that id."""
+def run_rules(options: RulesOptions) -> int:
+    """Print the rules that were asked for; 2 if a rule does not exist."""
     width = max(shutil.get_terminal_size().columns, 60)
-    if arguments.glossary:
-        for line in _glossary(arguments.lang, width):
+    if options.glossary:
+        for line in _glossary(options.lang, width):
             print(line)
         return 0
     try:
-        chosen = [rule(id) for id in arguments.ids]
+        chosen = [rule(id) for id in options.ids]
     except UnknownRule as unknown:
         say(f"penstock rules: {unknown}")
         return 2
-    if arguments.subject is not None:
-        chosen = [entry for entry in chosen or RULES.values() if entry.subject == arguments.subject]
+    if options.subject is not None:
+        chosen = [entry for entry in chosen or RULES.values() if entry.subject == options.subject]
         if not chosen:
-            say(f"penstock rules: none of these rules binds a {arguments.subject}.")
+            say(f"penstock rules: none of these rules binds a {options.subject}.")
             return 2
-    if arguments.ids:
-        lines = _in_full(chosen, arguments.lang, width)
+    if options.ids:
+        lines = _in_full(chosen, options.lang, width)
     else:
-        lines = _briefly(chosen or RULES.values(), arguments.lang, width)
+        lines = _briefly(chosen or RULES.values(), options.lang, width)
     for line in lines:
         print(line)
     return 0
@@ -94,11 +112,6 @@ def _glossary(lang: str, width: int) -> Iterator[str]:
         # The English word stands beside, because the rules of other libraries are in English.
         yield term.name(lang) if lang == "en" else f"{term.name(lang)} ({term.name()})"
         yield from (f"  {line}" for line in wrap(term.meaning(lang), width - 2))
-
-
-def _subject(text: str) -> str:
-    # `publisher` is as good as `Publisher`; argparse compares with the choices afterwards.
-    return text.capitalize()
 
 
 def _briefly(rules: Iterable[Rule], lang: str, width: int) -> Iterator[str]:

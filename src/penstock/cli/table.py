@@ -111,3 +111,24 @@ def bar(part: float, width: int) -> str:
     """A part, from 0 to 1, of a bar of so many columns."""
     filled = round(width * min(max(part, 0.0), 1.0))
     return f"[{'█' * filled}{'·' * (width - filled)}]"
+
+
+def size(nbytes: float) -> str:
+    """Write a number of bytes in about three digits."""
+    for unit in ("B", "K", "M", "G"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f}{unit}" if unit == "B" or nbytes >= 100 else f"{nbytes:.1f}{unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f}T"
+
+
+def duration(seconds: float) -> str:
+    """Write a number of seconds in its two largest units."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{seconds:.1f} s" if seconds < 10 and seconds != whole else f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from penstock.cli.parser import Commands
-from penstock.cli.quantities import a_duration
+from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import say
 from penstock.cli.table import pad, wrap
+from penstock.options import option, parse_duration
 
 _EXAMPLES = """\
 examples:
@@ -25,91 +25,99 @@ examples:
 """
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``penstock tck`` to the command line."""
-    parser = commands.add_parser(
-        "tck",
-        help="check whether a publisher keeps the rules of Reactive Streams",
-        description="Run the conformance kit on a publisher, and say for each rule whether it is kept.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "subject",
-        metavar="MODULE:FACTORY",
-        help="a function that takes a number and returns a publisher of so many elements",
-    )
-    parser.add_argument(
-        "--failed", metavar="MODULE:FACTORY", help="a function that returns a publisher that fails at once"
-    )
-    parser.add_argument(
-        "--elements", type=_elements, metavar="MAX", help="the most elements that FACTORY can make"
-    )
-    parser.add_argument(
-        "--spelling",
-        choices=("snake_case", "camelCase", "rsocket"),
-        help="how the publisher spells the methods (default: snake_case)",
-    )
-    parser.add_argument(
-        "--profile",
-        choices=("sync", "threads", "asyncio"),
-        help="where the publisher does its work (default: threads, which suits all but event loops)",
-    )
-    parser.add_argument(
-        "--fanout", choices=("unicast", "multicast"), help="what several subscribers are promised"
-    )
-    parser.add_argument(
-        "--timeout", type=a_duration, metavar="S", help="seconds to wait for a signal (default 2)"
-    )
-    parser.add_argument(
-        "--time-limit",
-        type=a_duration,
-        metavar="S",
-        default=600.0,
-        help="seconds for all tests together (default 600)",
-    )
-    parser.add_argument("--report", metavar="FILE", help="write a report as well: .md, .json or .html")
-    parser.add_argument("--strict", action="store_true", help="an unexpected skip is a failure")
-    parser.set_defaults(run=run)
-
-
 def _elements(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of elements; write 0, 1, 100, …")
+        raise ValueError(f"{text!r} is not a number of elements; write 0, 1, 100, …")
     return int(text)
 
 
-def run(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class TckOptions:
+    """The options of ``penstock tck``."""
+
+    subject: str = option(
+        positional=True,
+        metavar="MODULE:FACTORY",
+        help="a function that takes a number n and returns a publisher of n elements",
+    )
+    failed: str | None = option(
+        None, metavar="MODULE:FACTORY", help="a function that returns a publisher that fails at once"
+    )
+    elements: int | None = option(
+        None, parse=_elements, metavar="MAX", help="the most elements that FACTORY can make"
+    )
+    spelling: str | None = option(
+        None,
+        choices=("snake_case", "camelCase", "rsocket"),
+        shown="snake_case",
+        help="how the publisher spells its methods",
+    )
+    profile: str | None = option(
+        None,
+        choices=("sync", "threads", "asyncio"),
+        shown="threads, which suits all but event loops",
+        help="where the publisher does its work",
+    )
+    fanout: str | None = option(
+        None, choices=("unicast", "multicast"), help="what several subscribers are promised"
+    )
+    timeout: float | None = option(
+        None, parse=parse_duration, metavar="S", shown="2", help="seconds to wait for a signal"
+    )
+    time_limit: float = option(
+        600.0, parse=parse_duration, metavar="S", shown="600", help="seconds for all tests together"
+    )
+    report: str | None = option(None, metavar="FILE", help="also write a report: .md, .json or .html")
+    strict: bool = option(False, help="an unexpected skip is a failure")
+
+
+def _load() -> tuple[type[TckOptions], Callable[[TckOptions], int]]:
+    return TckOptions, run_tck
+
+
+def add_parser(commands: Commands) -> None:
+    """Add ``penstock tck`` to the command line."""
+    add_command(
+        commands,
+        "tck",
+        _load,
+        help="check whether a publisher obeys the rules of Reactive Streams",
+        description="Run the conformance kit on a publisher, and print for each rule whether it is obeyed.",
+        examples=_EXAMPLES,
+    )
+
+
+def run_tck(options: TckOptions) -> int:
     """Run the kit; 0 if every rule is kept, 1 if not, 2 if the subject cannot be found."""
     from penstock.tck import About, ProgressLine, Report, format_for, names_of_tests, write_report
     from penstock.tck import run as run_verification
 
     try:
-        verification = _verification(arguments)
-        if arguments.report is not None:
-            format_for(arguments.report)
+        verification = _verification(options)
+        if options.report is not None:
+            format_for(options.report)
     except (_Unusable, ValueError) as error:
         say(f"penstock tck: {error}")
         return 2
-    print(f"{arguments.subject}, profile {verification.profile}", flush=True)
+    print(f"{options.subject}, profile {verification.profile}", flush=True)
     start = time.perf_counter()
-    tests = run_verification(verification, time_limit=arguments.time_limit)
+    tests = run_verification(verification, time_limit=options.time_limit)
     results = list(ProgressLine(names_of_tests(verification), sys.stderr).over(tests))
     took = time.perf_counter() - start
     report = Report(results, about=About.of([verification]))
-    if arguments.report is not None:
+    if options.report is not None:
         # First of all: whoever reads the lines below may stop before the last one.
-        write_report(report, arguments.report)
+        write_report(report, options.report)
     width = max(shutil.get_terminal_size().columns, 60)
     for line in _lines(report, verification.subject_name(), width):
         print(line)
     print(f"\n{report.summary} in {took:.1f} s")
-    if arguments.report is not None:
-        print(f"report written to {arguments.report}")
+    if options.report is not None:
+        print(f"report written to {options.report}")
     cut_short = any(result.message.startswith("not run:") for result in results)
     if cut_short:
-        print(f"the time limit of {arguments.time_limit:g} s was over: give it more with --time-limit")
-    broken = report.counts["fail"] or (arguments.strict and report.counts["unexpected skip"])
+        print(f"the time limit of {options.time_limit:g} s was over: give it more with --time-limit")
+    broken = report.counts["fail"] or (options.strict and report.counts["unexpected skip"])
     return 1 if broken or cut_short else 0
 
 
@@ -117,32 +125,32 @@ class _Unusable(Exception):
     """What was named on the command line cannot be used; the text says why."""
 
 
-def _verification(arguments: argparse.Namespace) -> Any:
+def _verification(options: TckOptions) -> Any:
     from penstock.tck import SPELLINGS, Environment, PublisherVerification, Verification
 
-    named = _load(arguments.subject)
-    settings: dict[str, Any] = {"subject": arguments.subject}
-    if arguments.spelling is not None:
-        settings["spelling"] = SPELLINGS[arguments.spelling]
-    if arguments.elements is not None:
-        settings["max_elements_from_publisher"] = arguments.elements
-    if arguments.timeout is not None:
-        settings["environment"] = Environment(timeout=arguments.timeout)
+    named = _named(options.subject)
+    settings: dict[str, Any] = {"subject": options.subject}
+    if options.spelling is not None:
+        settings["spelling"] = SPELLINGS[options.spelling]
+    if options.elements is not None:
+        settings["max_elements_from_publisher"] = options.elements
+    if options.timeout is not None:
+        settings["environment"] = Environment(timeout=options.timeout)
     settings |= {
-        name: value for name in ("profile", "fanout") if (value := getattr(arguments, name)) is not None
+        name: value for name in ("profile", "fanout") if (value := getattr(options, name)) is not None
     }
-    if arguments.failed is not None:
-        failed = _load(arguments.failed)
+    if options.failed is not None:
+        failed = _named(options.failed)
         settings["create_failed_publisher"] = lambda self: failed()
     if isinstance(named, type) and issubclass(named, Verification):
         return type(named.__name__, (named,), settings)
     if not callable(named):
-        raise _Unusable(f"{arguments.subject} is no function, but {named!r}; name one that makes a publisher")
+        raise _Unusable(f"{options.subject} is no function, but {named!r}; name one that makes a publisher")
     settings["create_publisher"] = lambda self, elements: named(elements)
     return type("Subject", (PublisherVerification,), settings)
 
 
-def _load(where: str) -> Any:
+def _named(where: str) -> Any:
     module_name, colon, name = where.partition(":")
     if not (module_name and colon and name):
         raise _Unusable(f"{where!r} does not say where to look; write MODULE:FACTORY")

@@ -12,6 +12,7 @@ where ``KAFKA`` is a :class:`Scheme`. A program can call :func:`register`.
 from __future__ import annotations
 
 import importlib
+import logging
 import pkgutil
 import threading
 from collections.abc import Callable, Mapping
@@ -24,6 +25,8 @@ from penstock.aquifer import Endpoint
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 
 __all__ = ["FeedUrl", "Opener", "Scheme", "known_schemes", "open", "register"]
+
+_log = logging.getLogger("penstock.feeds")
 
 GROUP: Final = "penstock.feeds"
 """The group of the entry points."""
@@ -133,10 +136,16 @@ def register(scheme: Scheme) -> None:
 
 
 def known_schemes() -> Mapping[str, Scheme]:
-    """Return every known scheme by its name; those of other packages are loaded for it."""
+    """Return every known scheme by its name.
+
+    The feeds of other packages are loaded for it; one that cannot be loaded is logged and left out.
+    """
     _fill()
     for name in list(_entry_points):
-        _load(name)
+        try:
+            _load(name)
+        except BadFeed as error:
+            _log.warning("%s", error)
     return MappingProxyType(dict(sorted(_known.items())))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import signal
 import sys
@@ -17,7 +16,7 @@ from penstock.cli.table import Block, bar, columns, fit, row, wrap
 from penstock.spec import Subscription
 from penstock.streams import Flux, StageState, scan, schedulers
 
-__all__ = ["Figures", "View", "drawing", "line", "run"]
+__all__ = ["Figures", "View", "drawing", "line", "run_streams"]
 
 PREFETCH = 256
 WINDOW = 64
@@ -76,12 +75,12 @@ class SlowSubscriber:
         self.subscription.request(WINDOW)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_streams(duration: float, *, headless: bool) -> int:
     """Run the demo; 0 if nothing was lost and nothing waited beyond its bound."""
     stopped = threading.Event()
     before = {number: signal.signal(number, _stopper(stopped)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        return _run(arguments, stopped)
+        return _run(duration, headless, stopped)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -94,7 +93,7 @@ def _stopper(stopped: threading.Event) -> Any:
     return stop
 
 
-def _run(arguments: argparse.Namespace, stopped: threading.Event) -> int:
+def _run(duration: float, headless: bool, stopped: threading.Event) -> int:
     def double(number: int) -> int:
         return number * 2
 
@@ -109,11 +108,11 @@ def _run(arguments: argparse.Namespace, stopped: threading.Event) -> int:
             .subscribe_on(source)
             .publish_on(there, prefetch=PREFETCH)
         )
-        view = View(Screen(sys.stdout, must_be_read=True), headless=arguments.headless)
+        view = View(Screen(sys.stdout, must_be_read=True), headless=headless)
         view.open(stream.explain())
         subscriber = SlowSubscriber()
         stream.subscribe(subscriber)
-        worst = _watch(subscriber, view, arguments.duration, stopped)
+        worst = _watch(subscriber, view, duration, stopped)
         subscriber.cancel()
     view.close(_verdict(subscriber, worst, stopped.is_set()))
     lost = subscriber.out_of_order or subscriber.error is not None or worst > PREFETCH

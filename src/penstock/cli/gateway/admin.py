@@ -1,86 +1,119 @@
 """``penstock gateway ids``, ``evict``, ``forget`` and ``give``: who uses a running gateway, and who may not.
 
-They need the right to administer: over loopback everybody has it, elsewhere a key that was given it.
+They need the right to administer: on the gateway's own machine everybody has it, elsewhere only a key that
+was given it.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.cli.connection import add_connection, curve_client
-from penstock.cli.errors import CommandError, report_errors
-from penstock.cli.parser import Commands
-from penstock.cli.quantities import duration
-from penstock.cli.table import fit, pad, printable
+from penstock.cli.connection import ConnectionOptions
+from penstock.cli.errors import CommandError
+from penstock.cli.parser import Commands, add_command
+from penstock.cli.table import duration, fit, pad, printable
+from penstock.options import option
 
 if TYPE_CHECKING:
     from penstock.aquifer import Administrator
 
-__all__ = ["add_parsers"]
+__all__ = ["EvictOptions", "ForgetOptions", "GiveOptions", "IdsOptions", "add_parsers"]
 
 _RIGHT = "Needs a key with the right `admin`, except on the gateway's own machine."
 _EXAMPLES = """\
 examples:
-  penstock gateway ids tcp://127.0.0.1:5556               who reads, who is away, and for how long it is kept
-  penstock gateway evict tcp://127.0.0.1:5556 nightly     end its session; its place is kept
+  penstock gateway ids tcp://127.0.0.1:5556               who reads, who is away, and for how much longer
+  penstock gateway evict tcp://127.0.0.1:5556 nightly     end its session; it can resume
   penstock gateway evict tcp://127.0.0.1:5556 --session 7 end a session that has no id
-  penstock gateway forget tcp://127.0.0.1:5556 nightly    delete the id: nothing is kept for it any more
+  penstock gateway forget tcp://127.0.0.1:5556 nightly    delete the id: its records are no longer needed
   penstock gateway give tcp://HOST:5560 nightly new.pub --curve admin.key --server-key gateway.pub
-                                                          let an id belong to another key
+                                                          hand an id over to another key
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdsOptions(ConnectionOptions):
+    """The options of ``penstock gateway ids``."""
+
+    json: bool = option(False, help="print one JSON object")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvictOptions(IdsOptions):
+    """The options of ``penstock gateway evict``."""
+
+    id: str | None = option(None, positional=True, metavar="ID", help="the id of the session")
+    session: int | None = option(
+        None, parse=int, metavar="N", help="the number of the session, as `gateway ids` shows it"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForgetOptions(IdsOptions):
+    """The options of ``penstock gateway forget``."""
+
+    id: str = option(positional=True, metavar="ID", help="the id to delete")
+    yes: bool = option(False, help="do not ask for confirmation")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GiveOptions(IdsOptions):
+    """The options of ``penstock gateway give``."""
+
+    id: str = option(positional=True, metavar="NAME", help="the id, or with --writer the name of a writer")
+    key: str = option(
+        positional=True, metavar="KEY", help="a .pub file, the 40 characters of a key, or `none`"
+    )
+    writer: bool = option(False, help="NAME is the name of a writer, not an id")
+    yes: bool = option(False, help="do not ask for confirmation")
+
+
+Options = TypeVar("Options", bound=IdsOptions)
 
 
 def add_parsers(commands: Commands) -> None:
     """Add the commands to those of ``penstock gateway``."""
-    ids = _command(commands, "ids", "list the durable ids and the sessions of a running gateway", _ids)
-    evict = _command(commands, "evict", "end a session; an id keeps its place", _evict)
-    evict.add_argument("id", metavar="ID", nargs="?", help="the id that the session has")
-    evict.add_argument("--session", type=int, metavar="N", help="its number, as `gateway ids` shows it")
-    forget = _command(commands, "forget", "delete a durable id: nothing is kept for it any more", _forget)
-    forget.add_argument("id", metavar="ID", help="the id to delete")
-    give = _command(commands, "give", "let an id, or a writer's name, belong to another key", _give)
-    give.add_argument("id", metavar="NAME", help="the id, or with --writer the name that somebody writes as")
-    give.add_argument("key", metavar="KEY", help="a .pub file, the 40 characters of a key, or `none`")
-    give.add_argument("--writer", action="store_true", help="it is the name of a writer, not an id")
-    for parser in (forget, give):
-        parser.add_argument("--yes", action="store_true", help="do it without asking first")
-    for parser in (ids, evict, forget, give):
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
+    _add(commands, "ids", IdsOptions, _ids, "list the durable ids and the sessions of a running gateway")
+    _add(commands, "evict", EvictOptions, _evict, "end a session; a durable id can resume")
+    _add(commands, "forget", ForgetOptions, _forget, "delete a durable id: its records are no longer needed")
+    _add(commands, "give", GiveOptions, _give, "hand an id, or the name of a writer, over to another key")
 
 
-def _command(
-    commands: Commands, name: str, what: str, run: Callable[[Administrator, argparse.Namespace], int]
-) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
+def _add(
+    commands: Commands,
+    name: str,
+    declared: type[Options],
+    run: Callable[[Administrator, Options], int],
+    what: str,
+) -> None:
+    add_command(
+        commands,
         name,
+        lambda: (declared, lambda options: _run(options, run)),
         help=what,
         description=f"{what[0].upper()}{what[1:]}. {_RIGHT}",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=_EXAMPLES,
     )
-    add_connection(parser)
-    parser.set_defaults(run=lambda arguments: report_errors(f"gateway {name}", lambda: _run(arguments, run)))
-    return parser
 
 
-def _run(arguments: argparse.Namespace, run: Callable[[Administrator, argparse.Namespace], int]) -> int:
+def _run(options: Options, run: Callable[[Administrator, Options], int]) -> int:
     from penstock.aquifer import Administrator, AquiferError
 
     try:
-        with Administrator(arguments.endpoint, curve=curve_client(arguments)) as administrator:
-            return run(administrator, arguments)
+        with Administrator(options.endpoint, curve=options.curve_client()) as administrator:
+            return run(administrator, options)
     except (AquiferError, ValueError) as error:
         raise CommandError(str(error), 1 if isinstance(error, AquiferError) else 2) from None
 
 
 # ---------------------------------------------------------------- the commands
-def _ids(administrator: Administrator, arguments: argparse.Namespace) -> int:
+def _ids(administrator: Administrator, options: IdsOptions) -> int:
     listed = administrator.ids()
-    if arguments.json:
+    if options.json:
         print(json.dumps(listed))
         return 0
     for line in _lines(listed):
@@ -88,46 +121,47 @@ def _ids(administrator: Administrator, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _evict(administrator: Administrator, arguments: argparse.Namespace) -> int:
-    if (arguments.id is None) == (arguments.session is None):
+def _evict(administrator: Administrator, options: EvictOptions) -> int:
+    if (options.id is None) == (options.session is None):
         raise CommandError("which session? Give its id, or its number with --session N")
-    done = administrator.evict(arguments.id if arguments.session is None else arguments.session)
-    who = arguments.id if arguments.session is None else f"session {arguments.session}"
-    return _tell(arguments, done, f"ended: {printable(str(who))}")
+    if options.id is not None:
+        return _tell(options, administrator.evict(options.id), f"ended: {printable(options.id)}")
+    assert options.session is not None
+    return _tell(options, administrator.evict(options.session), f"ended: session {options.session}")
 
 
-def _forget(administrator: Administrator, arguments: argparse.Namespace) -> int:
-    name = arguments.id
-    if not arguments.yes:
+def _forget(administrator: Administrator, options: ForgetOptions) -> int:
+    name = options.id
+    if not options.yes:
         found = [one for one in administrator.ids()["ids"] if one["id"] == name]
         if not found:
             raise CommandError(f"there is no id {name!r}; `penstock gateway ids` lists them", 1)
-        _confirm(f"{printable(name)} has not acknowledged {found[0]['lag']:,} records. Delete its place?")
-    return _tell(arguments, administrator.forget(name), f"deleted: {printable(name)}")
+        _confirm(f"{printable(name)} has not acknowledged {found[0]['lag']:,} records. Delete it?")
+    return _tell(options, administrator.forget(name), f"deleted: {printable(name)}")
 
 
-def _give(administrator: Administrator, arguments: argparse.Namespace) -> int:
-    from penstock.aquifer.security.keys import load_public
+def _give(administrator: Administrator, options: GiveOptions) -> int:
+    from penstock.aquifer import load_public
 
     try:
-        key = "" if arguments.key == "none" else load_public(arguments.key)
+        key = "" if options.key == "none" else load_public(options.key)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
-    if not arguments.yes:
-        _confirm(f"Its owner will not be able to use {printable(arguments.id)} any more. Hand it over?")
-    give = administrator.give_writer if arguments.writer else administrator.give
-    whose = f"the key {key}" if key else "those without a key"
-    return _tell(arguments, give(arguments.id, key), f"{printable(arguments.id)} belongs to {whose} now")
+    if not options.yes:
+        _confirm(f"The present owner will no longer be able to use {printable(options.id)}. Hand it over?")
+    give = administrator.give_writer if options.writer else administrator.give
+    whose = f"the key {key}" if key else "clients without a key"
+    return _tell(options, give(options.id, key), f"{printable(options.id)} now belongs to {whose}")
 
 
-def _tell(arguments: argparse.Namespace, done: Mapping[str, Any], text: str) -> int:
-    print(json.dumps(done) if arguments.json else text)
+def _tell(options: IdsOptions, done: Mapping[str, Any], text: str) -> int:
+    print(json.dumps(done) if options.json else text)
     return 0
 
 
 def _confirm(question: str) -> None:
     if not sys.stdin.isatty():
-        raise CommandError(f"{question} Say so with --yes")
+        raise CommandError(f"{question} Confirm with --yes")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was changed", 1)
@@ -137,7 +171,7 @@ def _confirm(question: str) -> None:
 def _lines(listed: Mapping[str, Any]) -> Iterator[str]:
     rows = [_row(one) for one in listed["ids"]] + [_row(one) for one in listed["sessions"]]
     if not rows:
-        yield "no ids, and no sessions"
+        yield "no ids and no sessions"
         return
     rows.insert(0, ("ID", "SESSION", "OWNER", "BEHIND", "STATE"))
     widths = [min(max(len(row[column]) for row in rows), 40) for column in range(4)]
@@ -152,7 +186,9 @@ def _row(one: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
     if one.get("here", True):
         state = f"{one['state']} from {one['address']}"
     else:
-        state = f"away, kept for {duration(max(one['remaining'], 0))} of {duration(one['lease_ms'] / 1000)}"
+        state = (
+            f"away, resumable for {duration(max(one['remaining'], 0))} of {duration(one['lease_ms'] / 1000)}"
+        )
     return (
         printable(one["id"]) if one["id"] is not None else "-",
         str(one["session"]) if "session" in one else "-",

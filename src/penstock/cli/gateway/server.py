@@ -1,154 +1,276 @@
-"""A gateway at the command line: opened, watched, and closed in good order whatever ends it."""
+"""A gateway at the command line: opened, watched, and closed in order however it ends."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sys
 import time
 from contextlib import ExitStack, closing
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 from penstock import feeds
-from penstock.aquifer import CurveServer, Gateway, Journal, JournalError, MemoryJournal, SqliteJournal
+from penstock.aquifer import (
+    CurveServer,
+    Gateway,
+    Journal,
+    JournalError,
+    MemoryJournal,
+    SqliteJournal,
+    generate_keys,
+    save_keys,
+)
 from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.gateway.figures import Audience, Meter
 from penstock.cli.gateway.view import JsonView, LineView, LiveView, QuietView, View
+from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
+from penstock.options import option, parse_count, parse_duration, parse_size
 
-__all__ = ["run_gateway"]
+__all__ = ["GatewayCommandOptions", "run_gateway", "sources"]
 
-WRITERS: Final = "writers"
-"""The source of a gateway that is only written to."""
-
+_WRITERS: Final = "writers"
+"""The source of a gateway that has no feed: others write to it."""
 _LOOK: Final = 0.1
-"""Seconds between looks at the gateway; after the end of the source they are shorter, not to be late."""
+"""Seconds between two looks at the gateway."""
 _LOOK_AT_END: Final = 0.01
+"""The same after the end of the source, so that the command exits without delay."""
 _SHOW: Final = 1.0
 
 
-def run_gateway(arguments: argparse.Namespace) -> int:
-    """Run until everything is served or a signal comes; returns the exit code."""
+def sources() -> str:
+    """List the sources for the help: the feeds that are known, and the one that is not a feed."""
+    rows: list[tuple[str, str]] = []
+    for scheme in feeds.known_schemes().values():
+        rows.append((scheme.form, scheme.help))
+        rows += [(f"{scheme.form}?{flag}", what) for flag, what in scheme.flags.items()]
+    rows.append((_WRITERS, "nothing is read: a Spark query or a producer writes to the gateway"))
+    width = max(len(form) for form, _ in rows)
+    return "sources:\n" + "".join(f"  {form:{width}}  {what}\n" for form, what in rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Where the records are stored, and how many of them."""
+
+    journal: str = option(
+        "memory", metavar="WHERE", help="memory, or a file such as readings.db that survives the process"
+    )
+    max_records: int | None = option(
+        None, parse=parse_count, metavar="N", shown="1M, file 10M", help="the most records in the log"
+    )
+    max_bytes: int | None = option(
+        None, parse=parse_size, metavar="SIZE", shown="64M, file 1G", help="the most bytes in the log"
+    )
+    max_age: float | None = option(
+        None, parse=parse_duration, metavar="TIME", help="delete older records, as in 1h (file only)"
+    )
+    accept_loss: bool = option(
+        False, help="open a journal whose newest records were lost with its -wal file; it gets a new epoch"
+    )
+
+    @property
+    def path(self) -> str | None:
+        """The file of the journal; None if it is in memory."""
+        return None if self.journal == "memory" else os.path.expanduser(self.journal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListenOptions:
+    """Where subscribers connect, and which of them are allowed to."""
+
+    control: str = option(
+        "tcp://127.0.0.1:5556",
+        metavar="ENDPOINT",
+        help="where subscribers connect; port 0: any free port; none: only --curve-control",
+    )
+    data: str | None = option(
+        None, metavar="ENDPOINT", shown="any free port", help="where extended subscribers receive records"
+    )
+    insecure: bool = option(
+        False, help="let other machines in without keys: readers, and senders to a source that listens"
+    )
+    curve: str | None = option(
+        None, metavar="KEYFILE", help="the gateway's keys: the .key file that --keygen made"
+    )
+    allow: str | None = option(
+        None,
+        metavar="WHERE",
+        help="who is let in, and with which rights: a directory of .pub files, or a list",
+    )
+    curve_control: str | None = option(None, metavar="ENDPOINT", help="where subscribers with keys connect")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayCommandOptions:
+    """The options of ``penstock gateway``."""
+
+    source: str | None = option(
+        None, metavar="SOURCE", help="where records come from; the sources are listed below"
+    )
+    stay: bool = option(False, help="keep serving after the end of the source")
+    quiet: bool = option(False, help="show no progress")
+    format: Literal["text", "json"] = option(
+        "text",
+        choices=("text", "json"),
+        help="progress as text on standard error, or as lines of JSON on standard output",
+    )
+    keygen: str | None = option(
+        None, metavar="PATH", help="write new keys to PATH.key and PATH.pub, and exit"
+    )
+    feed: feeds.FeedOptions = section(feeds.FeedOptions, "how the source is read")
+    log: LogOptions = section(LogOptions, "the log")
+    listen: ListenOptions = section(ListenOptions, "where to listen")
+
+
+def run_gateway(options: GatewayCommandOptions) -> int:
+    """Run until everything is served or a signal comes, or make keys; returns the exit code."""
+    if options.keygen is not None:
+        return _make_keys(options.keygen)
+    _check(options)
     try:
-        return _run(arguments)
+        return _run(options)
     except JournalError as error:
-        # When it is opened or closed: what happens in between is told by the gateway.
+        # From opening or closing it. The gateway reports what happens in between.
         raise CommandError(str(error), 1) from None
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    curve = _curve(arguments)
+def _check(options: GatewayCommandOptions) -> None:
+    listen = options.listen
+    if options.source is None:
+        raise CommandError(
+            "which source? Give --source stdin, file:PATH, tcp://HOST:PORT or another; "
+            "`penstock gateway --help` has examples"
+        )
+    if listen.allow is not None and listen.curve is None:
+        raise CommandError("--allow is a list of keys, and without --curve there are none")
+    if (listen.curve is None) != (listen.curve_control is None):
+        raise CommandError("--curve and --curve-control go together: keys, and the endpoint that needs them")
+    if listen.curve is not None and listen.allow is None:
+        raise CommandError("--curve needs --allow: a directory with the .pub files of the clients, or a list")
+    if options.log.max_age is not None and options.log.path is None:
+        raise CommandError("--max-age needs a journal in a file: --journal PATH.db")
+
+
+def _make_keys(path: str) -> int:
+    stem = path.removesuffix(".key").removesuffix(".pub")
+    try:
+        save_keys(generate_keys(), stem)
+    except FileExistsError as error:
+        raise CommandError(f"{error}; choose another name", 1) from None
+    except OSError as error:
+        raise CommandError(f"cannot write {stem}.key: {error.strerror}; check the directory", 1) from None
+    print(
+        f"{stem}.key  is secret: keep it on the machine that uses it, and nowhere else\n"
+        f"{stem}.pub  is for the others\n"
+        "\n"
+        "For a gateway: give its .pub file to the subscribers, put theirs into a directory, and start\n"
+        f"  penstock gateway --source … --curve {stem}.key --allow DIRECTORY "
+        "--curve-control tcp://0.0.0.0:5560\n"
+        "For a subscriber: put its .pub file into that directory, also while it runs, and read with\n"
+        f"  penstock tail tcp://HOST:5560 --curve {stem}.key --server-key GATEWAY.pub"
+    )
+    return 0
+
+
+def _run(options: GatewayCommandOptions) -> int:
+    curve = _curve(options.listen)
     with Interruption(reloads=curve is not None) as interruption, ExitStack() as opened:
-        # All at first that can be wrong with the command line: nothing is to be left half open.
-        feed = _feed(arguments)
+        # First whatever can be wrong with the command line, so that nothing is left half open.
+        feed = _feed(options)
         if feed is not None:
             opened.callback(feed.close)
-        journal = opened.enter_context(closing(_journal(arguments)))
+        journal = opened.enter_context(closing(_journal(options.log)))
         if journal.durable and feed is not None:
-            feed.remember_at(f"{_path(arguments)}.source", journal.epoch)
-        view = _view(arguments)
+            feed.remember_at(f"{options.log.path}.source", journal.epoch)
+        view = _view(options)
         for layer in ("penstock.aquifer", "penstock.net", "penstock.feeds"):
             opened.enter_context(ScreenLog(view.note, logging.WARNING, layer))
-        gateway = _gateway(arguments, feed, journal, curve)
+        gateway = _gateway(options, feed, journal, curve)
         opened.callback(gateway.close)
         try:
             gateway.start()
         except OSError as error:
             raise CommandError(error.strerror or str(error), 1) from None
-        _introduce(gateway, arguments, feed, view)
-        audience = _watch(gateway, feed, arguments.stay, view, interruption)
+        _introduce(gateway, options, feed, view)
+        audience = _watch(gateway, feed, options.stay, view, interruption)
         return _finish(gateway, feed, journal, audience, view, interruption)
 
 
 # ---------------------------------------------------------------- opening
-def _feed(arguments: argparse.Namespace) -> feeds.Feed | None:
-    """The feed that --source names; None if the gateway is only written to."""
-    if arguments.source == WRITERS:
+def _feed(options: GatewayCommandOptions) -> feeds.Feed | None:
+    """Open the feed that --source names; None if the gateway is only written to."""
+    if options.source is None or options.source == _WRITERS:
         return None
-    options = feeds.FeedOptions(
-        codec=arguments.codec,
-        on_bad_line=arguments.on_bad_line,
-        follow=arguments.follow,
-        take_last_line=arguments.take_last_line,
-        max_line=arguments.max_line,
-        allow_remote=arguments.insecure,
-    )
     try:
-        return feeds.open(arguments.source, options)
+        return feeds.open(options.source, replace(options.feed, allow_remote=options.listen.insecure))
     except feeds.FeedError as error:
-        raise CommandError(
-            f"--source: {error}", 1 if isinstance(error, feeds.FeedUnavailable) else 2
-        ) from None
+        code = 1 if isinstance(error, feeds.FeedUnavailable) else 2
+        raise CommandError(f"--source: {error}", code) from None
 
 
-def _curve(arguments: argparse.Namespace) -> CurveServer | None:
-    if arguments.curve is None:
+def _curve(listen: ListenOptions) -> CurveServer | None:
+    if listen.curve is None or listen.allow is None:
         return None
     try:
-        return CurveServer.load(arguments.curve, arguments.allow)
+        return CurveServer.load(listen.curve, listen.allow)
     except FileNotFoundError as error:
-        # Our own says it all; that of the system only names the file.
+        # Our own message is complete; that of the system only names the file.
         text = str(error) if error.errno is None else f"--allow: there is no {error.filename}"
         raise CommandError(text) from None
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
 
 
-def _journal(arguments: argparse.Namespace) -> Journal:
-    bounds = {"max_records": arguments.max_records, "max_bytes": arguments.max_bytes}
-    given = {name: value for name, value in bounds.items() if value is not None}
-    if arguments.journal == "memory":
+def _journal(log: LogOptions) -> Journal:
+    bounds = {"max_records": log.max_records, "max_bytes": log.max_bytes}
+    given: dict[str, Any] = {name: value for name, value in bounds.items() if value is not None}
+    if log.path is None:
         return MemoryJournal(**given)
-    return SqliteJournal(
-        _path(arguments), max_age=arguments.max_age, accept_loss=arguments.accept_loss, **given
-    )
-
-
-def _path(arguments: argparse.Namespace) -> str:
-    return os.path.expanduser(str(arguments.journal))
+    return SqliteJournal(log.path, max_age=log.max_age, accept_loss=log.accept_loss, **given)
 
 
 def _gateway(
-    arguments: argparse.Namespace, feed: feeds.Feed | None, journal: Journal, curve: CurveServer | None
+    options: GatewayCommandOptions, feed: feeds.Feed | None, journal: Journal, curve: CurveServer | None
 ) -> Gateway:
     try:
         return Gateway(
             feed,
-            None if arguments.control == "none" else arguments.control,
-            data=arguments.data,
+            None if options.listen.control == "none" else options.listen.control,
+            data=options.listen.data,
             journal=journal,
-            codec=arguments.codec,
+            codec=options.feed.codec,
             curve=curve,
-            curve_control=arguments.curve_control,
-            allow_remote=arguments.insecure,
+            curve_control=options.listen.curve_control,
+            allow_remote=options.listen.insecure,
             writable=feed is None,
         )
     except ValueError as error:
         raise CommandError(str(error)) from None
 
 
-def _view(arguments: argparse.Namespace) -> View:
+def _view(options: GatewayCommandOptions) -> View:
     screen = Screen()
-    if arguments.format == "json":
-        return JsonView(sys.stdout, screen, progress=not arguments.quiet)
-    if arguments.quiet:
+    if options.format == "json":
+        return JsonView(sys.stdout, screen, progress=not options.quiet)
+    if options.quiet:
         return QuietView(screen)
     return LiveView(screen) if screen.is_terminal else LineView(screen)
 
 
-def _introduce(gateway: Gateway, arguments: argparse.Namespace, feed: feeds.Feed | None, view: View) -> None:
-    plain = gateway.endpoint if arguments.control != "none" else None
-    encrypted = gateway.curve_endpoint if arguments.curve is not None else None
+def _introduce(gateway: Gateway, options: GatewayCommandOptions, feed: feeds.Feed | None, view: View) -> None:
+    plain = gateway.endpoint if options.listen.control != "none" else None
+    encrypted = gateway.curve_endpoint if options.listen.curve is not None else None
     where = [plain] if plain is not None else []
     where += [f"{encrypted} (encrypted)"] if encrypted is not None else []
     view.begin(
         f"serving {feed.name if feed is not None else 'what others write'} at {' and '.join(where)}",
         control=plain,
         curve_control=encrypted,
-        source=arguments.source,
-        journal=arguments.journal,
+        source=options.source,
+        journal=options.log.journal,
     )
     if feed is not None and feed.note is not None:
         view.note(feed.note)
@@ -158,14 +280,14 @@ def _introduce(gateway: Gateway, arguments: argparse.Namespace, feed: feeds.Feed
 def _watch(
     gateway: Gateway, feed: feeds.Feed | None, stay: bool, view: View, interruption: Interruption
 ) -> Audience:
-    """Show how things go, until everybody is served or a signal comes."""
+    """Show the progress until every required reader is done or a signal comes."""
     meter, audience = Meter(), Audience()
     meter.figures(gateway.status(), time.monotonic())
     next_show = time.monotonic() + _SHOW
     ended = False
     while not interruption.wait(_LOOK_AT_END if ended and not stay else _LOOK):
         if interruption.take_reload() and gateway.reload_keys():
-            view.note("SIGHUP: the list of clients was read again")
+            view.note("SIGHUP: reloaded the list of clients")
         if feed is not None:
             gateway.skipped = feed.skipped
         status, now = gateway.status(), time.monotonic()
@@ -187,8 +309,8 @@ def _watch(
 
 def _told_of_end(gateway: Gateway, stay: bool) -> str:
     what = "the source has ended" if gateway.failure is None else f"the source failed: {gateway.failure}"
-    until = "until it is interrupted" if stay else "until its subscribers have everything"
-    return f"{what}; serving on {until}"
+    until = "until it is interrupted" if stay else "until every required reader is done"
+    return f"{what}; serving {until}"
 
 
 def _finish(
@@ -199,7 +321,7 @@ def _finish(
     view: View,
     interruption: Interruption,
 ) -> int:
-    """Close, and say what has become of the records."""
+    """Close, and report what happened to the records."""
     audience.look(gateway.status(), time.monotonic())
     gateway.close()
     if feed is not None:
@@ -208,9 +330,9 @@ def _finish(
     failure = gateway.failure
     taken = gateway.status()["source"]["received"]
     if not journal.durable:
-        whereabouts = "they were in memory only, and are gone"
+        whereabouts = "they were only in memory, and are gone"
     elif journal.head > journal.first:
-        whereabouts = f"the journal keeps the offsets {journal.first:,} to {journal.head - 1:,}"
+        whereabouts = f"the journal has the offsets {journal.first:,} to {journal.head - 1:,}"
     else:
         whereabouts = "the journal is empty"
     reason = "source failed" if failure is not None else "everything is served"

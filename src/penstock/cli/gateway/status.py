@@ -1,27 +1,27 @@
-"""``penstock gateway status``: how a running gateway is, from anywhere that can reach it."""
+"""``penstock gateway status``: the log, the subscribers and the rates of a running gateway."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from penstock.cli.connection import add_connection, curve_client
-from penstock.cli.errors import CommandError, report_errors
+from penstock.cli.connection import ConnectionOptions
+from penstock.cli.errors import CommandError
 from penstock.cli.gateway.figures import Figures, Meter
 from penstock.cli.gateway.view import block
-from penstock.cli.parser import Commands
-from penstock.cli.quantities import duration
+from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import Screen
-from penstock.cli.table import Block, printable, row, wrap
+from penstock.cli.table import Block, duration, printable, row, wrap
+from penstock.options import option
 
-__all__ = ["add_parser", "run"]
+__all__ = ["StatusOptions", "add_parser", "run_status"]
 
 BETWEEN = 1.0
-"""Seconds between two questions: rates are differences."""
+"""Seconds between two requests: a rate is a difference."""
 TIMEOUT = 2.0
 
 _EXAMPLES = """\
@@ -33,65 +33,74 @@ examples:
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class StatusOptions(ConnectionOptions):
+    """The options of ``penstock gateway status``."""
+
+    watch: bool = option(False, help="ask again every second, until Ctrl-C")
+    json: bool = option(False, help="print one JSON object, or with --watch one every second")
+
+
+def _load() -> tuple[type[StatusOptions], Callable[[StatusOptions], int]]:
+    return StatusOptions, run_status
+
+
 def add_parser(commands: Commands) -> None:
     """Add ``status`` to the commands of ``penstock gateway``."""
-    parser = commands.add_parser(
+    add_command(
+        commands,
         "status",
-        help="how a running gateway is: its log, its subscribers, their rates",
-        description="Ask a running gateway, twice with a second between, and show what it says.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        _load,
+        help="show a running gateway: its log, its subscribers, their rates",
+        description="Ask a running gateway for its status twice, a second apart, and show it.",
+        examples=_EXAMPLES,
     )
-    add_connection(parser)
-    parser.add_argument("--watch", action="store_true", help="ask again every second")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, or with --watch many")
-    parser.set_defaults(run=run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run_status(options: StatusOptions) -> int:
     """Ask and show; 1 if no gateway answers."""
     try:
-        return report_errors("gateway status", lambda: _run(arguments))
+        return _show(options)
     except KeyboardInterrupt:
         return 130
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _show(options: StatusOptions) -> int:
     from penstock.aquifer import AquiferError
 
     screen = Screen(sys.stdout, must_be_read=True)
-    # Where nothing is drawn over, and nobody knows how wide it is: as wide as it needs to be.
+    # Without a terminal the width is unknown, so the lines may be wide.
     width = screen.width if screen.is_terminal else 120
-    drawn = Block(screen) if arguments.watch and screen.is_terminal and not arguments.json else None
+    drawn = Block(screen) if options.watch and screen.is_terminal and not options.json else None
     try:
-        for status, figures in _answers(arguments):
-            if arguments.json:
+        for status, figures in _answers(options):
+            if options.json:
                 print(json.dumps({**status, "rates": _rates(figures)}), flush=True)
             else:
-                lines = _lines(arguments.endpoint, figures, screen.width if drawn is not None else width)
+                lines = _lines(options.endpoint, figures, screen.width if drawn is not None else width)
                 if drawn is not None:
                     drawn.draw(lines)
                 else:
                     screen.write("".join(f"{line}\n" for line in lines))
-            if not arguments.watch:
+            if not options.watch:
                 break
     except (AquiferError, ValueError) as error:
         raise CommandError(str(error), 1 if isinstance(error, AquiferError) else 2) from None
     return 0
 
 
-def _answers(arguments: argparse.Namespace) -> Iterator[tuple[dict[str, Any], Figures]]:
+def _answers(options: StatusOptions) -> Iterator[tuple[dict[str, Any], Figures]]:
     from penstock.aquifer import probe
 
-    curve, meter = curve_client(arguments), Meter()
-    status = probe(arguments.endpoint, TIMEOUT, curve)
+    curve, meter = options.curve_client(), Meter()
+    status = probe(options.endpoint, TIMEOUT, curve)
     while True:
         meter.look(status)
         meter.figures(status, status["uptime"])
         time.sleep(BETWEEN)
-        status = probe(arguments.endpoint, TIMEOUT, curve)
+        status = probe(options.endpoint, TIMEOUT, curve)
         meter.look(status)
-        # The gateway's own clock: how long the questions took is none of its doing.
+        # By the gateway's own clock: how long the request took does not matter.
         yield status, meter.figures(status, status["uptime"])
 
 
@@ -103,10 +112,10 @@ def _rates(figures: Figures) -> dict[str, Any]:
 
 
 def _lines(endpoint: str, figures: Figures, width: int) -> Iterator[str]:
-    kept = "kept in a file" if figures.durable else "in memory"
+    where = "in a file" if figures.durable else "in memory"
     up = duration(figures.uptime)
     yield from wrap(
-        f"{endpoint}: up for {up}, epoch {figures.epoch}, {kept}, codec {printable(figures.codec)}", width
+        f"{endpoint}: up for {up}, epoch {figures.epoch}, {where}, codec {printable(figures.codec)}", width
     )
     yield from block(figures, width)
     if figures.counters:

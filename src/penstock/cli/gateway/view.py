@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Any, Final, Protocol, TextIO
 
 from penstock.cli.gateway.figures import Figures, Reader
-from penstock.cli.quantities import duration, size
 from penstock.cli.screen import Screen
-from penstock.cli.table import Block, bar, pad, printable, row, wrap
+from penstock.cli.table import Block, bar, duration, pad, printable, row, size, wrap
 
 __all__ = ["JsonView", "LineView", "LiveView", "QuietView", "View", "block"]
 

@@ -1,17 +1,18 @@
-"""``penstock run``: run a pipeline that a file or a module defines, and show how it goes."""
+"""``penstock run``: run a pipeline that a file or a module defines, and show its progress."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from penstock.cli.errors import report_errors
-from penstock.cli.parser import Commands
+from penstock.cli.parser import Commands, add_command
+from penstock.options import option
 
-__all__ = ["add_parser", "run"]
+__all__ = ["RunOptions", "add_parser"]
 
 _DESCRIPTION = """\
 Run a pipeline on Spark: a source, a query, a sink. TARGET is a file or a module, and the name of a Pipeline
-in it, or of a function that returns one; without a name it is `pipeline`.
+in it, or of a function that returns one. Without a name it is `pipeline`.
 
     # app.py
     from penstock.spark import Pipeline
@@ -22,78 +23,76 @@ in it, or of a function that returns one; without a name it is `pipeline`.
         .into("parquet", path="hot")
     )
 
-It ends when the source has ended and everything is dealt with. With a checkpoint, a pipeline that was stopped
-or killed goes on where it was: every record has its effect exactly once. No Java is needed on this machine.
+The command exits when the source has ended and every record is processed. With a checkpoint, a pipeline that
+was stopped or killed continues where it was: every record takes effect exactly once. No Java has to be
+installed.
 """
 
 _EXAMPLES = """\
 examples:
-  penstock run app.py --checkpoint state   run `pipeline` of app.py; run it again, and it goes on
+  penstock run app.py --checkpoint state   run `pipeline` of app.py; run it again, and it continues
   penstock run app.py:hot --master 'local[4]'
-                                           another one, with four cores
+                                           another pipeline, on four cores
   penstock run readings.jobs:nightly --checkpoint state --once
-                                           what the gateway has now, then end: for cron
+                                           process what the gateway has now, then exit: for cron
   penstock run app.py --master spark://host:7077 --ship --conf spark.executor.memory=4g
                                            on a cluster
 
-What Spark itself logs goes to DIR/spark.log, or nowhere without a checkpoint; --spark-log says otherwise.
+Spark's own log goes to DIR/spark.log, or nowhere without a checkpoint; --spark-log chooses another file.
 
-exit codes: 0 everything is dealt with, or SIGTERM; 1 something failed; 2 wrong command line; 130 Ctrl-C
+exit codes: 0 every record is processed, or SIGTERM; 1 something failed; 2 wrong command line; 130 Ctrl-C
 """
-
-
-def add_parser(commands: Commands) -> None:
-    """Add ``penstock run`` to the command line."""
-    parser = commands.add_parser(
-        "run",
-        help="run a pipeline on Spark, and go on where it stopped",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("target", metavar="TARGET", help="app.py:pipeline, or package.module:pipeline")
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="where to keep how far it has come (default: nowhere)"
-    )
-    parser.add_argument(
-        "--master", default="local[*]", metavar="URL", help="Spark's master (default local[*])"
-    )
-    parser.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=_setting,
-        metavar="KEY=VALUE",
-        help="a setting of Spark; may be given again",
-    )
-    parser.add_argument(
-        "--once",
-        action="store_true",
-        help="deal with what a gateway has now, and end (other sources: to their end)",
-    )
-    parser.add_argument(
-        "--ship", action="store_true", help="hand this package to the executors of a cluster that lack it"
-    )
-    parser.add_argument("--quiet", action="store_true", help="show no progress")
-    parser.add_argument("--spark-log", metavar="FILE", help="where Spark's own log goes; - is standard error")
-    parser.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run a pipeline to its end."""
-
-    def run_to_its_end() -> int:
-        # First: what is missing is told for all that pipelines need at once.
-        import penstock.spark  # noqa: F401
-        from penstock.cli.run.runner import run_pipeline
-
-        return run_pipeline(arguments)
-
-    return report_errors("run", run_to_its_end)
 
 
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r}: write KEY=VALUE, such as spark.sql.shuffle.partitions=8")
+        raise ValueError(f"{text!r}: write KEY=VALUE, such as spark.sql.shuffle.partitions=8")
     return key, value
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of ``penstock run``."""
+
+    target: str = option(
+        positional=True, metavar="TARGET", help="app.py:pipeline, or package.module:pipeline"
+    )
+    checkpoint: str | None = option(
+        None, metavar="DIR", shown="nowhere", help="where to save how far the pipeline has come"
+    )
+    master: str = option("local[*]", metavar="URL", help="Spark's master")
+    conf: tuple[tuple[str, str], ...] = option(
+        (), repeated=True, parse=_setting, metavar="KEY=VALUE", help="a setting of Spark; can be repeated"
+    )
+    once: bool = option(
+        False, help="process what a gateway has now, and exit; other sources are read to their end"
+    )
+    ship: bool = option(False, help="send this package to the executors of a cluster that lack it")
+    quiet: bool = option(False, help="show no progress")
+    spark_log: str | None = option(
+        None, metavar="FILE", help="where Spark's own log goes; - is standard error"
+    )
+
+
+def _load() -> tuple[type[RunOptions], Callable[[RunOptions], int]]:
+    def run(options: RunOptions) -> int:
+        # First, so that one message names everything that a pipeline needs and that is missing.
+        import penstock.spark  # noqa: F401
+        from penstock.cli.run.runner import run_pipeline
+
+        return run_pipeline(options)
+
+    return RunOptions, run
+
+
+def add_parser(commands: Commands) -> None:
+    """Add ``penstock run`` to the command line."""
+    add_command(
+        commands,
+        "run",
+        _load,
+        help="run a pipeline on Spark, and continue where it stopped",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib.util
 import logging
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.aquifer import AquiferError, JournalError
 from penstock.cli.errors import CommandError, ScreenLog
+from penstock.cli.run import RunOptions
 from penstock.cli.run.loader import load_pipeline
 from penstock.cli.run.view import RunView
 from penstock.cli.screen import Screen
@@ -32,20 +32,20 @@ _STOPPING: Final = 20.0
 """Seconds that stopping may take; after that the process ends, and Spark with it."""
 
 
-def run_pipeline(arguments: argparse.Namespace) -> int:
+def run_pipeline(options: RunOptions) -> int:
     """Run until the source has ended and everything is dealt with, or a signal comes; the exit code."""
-    view = RunView(Screen(), quiet=arguments.quiet)
+    view = RunView(Screen(), quiet=options.quiet)
     with _Notes(view.warn):
         try:
-            pipeline = load_pipeline(arguments.target, lambda: _session(arguments, view))
-            spark = _session(arguments, view)
+            pipeline = load_pipeline(options.target, lambda: _session(options, view))
+            spark = _session(options, view)
         except _Interrupted as interrupted:
             return interrupted.code
         except KeyboardInterrupt:
             return 130
         with Interruption() as interruption:  # After Spark, which would take Ctrl-C for itself.
             try:
-                return _run(pipeline, spark, arguments, view, interruption)
+                return _run(pipeline, spark, options, view, interruption)
             finally:
                 _bounded(spark.stop, interruption, view)
 
@@ -53,14 +53,14 @@ def run_pipeline(arguments: argparse.Namespace) -> int:
 def _run(
     pipeline: Pipeline,
     spark: SparkSession,
-    arguments: argparse.Namespace,
+    options: RunOptions,
     view: RunView,
     interruption: Interruption,
 ) -> int:
-    again = f"--checkpoint {arguments.checkpoint}" if arguments.checkpoint else None
+    again = f"--checkpoint {options.checkpoint}" if options.checkpoint else None
     try:
-        running = pipeline.start(spark=spark, checkpoint=arguments.checkpoint, once=arguments.once)
-        view.note(f"running {arguments.target}; Ctrl-C stops it")
+        running = pipeline.start(spark=spark, checkpoint=options.checkpoint, once=options.once)
+        view.note(f"running {options.target}; Ctrl-C stops it")
         try:
             _watch(running, view, interruption)
         finally:
@@ -105,25 +105,25 @@ def _bounded(stop: object, interruption: Interruption, view: RunView) -> None:
 
 
 # ---------------------------------------------------------------- Spark
-def _session(arguments: argparse.Namespace, view: RunView) -> SparkSession:
+def _session(options: RunOptions, view: RunView) -> SparkSession:
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is None:
         view.note("starting Spark …")
-    config: dict[str, object] = dict(arguments.conf)
+    config: dict[str, object] = dict(options.conf)
     if importlib.util.find_spec("pandas") is None:
         # Spark would try Arrow for every function in Python, and warn each time that it needs pandas for it.
         config.setdefault("spark.sql.execution.pythonUDF.arrow.enabled", "false")
     try:
-        with view.starting(), _stderr_to(_log_file(arguments)), _not_interrupted():
-            name = f"penstock run {arguments.target}"
-            return session(name, arguments.master, config, ship=arguments.ship)
+        with view.starting(), _stderr_to(_log_file(options)), _not_interrupted():
+            name = f"penstock run {options.target}"
+            return session(name, options.master, config, ship=options.ship)
     except (CommandError, _Interrupted):
         raise
     except Exception as error:
         from penstock.spark import reason_of
 
-        where = "" if arguments.spark_log == "-" else "; --spark-log - shows what Spark has to say"
+        where = "" if options.spark_log == "-" else "; --spark-log - shows what Spark has to say"
         raise CommandError(f"Spark did not start: {reason_of(error)}{where}", 1) from None
 
 
@@ -152,19 +152,19 @@ def _not_interrupted() -> Iterator[None]:
         raise _Interrupted(code)
 
 
-def _log_file(arguments: argparse.Namespace) -> str | None:
+def _log_file(options: RunOptions) -> str | None:
     """Where Spark's log goes; None is standard error."""
-    if arguments.spark_log is not None:
-        return None if arguments.spark_log == "-" else str(arguments.spark_log)
-    if arguments.checkpoint is None:
+    if options.spark_log is not None:
+        return None if options.spark_log == "-" else str(options.spark_log)
+    if options.checkpoint is None:
         return os.devnull
     try:
-        Path(arguments.checkpoint).mkdir(parents=True, exist_ok=True)
+        Path(options.checkpoint).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(
-            f"--checkpoint {arguments.checkpoint}: {error.strerror}; choose another place"
+            f"--checkpoint {options.checkpoint}: {error.strerror}; choose another place"
         ) from None
-    return str(Path(arguments.checkpoint) / "spark.log")
+    return str(Path(options.checkpoint) / "spark.log")
 
 
 @contextlib.contextmanager

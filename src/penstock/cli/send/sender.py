@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
@@ -14,8 +13,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from penstock.cli.errors import CommandError
-from penstock.cli.quantities import size
 from penstock.cli.screen import Screen
+from penstock.cli.send import SendOptions
+from penstock.cli.table import size
 from penstock.feeds import LineSender, SendingFailed
 from penstock.net import BadCertificate, ConnectFailed, Connection, NetError, TcpClient, run
 from penstock.streams import Flux, schedulers
@@ -26,16 +26,16 @@ _CHUNK: Final = 128 * 1024
 _SHOW: Final = 0.5
 
 
-def run_send(arguments: argparse.Namespace) -> int:
+def run_send(options: SendOptions) -> int:
     """Send, until the other side has everything; returns the exit code."""
-    if arguments.file != "-" and not os.path.isfile(arguments.file):
-        kind = "is a directory" if os.path.isdir(arguments.file) else "is not there"
-        raise CommandError(f"{arguments.file} {kind}; name a file, or - for standard input")
-    if arguments.acknowledged and arguments.file == "-":
+    if options.file != "-" and not os.path.isfile(options.file):
+        kind = "is a directory" if os.path.isdir(options.file) else "is not there"
+        raise CommandError(f"{options.file} {kind}; name a file, or - for standard input")
+    if options.acknowledged and options.file == "-":
         raise CommandError("--acknowledged may have to go back, and standard input cannot: name a file")
     try:
-        client = _client(arguments)
-        return run(_until_interrupted(_send(arguments, client)))
+        client = _client(options)
+        return run(_until_interrupted(_send(options, client)))
     except (ConnectFailed, BadCertificate) as error:
         raise CommandError(str(error), 1) from None
     except SendingFailed as error:
@@ -44,15 +44,15 @@ def run_send(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error), 1) from None
 
 
-def _client(arguments: argparse.Namespace) -> TcpClient:
+def _client(options: SendOptions) -> TcpClient:
     client = TcpClient.create().metrics()
-    if arguments.address.startswith("unix:"):
-        client = client.unix(arguments.address.removeprefix("unix:"))
+    if options.address.startswith("unix:"):
+        client = client.unix(options.address.removeprefix("unix:"))
     else:
-        host, port = _host_and_port(arguments.address)
+        host, port = _host_and_port(options.address)
         client = client.host(host).port(port)
-    if arguments.tls or arguments.trust is not None:
-        client = client.secure(trust=arguments.trust)
+    if options.tls or options.trust is not None:
+        client = client.secure(trust=options.trust)
     return client
 
 
@@ -96,32 +96,32 @@ async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
         return 130 if came[0] == signal.SIGINT else 1
 
 
-async def _send(arguments: argparse.Namespace, client: TcpClient) -> int:
+async def _send(options: SendOptions, client: TcpClient) -> int:
     began = time.monotonic()
-    if arguments.acknowledged:
-        sender = LineSender(client, arguments.file, arguments.patience)
-        showing = asyncio.ensure_future(_show_lines(sender, arguments.quiet))
+    if options.acknowledged:
+        sender = LineSender(client, options.file, options.patience)
+        showing = asyncio.ensure_future(_show_lines(sender, options.quiet))
         try:
             await sender.run()
         finally:
             await _end(showing)
-        if not arguments.quiet:
+        if not options.quiet:
             _say(f"{sender.safe:,} lines are safe, {sender.sent:,} of them sent now{_pace(began)}")
         return 0
     connection = await client.connect()
     async with connection:
-        total = None if arguments.file == "-" else os.path.getsize(arguments.file)
-        showing = asyncio.ensure_future(_show_bytes(connection, total, arguments.quiet))
+        total = None if options.file == "-" else os.path.getsize(options.file)
+        showing = asyncio.ensure_future(_show_bytes(connection, total, options.quiet))
         try:
-            if arguments.file == "-":
+            if options.file == "-":
                 # Reading may wait for somebody to type: not on the loop.
                 read = Flux.from_iterable(_standard_input()).subscribe_on(schedulers.shared_pool())
                 await connection.outbound.send(read)
             else:
-                await connection.outbound.send_file(arguments.file)
+                await connection.outbound.send_file(options.file)
         finally:
             await _end(showing)
-        if not arguments.quiet and connection.traffic is not None:
+        if not options.quiet and connection.traffic is not None:
             _say(f"{connection.traffic.sent:,} bytes were sent{_pace(began)}")
     return 0
 

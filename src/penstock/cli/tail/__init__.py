@@ -1,109 +1,49 @@
-"""``penstock tail``: print the records of a gateway as they come."""
+"""``penstock tail``: print the records of a gateway as they arrive."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from penstock.cli.connection import CODECS, add_connection
-from penstock.cli.errors import report_errors
-from penstock.cli.parser import Commands
-from penstock.cli.quantities import a_count, a_duration, a_rate
+from penstock.cli.connection import ConnectionOptions
+from penstock.cli.parser import Commands, add_command
+from penstock.options import option, parse_count, parse_duration, parse_rate
 
-__all__ = ["add_parser", "run"]
+__all__ = ["CODECS", "TailOptions", "add_parser"]
+
+CODECS: Final = ("bytes", "text", "json", "msgpack")
+"""What a value can be."""
 
 _DESCRIPTION = """\
-Print the records of a gateway, from the oldest that is still there, and go on until the stream ends.
+Print the records of a gateway, from the oldest that it still has, until the stream ends.
 
-A slow reader of the output slows this subscriber down, and if it has to be kept, in the end the gateway's
-source: nothing is lost. --best-effort asks not to be kept: it skips what the gateway no longer has.
-With --id the gateway remembers what was printed, and the next `tail` with that id goes on behind it.
+A slow reader of the output slows this subscriber down. It is a required reader: when the log is full of
+records that it still needs, the gateway's source pauses, and nothing is lost. With --optional the source does
+not wait for it, and it misses what the log no longer has. With --id the gateway remembers what was printed,
+and the next `tail` with that id continues there.
 """
 
 _EXAMPLES = """\
 examples:
-  penstock tail tcp://127.0.0.1:5556                        everything, then what comes
-  penstock tail tcp://127.0.0.1:5556 --from latest          only what comes from now on
+  penstock tail tcp://127.0.0.1:5556                        everything, then whatever arrives
+  penstock tail tcp://127.0.0.1:5556 --from latest          only what arrives from now on
   penstock tail tcp://127.0.0.1:5556 --from 1000 --to 2000  the records 1000 to 1999
   penstock tail tcp://127.0.0.1:5556 --id nightly --count 100
                                                             the next hundred that `nightly` has not seen
-  penstock tail tcp://127.0.0.1:5556 --rate 10/s            slowly; the gateway is told to send no faster
+  penstock tail tcp://127.0.0.1:5556 --rate 10/s            slowly: the gateway sends no faster
   penstock tail tcp://127.0.0.1:5556 --format json | jq .value
-                                                            with offset, time and key
+                                                            with offset, timestamp and key
   penstock tail tcp://HOST:5560 --curve me.key --server-key gateway.pub
 
-exit codes: 0 the stream ended, --count was reached, or nobody reads the output any more; 1 something failed;
+exit codes: 0 the stream ended, --count was reached, or the reader of the output left; 1 something failed;
 2 wrong command line; 130 Ctrl-C
 """
 
 
-def add_parser(commands: Commands) -> None:
-    """Add ``penstock tail`` to the command line."""
-    parser = commands.add_parser(
-        "tail",
-        help="print the records of a gateway as they come",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_connection(parser)
-    parser.add_argument(
-        "--from",
-        dest="start",
-        type=_start,
-        metavar="WHERE",
-        help="earliest, latest, or an offset (default: earliest, or with --id where it left off)",
-    )
-    parser.add_argument("--to", dest="stop", type=_offset, metavar="N", help="end before this offset")
-    parser.add_argument("--id", metavar="NAME", help="a name under which the gateway remembers the place")
-    parser.add_argument(
-        "--lease", type=a_duration, default=60.0, metavar="TIME", help="how long it does so (default 60s)"
-    )
-    parser.add_argument("--count", type=a_count, metavar="N", help="end after so many records")
-    parser.add_argument("--rate", type=a_rate, metavar="N/s", help="ask for no more than so many per second")
-    parser.add_argument(
-        "--format",
-        choices=("raw", "json"),
-        default="raw",
-        help="raw: the value and a newline (default); json: an object with offset, timestamp, key and value",
-    )
-    parser.add_argument(
-        "--codec",
-        choices=CODECS,
-        help="what the values are; msgpack is printed as JSON (default: what the gateway says they are)",
-    )
-    parser.add_argument(
-        "--best-effort", action="store_true", help="rather miss records than hold the source up"
-    )
-    parser.add_argument(
-        "--dialect",
-        choices=("auto", "extended", "plain"),
-        default="auto",
-        help="how to talk to the gateway (default: auto; plain is that of the document, without offsets)",
-    )
-    parser.add_argument(
-        "--patience",
-        type=a_duration,
-        default=30.0,
-        metavar="TIME",
-        help="how long to look for a gateway that is not there (default 30s)",
-    )
-    parser.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print until the end."""
-
-    def print_all() -> int:
-        from penstock.cli.tail.printer import run_tail
-
-        return run_tail(arguments)
-
-    return report_errors("tail", print_all)
-
-
 def _offset(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no offset; those are 0, 1, 2, …")
+        raise ValueError(f"{text!r} is not an offset; write 0, 1, 2, …")
     return int(text)
 
 
@@ -111,5 +51,76 @@ def _start(text: str) -> int | str:
     if text in ("earliest", "latest"):
         return text
     if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r}: write earliest, latest or an offset")
+        raise ValueError(f"{text!r}: write earliest, latest or an offset")
     return int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TailOptions(ConnectionOptions):
+    """The options of ``penstock tail``."""
+
+    start: int | Literal["earliest", "latest"] | None = option(
+        None,
+        flag="--from",
+        parse=_start,
+        metavar="WHERE",
+        shown="earliest, or with --id where it left off",
+        help="where to start: earliest, latest, or an offset",
+    )
+    stop: int | None = option(None, flag="--to", parse=_offset, metavar="N", help="stop before this offset")
+    id: str | None = option(
+        None, metavar="NAME", help="a name under which the gateway remembers what was printed"
+    )
+    lease: float = option(
+        60.0, parse=parse_duration, metavar="TIME", shown="60s", help="for how long it remembers"
+    )
+    count: int | None = option(None, parse=parse_count, metavar="N", help="stop after N records")
+    rate: float | None = option(
+        None, parse=parse_rate, metavar="N/s", help="request at most N records per second"
+    )
+    format: Literal["raw", "json"] = option(
+        "raw",
+        choices=("raw", "json"),
+        help="raw: the value and a newline; json: an object with offset, timestamp, key and value",
+    )
+    codec: str | None = option(
+        None,
+        choices=CODECS,
+        shown="what the gateway says",
+        help="what the values are; msgpack is printed as JSON",
+    )
+    optional: bool = option(
+        False,
+        aliases=("--best-effort",),
+        help="be an optional reader: miss records rather than hold back the source",
+    )
+    dialect: Literal["auto", "extended", "plain"] = option(
+        "auto",
+        choices=("auto", "extended", "plain"),
+        help="the dialect of the protocol; plain is that of the Aquifer document and has no offsets",
+    )
+    patience: float = option(
+        30.0,
+        parse=parse_duration,
+        metavar="TIME",
+        shown="30s",
+        help="how long to look for a gateway that does not answer",
+    )
+
+
+def _load() -> tuple[type[TailOptions], Callable[[TailOptions], int]]:
+    from penstock.cli.tail.printer import run_tail
+
+    return TailOptions, run_tail
+
+
+def add_parser(commands: Commands) -> None:
+    """Add ``penstock tail`` to the command line."""
+    add_command(
+        commands,
+        "tail",
+        _load,
+        help="print the records of a gateway as they arrive",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+    )

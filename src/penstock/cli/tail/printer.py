@@ -6,7 +6,6 @@ gateway; so does ``--rate``, which asks for so many records at a time and no mor
 
 from __future__ import annotations
 
-import argparse
 import base64
 import logging
 import os
@@ -30,11 +29,11 @@ from penstock.aquifer import (
     Record,
     probe,
 )
-from penstock.cli.connection import CODECS, curve_client
 from penstock.cli.errors import CommandError, ScreenLog
-from penstock.cli.quantities import duration
 from penstock.cli.screen import say, was_output_closed
 from penstock.cli.signals import Interrupted, Interruption
+from penstock.cli.table import duration
+from penstock.cli.tail import CODECS, TailOptions
 from penstock.spec import Subscription
 
 __all__ = ["run_tail"]
@@ -168,18 +167,18 @@ class Output:
         return self._poll is not None and bool(self._poll.poll(within * 1000))
 
 
-def run_tail(arguments: argparse.Namespace) -> int:
+def run_tail(options: TailOptions) -> int:
     """Print until the stream ends, enough was printed, or a signal comes."""
-    _publisher(arguments, "bytes")  # Whatever is wrong with the command line is told first.
+    _publisher(options, "bytes")  # Whatever is wrong with the command line is told first.
     if was_output_closed():
         return 0  # Nobody could read it.
     with Interruption() as interruption, ScreenLog(_say, logging.INFO):
-        codec = arguments.codec or _codec_there(arguments, interruption)
+        codec = options.codec or _codec_there(options, interruption)
         if codec is None:
             return interruption.exit_code
         inbox = Inbox(interruption.wake)
-        _publisher(arguments, codec).subscribe(inbox)
-        tail = _Tail(arguments, codec, inbox, interruption)
+        _publisher(options, codec).subscribe(inbox)
+        tail = _Tail(options, codec, inbox, interruption)
         try:
             tail.run()
         except BrokenPipeError:
@@ -200,62 +199,60 @@ def _say(text: str) -> None:
     say(f"penstock tail: {text}")
 
 
-def _codec_there(arguments: argparse.Namespace, interruption: Interruption) -> str | None:
+def _codec_there(options: TailOptions, interruption: Interruption) -> str | None:
     """What the gateway says its values are, as soon as it is there; None if a signal comes first."""
-    curve, began = curve_client(arguments), time.monotonic()
+    curve, began = options.curve_client(), time.monotonic()
     told = False
     while not interruption.wait(0):
-        left = began + arguments.patience - time.monotonic()
+        left = began + options.patience - time.monotonic()
         try:
-            codec = str(probe(arguments.endpoint, max(min(left, _STILL), 0.1), curve)["codec"])
+            codec = str(probe(options.endpoint, max(min(left, _STILL), 0.1), curve)["codec"])
         except GatewayUnreachable:
             if left <= 0:
                 raise CommandError(
-                    f"no gateway answers at {arguments.endpoint} after {arguments.patience:g} s; is it "
+                    f"no gateway answers at {options.endpoint} after {options.patience:g} s; is it "
                     "running there, and do both sides use keys or neither?",
                     1,
                 ) from None
             if not told and left > _STILL:
                 told = True
                 _say(
-                    f"no gateway answers at {arguments.endpoint} yet; looking for it for "
-                    f"{duration(arguments.patience)}"
+                    f"no gateway answers at {options.endpoint} yet; looking for it for "
+                    f"{duration(options.patience)}"
                 )
         except AquiferError:
             return "bytes"  # A gateway that cannot say; what is wrong with it, the subscription will tell.
         else:
             # Text and JSON are printed as they are in the log.
-            as_it_is = codec not in CODECS or (arguments.format == "raw" and codec in ("text", "json"))
+            as_it_is = codec not in CODECS or (options.format == "raw" and codec in ("text", "json"))
             return "bytes" if as_it_is else codec
     return None
 
 
-def _with_offsets(arguments: argparse.Namespace) -> bool:
+def _with_offsets(options: TailOptions) -> bool:
     """Whether a record is more than its value: to print that, and to say how far the printing has come."""
-    return bool(arguments.format == "json" or arguments.id is not None or arguments.dialect != "plain")
+    return bool(options.format == "json" or options.id is not None or options.dialect != "plain")
 
 
-def _publisher(
-    arguments: argparse.Namespace, codec: str, only_acknowledge: int | None = None
-) -> AquiferPublisher:
-    window = Pace(arguments.rate, None).window
+def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = None) -> AquiferPublisher:
+    window = Pace(options.rate, None).window
     try:
         return AquiferPublisher(
-            arguments.endpoint,
-            id=arguments.id,
-            start=arguments.start if only_acknowledge is None else only_acknowledge,
-            stop=arguments.stop if only_acknowledge is None else only_acknowledge,
-            keep=not arguments.best_effort,
-            lease=arguments.lease,
+            options.endpoint,
+            id=options.id,
+            start=options.start if only_acknowledge is None else only_acknowledge,
+            stop=options.stop if only_acknowledge is None else only_acknowledge,
+            keep=not options.optional,
+            lease=options.lease,
             codec=codec,
-            records=_with_offsets(arguments),
-            acknowledge="manual" if _with_offsets(arguments) else "auto",
-            dialect=arguments.dialect,
+            records=_with_offsets(options),
+            acknowledge="manual" if _with_offsets(options) else "auto",
+            dialect=options.dialect,
             window=window,
-            max_window=window if arguments.rate is not None else 262_144,
-            patience=arguments.patience if only_acknowledge is None else _SETTLING,
-            curve=curve_client(arguments),
-            on_gap=_missed if arguments.best_effort else None,
+            max_window=window if options.rate is not None else 262_144,
+            patience=options.patience if only_acknowledge is None else _SETTLING,
+            curve=options.curve_client(),
+            on_gap=_missed if options.optional else None,
         )
     except ValueError as error:
         raise CommandError(str(error)) from None
@@ -266,15 +263,13 @@ def _missed(first: int, next: int) -> None:
 
 
 class _Tail:
-    def __init__(
-        self, arguments: argparse.Namespace, codec: str, inbox: Inbox, interruption: Interruption
-    ) -> None:
-        self._arguments = arguments
+    def __init__(self, options: TailOptions, codec: str, inbox: Inbox, interruption: Interruption) -> None:
+        self._options = options
         self._inbox = inbox
         self._interruption = interruption
-        self._pace = Pace(arguments.rate, arguments.count)
+        self._pace = Pace(options.rate, options.count)
         self._output = Output(interruption)
-        self._form = _form(arguments.format, codec)
+        self._form = _form(options.format, codec)
         self._is_told = not sys.stderr.isatty()
         """Whether the user knows that there is nothing to print yet; elsewhere nobody wants to know."""
         self._began = time.monotonic()
@@ -315,13 +310,13 @@ class _Tail:
         self._inbox.release()
         if subscription is not None:
             subscription.cancel()
-        if has_left and self._inbox.error is None and self._arguments.id is not None and self._behind:
+        if has_left and self._inbox.error is None and self._options.id is not None and self._behind:
             # The printing took so long that the subscription has said goodbye before. An empty range that
             # begins behind what was printed tells the gateway of it.
             settling = threading.Event()
             late = Inbox(settling.set)
             late.release()
-            _publisher(self._arguments, "bytes", self._behind).subscribe(late)
+            _publisher(self._options, "bytes", self._behind).subscribe(late)
             settling.wait(2 * _SETTLING)
         # The subscription's thread says goodbye; without that the gateway would keep us for a while.
         for thread in threading.enumerate():
@@ -331,10 +326,8 @@ class _Tail:
     def summary(self) -> str:
         """What was done until the signal came."""
         kept = ""
-        if self._arguments.id is not None:
-            kept = (
-                f"; the gateway keeps the place of {self._arguments.id} for {duration(self._arguments.lease)}"
-            )
+        if self._options.id is not None:
+            kept = f"; the gateway keeps the place of {self._options.id} for {duration(self._options.lease)}"
         return f"interrupted: {self._printed:,} record{'s' * (self._printed != 1)} printed{kept}"
 
     def _ask(self) -> None:
@@ -356,7 +349,7 @@ class _Tail:
         if self._behind is not None:
             # A gateway leaves when somebody has everything. `head` or --count only has a look: without an id
             # the last record is not acknowledged before the end, or before it is known not to be the last.
-            self._inbox.subscription.acknowledge(self._behind - (self._arguments.id is None))
+            self._inbox.subscription.acknowledge(self._behind - (self._options.id is None))
 
     def _acknowledge_all(self) -> None:
         if self._behind is not None and self._printed != self._pace.count:
@@ -367,7 +360,7 @@ class _Tail:
         if not self._is_told and time.monotonic() - self._began > _STILL:
             self._is_told = True
             if not self._printed:
-                _say(f"waiting for records from {self._arguments.endpoint}; Ctrl-C ends it")
+                _say(f"waiting for records from {self._options.endpoint}; Ctrl-C ends it")
 
     def _tell_reconnects(self) -> None:
         assert self._inbox.subscription is not None
@@ -375,7 +368,7 @@ class _Tail:
         if metrics.subscriptions > self._welcomes:
             self._welcomes = metrics.subscriptions
             where = f" at offset {metrics.next:,}" if metrics.dialect == "extended" else ""
-            _say(f"connected again to {self._arguments.endpoint}; going on{where}")
+            _say(f"connected again to {self._options.endpoint}; going on{where}")
 
 
 # ---------------------------------------------------------------- from records to bytes
