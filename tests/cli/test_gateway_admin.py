@@ -60,7 +60,7 @@ def test_ids_and_sessions_are_listed(gateway: Gateway, capsys: pytest.CaptureFix
 
 def test_nobody_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Gateway(Flux.never(), ANYWHERE) as gateway:
-        assert run(capsys, "ids", gateway.endpoint)[:2] == (0, "no ids, and no sessions\n")
+        assert run(capsys, "ids", gateway.endpoint)[:2] == (0, "no ids and no sessions\n")
 
 
 def test_a_session_is_ended_by_its_id_or_its_number(
