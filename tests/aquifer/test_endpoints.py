@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.aquifer import Endpoint, endpoints
+from penstock import endpoint as endpoints
+from penstock.endpoint import Endpoint
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,8}[a-z0-9](\.[a-z][a-z0-9]{0,5}){0,3}", fullmatch=True)
 hosts = st.one_of(st.just("*"), st.ip_addresses().map(str), names)
@@ -33,7 +34,7 @@ def test_any_text_is_an_endpoint_or_a_value_error_with_an_example(text: str) -> 
     except ValueError as error:
         problem = str(error)
 
-    assert not problem or problem.endswith("A right one is tcp://127.0.0.1:5556")
+    assert not problem or problem.endswith("Write one like tcp://127.0.0.1:5556")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_right_ones(text: str, host: str, port: int) -> None:
     ],
 )
 def test_wrong_ones_say_what_is_wrong_and_show_a_right_one(text: str, why: str) -> None:
-    with pytest.raises(ValueError, match="is no endpoint") as caught:
+    with pytest.raises(ValueError, match="is not an endpoint") as caught:
         Endpoint.parse(text)
 
     assert why in str(caught.value)
@@ -97,7 +98,7 @@ def test_wrong_ones_say_what_is_wrong_and_show_a_right_one(text: str, why: str) 
 
 @pytest.mark.parametrize(("host", "port"), [("", 1), ("a b", 1), ("host", -1), ("host", 65536)])
 def test_a_wrong_one_cannot_be_made_by_hand_either(host: str, port: int) -> None:
-    with pytest.raises(ValueError, match="is no endpoint"):
+    with pytest.raises(ValueError, match="is not an endpoint"):
         Endpoint(host, port)
 
 

@@ -32,7 +32,6 @@ from penstock.aquifer.client import (
     Metrics,
     probe,
 )
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import (
     AquiferError,
     EpochChanged,
@@ -84,6 +83,7 @@ from penstock.aquifer.security import (
     load_public,
     save_keys,
 )
+from penstock.endpoint import Endpoint
 
 __all__ = [
     "ARROW",

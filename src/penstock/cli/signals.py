@@ -1,23 +1,23 @@
-"""Ctrl-C, SIGTERM and SIGHUP as something to wait for: a command ends where it wants to and not anywhere.
+"""Ctrl-C, SIGTERM and SIGHUP as something to wait for, so that a command stops at a point of its choice.
 
-Between :meth:`Interruption.__enter__` and the end of the block a signal only leaves a note and wakes
-:meth:`Interruption.wait`. The handler takes no lock: it runs on the main thread in the middle of whatever
-that is doing, and a lock that the main thread holds would never be free again.
+Inside ``with Interruption()`` a signal is only recorded, and wakes :meth:`Interruption.wait`. The handler
+takes no lock: it runs on the main thread, in the middle of whatever that is doing, and would wait for ever
+for a lock that the main thread holds.
 
-SIGHUP says that the terminal is gone, and ends a command as SIGTERM does. If it is ignored from the start, as
-``nohup`` arranges it, it stays ignored. A command that can read its settings again does so when SIGHUP comes
-and the terminal is still there, or there never was one: then somebody has sent it.
+SIGHUP means that the terminal is gone, and ends a command as SIGTERM does. If it is ignored from the start,
+which is what ``nohup`` does, it stays ignored. A command that can reload its settings does so on SIGHUP if
+the terminal is still there or there never was one: then somebody has sent it on purpose.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
-import socket
 from types import FrameType, TracebackType
 from typing import Any, Final
+
+from penstock.waker import Waker
 
 __all__ = ["Interrupted", "Interruption"]
 
@@ -27,53 +27,48 @@ _LONGEST: Final = 3600.0
 
 
 class Interrupted(Exception):
-    """A signal came while we waited for something that may never come."""
+    """A signal arrived during a wait that might never end."""
 
 
 class Interruption:
-    """Waits for signals, for time, and for :meth:`wake`; on the main thread, where signals are delivered."""
+    """Waits for a signal, a time, or :meth:`wake`; on the main thread, where signals are delivered."""
 
     def __init__(self, *, reloads: bool = False) -> None:
         self.signal: int | None = None
-        """The signal that came."""
+        """The signal that arrived, if any."""
         self._reloads = reloads
         self._reload_wanted = False
         self._has_terminal = _has_terminal()
         self._handlers: dict[signal.Signals, Any] = {}
         self._descriptor = -1
-        self._outside, self._inside = socket.socketpair()
-        self._outside.setblocking(False)
-        self._inside.setblocking(False)
+        self._waker = Waker()
 
     @property
     def exit_code(self) -> int:
-        """130 after Ctrl-C, as shells expect; 0 after SIGTERM and SIGHUP, which is how a service is ended."""
+        """130 after Ctrl-C, as shells expect; 0 after SIGTERM and SIGHUP, which stop a service."""
         return 130 if self.signal == signal.SIGINT else 0
 
     def wait(self, seconds: float) -> bool:
-        """Until a signal comes, somebody wakes us or the time is over; whether a signal has come."""
-        if self.signal is None and select.select([self._inside], [], [], min(max(seconds, 0), _LONGEST))[0]:
-            with contextlib.suppress(BlockingIOError):
-                self._inside.recv(4096)
+        """Wait for a signal, for :meth:`wake`, or for some seconds; return whether a signal has arrived."""
+        if self.signal is None and select.select([self._waker], [], [], min(max(seconds, 0), _LONGEST))[0]:
+            self._waker.drain()
         return self.signal is not None
 
     def take_reload(self) -> bool:
-        """Whether somebody has asked, since the last call, to read the settings again."""
+        """Return whether a reload of the settings was requested since the last call."""
         wanted, self._reload_wanted = self._reload_wanted, False
         return wanted
 
     def wake(self) -> None:
         """Make :meth:`wait` return; from any thread."""
-        with contextlib.suppress(OSError):  # Full: it is being woken already. Closed: nobody waits.
-            self._outside.send(b"!")
+        self._waker.wake()
 
     def wait_to_write(self, descriptor: int) -> None:
-        """Until something can be written to a pipe, a socket or a terminal; Interrupted if a signal comes."""
+        """Wait until a pipe, a socket or a terminal can be written to; Interrupted if a signal arrives."""
         while self.signal is None:
-            woken, writable, _ = select.select([self._inside], [descriptor], [])
+            woken, writable, _ = select.select([self._waker], [descriptor], [])
             if woken:
-                with contextlib.suppress(BlockingIOError):
-                    self._inside.recv(4096)
+                self._waker.drain()
             if writable:
                 return
         raise Interrupted
@@ -91,8 +86,8 @@ class Interruption:
             if number != _HANGUP or signal.getsignal(number) is not signal.SIG_IGN
         ]
         self._handlers = {number: signal.signal(number, self._note) for number in heeded}
-        # The byte that Python itself sends here wakes a select that began just before the signal came.
-        self._descriptor = signal.set_wakeup_fd(self._outside.fileno(), warn_on_full_buffer=False)
+        # The byte that Python itself writes there wakes a select that began just before the signal.
+        self._descriptor = signal.set_wakeup_fd(self._waker.wakeup_fd, warn_on_full_buffer=False)
         return self
 
     def __exit__(
@@ -101,12 +96,11 @@ class Interruption:
         signal.set_wakeup_fd(self._descriptor)
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
-        self._outside.close()
-        self._inside.close()
+        self._waker.close()
 
 
 def _has_terminal() -> bool:
-    """Whether this process belongs to a terminal that is there."""
+    """Return whether this process has a controlling terminal."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

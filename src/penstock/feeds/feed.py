@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.arguments import a_count
 from penstock.feeds.lines import BadLines, Decode, OnBadLine, decoder
 from penstock.options import option, parse_size
 from penstock.spec import Publisher
@@ -67,8 +68,7 @@ class FeedOptions:
             raise BadFeed(f"codec={self.codec!r} is not known; write {', '.join(CODECS)}")
         if self.on_bad_line not in (None, "fail", "skip"):
             raise BadFeed(f"on_bad_line={self.on_bad_line!r} is not known; write fail or skip")
-        if isinstance(self.max_line, bool) or not isinstance(self.max_line, int) or self.max_line < 1:
-            raise BadFeed(f"max_line={self.max_line!r} is not a whole number of at least 1")
+        a_count(self.max_line, "max_line")
 
     def bad_lines(self, default: OnBadLine = "fail") -> BadLines:
         """Return a new count of bad lines, with the policy that was chosen or this default."""

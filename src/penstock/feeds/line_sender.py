@@ -8,10 +8,13 @@ is done when the journal has every line.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from penstock.backoff import Backoff
 from penstock.net import ConnectFailed, Connection, ConnectionAborted, NetError, TcpClient
 from penstock.net.framing import lines
 from penstock.streams import Flux
@@ -21,8 +24,8 @@ __all__ = ["LineSender", "SendingFailed"]
 _CHUNK: Final = 128 * 1024
 _LAST_WORD: Final = 2.0
 """Seconds in which a gateway's reason for disconnecting has to arrive."""
-_RETRY: Final = 0.2
-"""Seconds between two attempts to reconnect."""
+_RECONNECT: Final = Backoff(first=0.2, longest=1.0)
+"""The pauses between two attempts to reconnect."""
 
 
 class SendingFailed(NetError):
@@ -38,7 +41,7 @@ class LineSender:
     def __init__(self, client: TcpClient, path: str, patience: float) -> None:
         self._client = client
         self._path = path
-        self._patience = patience
+        self._reconnect = replace(_RECONNECT, patience=patience)
         self._total: int | None = None
         self._changed = asyncio.Event()
         self._refusal: SendingFailed | None = None
@@ -60,17 +63,18 @@ class LineSender:
                     return
                 except ConnectionAborted:
                     self.state = "the connection was lost; reconnecting"
-            await asyncio.sleep(_RETRY)
+            await asyncio.sleep(self._reconnect.pause(1))
 
     async def _connect(self) -> Connection:
-        deadline = time.monotonic() + self._patience
-        while True:
+        began = time.monotonic()
+        for attempt in itertools.count(1):
             try:
                 return await self._client.connect()
             except ConnectFailed:
-                if time.monotonic() > deadline:
+                if self._reconnect.gives_up(time.monotonic() - began):
                     raise
-            await asyncio.sleep(_RETRY)
+            await asyncio.sleep(self._reconnect.pause(attempt))
+        raise AssertionError("an endless loop has ended")
 
     async def _deliver(self, connection: Connection) -> None:
         said = connection.inbound.receive().transform(lines(1024, must_end=True)).map(_number)

@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from penstock.aquifer import Endpoint
+from penstock.endpoint import Endpoint
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 
 __all__ = ["FeedUrl", "Opener", "Scheme", "known_schemes", "open", "register"]

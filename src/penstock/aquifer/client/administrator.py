@@ -8,7 +8,6 @@ from typing import Any, Self
 from msgspec import UNSET
 
 from penstock.aquifer.client.connection import Asker
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     VERSION,
@@ -22,6 +21,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
+from penstock.endpoint import Endpoint
 
 __all__ = ["Administrator"]
 

@@ -13,10 +13,10 @@ from typing import Final
 import zmq
 
 from penstock.aquifer.client.sockets import BytesMoved, GatewaySockets
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import Refused
 from penstock.aquifer.protocol.messages import Control, decode
 from penstock.aquifer.security import CurveClient
+from penstock.endpoint import Endpoint
 
 __all__ = ["Asker"]
 

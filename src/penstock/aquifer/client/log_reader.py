@@ -13,7 +13,6 @@ from penstock.aquifer.client.connection import Asker
 from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.segment_reader import Lookout
 from penstock.aquifer.client.sockets import GatewaySockets
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.messages import (
@@ -31,6 +30,7 @@ from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 from penstock.aquifer.records.batch import MSGPACK
 from penstock.aquifer.security import CurveClient
+from penstock.endpoint import Endpoint
 
 __all__ = ["LogClient", "LogState", "frames"]
 

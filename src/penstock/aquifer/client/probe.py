@@ -9,7 +9,6 @@ import zmq
 from msgspec import UNSET
 
 from penstock.aquifer.client.sockets import GatewaySockets
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import AquiferError, GatewayUnreachable, ProtocolViolation, Refused
 from penstock.aquifer.protocol.messages import (
     VERSION,
@@ -24,6 +23,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
+from penstock.endpoint import Endpoint
 
 __all__ = ["probe"]
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from penstock.aquifer.client.connection import Asker
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     Commit,
@@ -30,6 +29,7 @@ from penstock.aquifer.protocol.messages import (
 from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.records.batch import MSGPACK
 from penstock.aquifer.security import CurveClient
+from penstock.endpoint import Endpoint
 
 __all__ = ["Courier"]
 

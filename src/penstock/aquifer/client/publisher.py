@@ -9,11 +9,11 @@ from typing import Any
 from penstock.aquifer.client.elements import Unpacker
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.protocol.subscriber_side import SubscribeOptions, SubscriberSide
 from penstock.aquifer.records.batch import ARROW, MSGPACK
 from penstock.aquifer.records.codecs import Codec, codec_named
 from penstock.aquifer.security import CurveClient
+from penstock.endpoint import Endpoint
 from penstock.spec import Publisher, Subscriber, check_subscriber
 from penstock.streams import Flux
 from penstock.streams.spi import PublisherSource

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, TypeGuard
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.security import CurveClient
+from penstock.endpoint import Endpoint
 from penstock.waker import Waker
 
 __all__ = ["BytesMoved", "GatewaySockets"]

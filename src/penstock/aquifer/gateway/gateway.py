@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import zmq
 
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.gateway.listener import Listener
 from penstock.aquifer.gateway.server import Server
 from penstock.aquifer.gateway.writer import Writer
@@ -26,6 +25,7 @@ from penstock.aquifer.protocol.transactions import PendingTransaction
 from penstock.aquifer.records.codecs import Codec, codec_named
 from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import Authenticator, CurveServer, check_bind
+from penstock.endpoint import Endpoint
 from penstock.spec import Publisher
 
 __all__ = ["Gateway"]

@@ -7,10 +7,10 @@ from typing import Final
 
 import zmq
 
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.security import CurveServer
 from penstock.aquifer.security.access import ALL_RIGHTS, USUAL_RIGHTS, Caller, Right
+from penstock.endpoint import Endpoint
 
 __all__ = ["Listener"]
 

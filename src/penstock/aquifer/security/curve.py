@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import zmq
 
-from penstock.aquifer.endpoints import Endpoint
 from penstock.aquifer.security.access import AccessList, Right
 from penstock.aquifer.security.keys import (
     CurveKeys,
@@ -34,6 +33,7 @@ from penstock.aquifer.security.keys import (
     check_pair,
     load_keys,
 )
+from penstock.endpoint import Endpoint
 
 __all__ = ["CurveClient", "CurveServer", "check_bind"]
 

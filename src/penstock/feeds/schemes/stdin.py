@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import stat
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.lines import CHUNK, LinePublisher, LineSplitter
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.spec import Publisher
+from penstock.waker import Waker
 
 __all__ = ["SCHEMES", "StdinFeed"]
 
@@ -24,24 +24,20 @@ class _DescriptorReader:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._woken = False
-        self._outside, self._inside = socket.socketpair()
+        self._waker = Waker()
 
     def read(self) -> bytes | None:
         """Return the next bytes, none at the end; None after :meth:`wake`."""
         if sys.platform != "win32" or stat.S_ISSOCK(os.fstat(self._descriptor).st_mode):
-            select.select([self._descriptor, self._inside.fileno()], [], [])
+            select.select([self._descriptor, self._waker.fileno()], [], [])
         return None if self._woken else os.read(self._descriptor, CHUNK)
 
     def wake(self) -> None:
         self._woken = True
-        try:
-            self._outside.send(b"!")
-        except OSError:
-            return  # Closed, so no read waits.
+        self._waker.wake()
 
     def close(self) -> None:
-        self._outside.close()
-        self._inside.close()
+        self._waker.close()
 
 
 class StdinFeed(Feed):

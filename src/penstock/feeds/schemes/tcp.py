@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
+from penstock.backoff import Backoff
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, FeedUnavailable
 from penstock.feeds.lines import LineDecoder, LineSplitter
 from penstock.feeds.registry import FeedUrl, Scheme
@@ -35,9 +36,8 @@ _log = logging.getLogger("penstock.feeds")
 
 _RECEIVE_BUFFER: Final = 1024 * 1024
 """Bytes. A fixed size: the system would let it grow to many times that before the sender has to wait."""
-_FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 30.0
-"""Seconds between two attempts to reconnect."""
+RECONNECT: Final = Backoff(first=0.2, longest=30.0)
+"""The pauses between two attempts to reconnect."""
 _FOR_EVER: Final = 2**62
 _REFUSAL_TIME: Final = 5.0
 """Seconds in which a sender that was refused may disconnect by itself."""
@@ -89,8 +89,9 @@ class TcpFeed(Feed):
             chunks = chunks.retry_when(
                 _Reconnect(
                     _FOR_EVER,
-                    _FIRST_PAUSE,
-                    _LONGEST_PAUSE,
+                    RECONNECT.first,
+                    RECONNECT.longest,
+                    RECONNECT.jitter,
                     only=(NetError, _ConnectionLost),
                     transient=True,
                     scheduler=lambda: self._scheduler,

@@ -1,12 +1,12 @@
-"""Where a gateway listens: ``tcp://HOST:PORT``, taken apart, checked, and put together again.
+"""The address of a server, ``tcp://HOST:PORT``: parsed, checked, and written back.
 
 >>> Endpoint.parse("tcp://127.0.0.1:5556")
 Endpoint(host='127.0.0.1', port=5556)
 >>> str(Endpoint("::1", 5556))
 'tcp://[::1]:5556'
 
-libzmq checks an endpoint late and says little more than "Invalid argument"; here it is checked before
-anything is opened, and the text of the error shows a right one.
+An endpoint is checked before anything is opened, and the message of the error shows a valid one. libzmq would
+check it late, and say little more than "Invalid argument".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOPBACK = IPv4Network("127.0.0.0/8")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A TCP address to listen at or to connect to; one that cannot be right is a ValueError."""
+    """A TCP address to listen at or to connect to; an invalid one is a ValueError."""
 
     host: str
     """A name, an IPv4 address, an IPv6 address (without brackets), or ``*``: all interfaces."""
@@ -47,7 +47,7 @@ class Endpoint:
         """Read ``tcp://HOST:PORT``; ``*`` as the port means any free one, as 0 does."""
         scheme, separator, place = text.partition("://")
         if not separator or scheme != "tcp":
-            raise _wrong(text, "it has to start with tcp://, the only transport that is supported")
+            raise _wrong(text, "it has to start with tcp://, the only supported transport")
         if place.startswith("["):
             host, closed, rest = place[1:].partition("]")
             if not closed or ":" not in host:
@@ -82,7 +82,7 @@ class Endpoint:
 
     @property
     def is_one_place(self) -> bool:
-        """Whether one can connect to it: it is neither all interfaces nor any free port."""
+        """Whether a client can connect to it: it is neither all interfaces nor any free port."""
         return self.port != 0 and self.host not in ("*", "0.0.0.0", "::")
 
     def __str__(self) -> str:
@@ -90,20 +90,20 @@ class Endpoint:
 
 
 def _wrong(endpoint: str | Endpoint, why: str) -> ValueError:
-    return ValueError(f"{str(endpoint)!r} is no endpoint: {why}. A right one is {_EXAMPLE}")
+    return ValueError(f"{str(endpoint)!r} is not an endpoint: {why}. Write one like {_EXAMPLE}")
 
 
 def _normal(host: str) -> str:
-    """The host in the one way to write it; a ValueError says what is wrong with it."""
+    """Return the host in its normal form, or raise a ValueError that says what is wrong with it."""
     if not host:
         raise ValueError("the host is missing; for all interfaces write *")
     if ":" in host:
         address = IPv6Address(host)
         if address.scope_id is not None and not _NAME.fullmatch(address.scope_id):
-            raise ValueError(f"{address.scope_id!r} is no name of an interface")
+            raise ValueError(f"{address.scope_id!r} is not the name of an interface")
         return str(address)
     if not _NAME.fullmatch(host):
-        raise ValueError(f"{host!r} is no name of a host: those have letters, digits, dots and hyphens")
+        raise ValueError(f"{host!r} is not the name of a host, which has letters, digits, dots and hyphens")
     if host.rpartition(".")[2].isdigit():
         # A name never ends with a number, so this is meant to be an address.
         return str(IPv4Address(host))
