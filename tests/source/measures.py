@@ -81,10 +81,10 @@ class Measures:
             across = crossings(calls)
             whose = "the data's way" if way == "data" else "demand's way"
             yield f"{whose}: imports that cross a package border", len(across)
-            yield f"{whose}: package borders (pairs)", len({(_home(a), _home(b)) for a, b in across})
+            yield f"{whose}: package borders (pairs)", len({(home(a), home(b)) for a, b in across})
             yield (
                 f"{whose}: calls that cross a package border",
-                sum(_home(a) != _home(b) for a, _, b, _ in calls),
+                sum(home(a) != home(b) for a, _, b, _ in calls),
             )
             yield f"{whose}: modules", len({m for a, _, b, _ in calls for m in (a, b)})
 
@@ -176,10 +176,11 @@ def traced(tree: Path) -> dict[str, list[ways.Call]]:
 
 def crossings(calls: list[ways.Call]) -> list[tuple[str, str]]:
     """The pairs of modules, in different packages, of which one calls the other or hands it a record."""
-    return sorted({(a, b) for a, _, b, _ in calls if _home(a) != _home(b)})
+    return list(dict.fromkeys((a, b) for a, _, b, _ in calls if home(a) != home(b)))
 
 
-def _home(module: str) -> str:
+def home(module: str) -> str:
+    """The package that a module is in."""
     return module.rpartition(".")[0]
 
 

@@ -38,12 +38,12 @@ Call = tuple[str, str, str, str]
 
 
 class Recorder:
-    """Takes down the calls between modules of ours, by phase."""
+    """Takes down the calls between modules of ours, by phase, in the order of their first time."""
 
     def __init__(self) -> None:
         self.phase = ""
-        self.calls: dict[str, set[Call]] = {}
-        self.handed: dict[str, set[Call]] = {}
+        self.calls: dict[str, dict[Call, None]] = {}
+        self.handed: dict[str, dict[Call, None]] = {}
         """Calls with a record in them: first who has it, then who gets it."""
         self.changed = time.monotonic()
 
@@ -67,10 +67,10 @@ class Recorder:
         elif _marked(argument):
             self._add(self.handed, phase, (*call[2:], *call[:2]))
 
-    def _add(self, to: dict[str, set[Call]], phase: str, call: Call) -> None:
-        seen = to.setdefault(phase, set())
+    def _add(self, to: dict[str, dict[Call, None]], phase: str, call: Call) -> None:
+        seen = to.setdefault(phase, {})
         if call not in seen:
-            seen.add(call)
+            seen[call] = None
             self.changed = time.monotonic()
 
     def begin(self, phase: str) -> None:
@@ -238,11 +238,13 @@ def trace() -> Recorder:
 
 
 def ways(recorder: Recorder) -> dict[str, list[Call]]:
-    """The two ways, as calls between functions of different modules."""
+    """The two ways, as calls between functions of different modules, in the order of their first time."""
     handed = {pair for phase in recorder.handed.values() for pair in phase}
-    back = {(*pair[2:], *pair[:2]) for pair in handed}
-    demand = recorder.calls["demand"] - handed - back - recorder.calls.get("idle", set())
-    return {"data": sorted(recorder.handed["data"]), "demand": sorted(demand)}
+    others = handed | {(*pair[2:], *pair[:2]) for pair in handed} | set(recorder.calls.get("idle", ()))
+    return {
+        "data": list(recorder.handed["data"]),
+        "demand": [call for call in recorder.calls["demand"] if call not in others],
+    }
 
 
 if __name__ == "__main__":
