@@ -9,9 +9,8 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from penstock.aquifer import AquiferPublisher, Endpoint, Gateway, GatewayUnreachable
-from penstock.aquifer.client.connection import Asker
-from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer import AquiferPublisher, Endpoint, Gateway, GatewayUnreachable, LogReader
+from penstock.aquifer.client.connection import GatewayConnection
 from penstock.aquifer.client.producer import Courier
 from penstock.aquifer.protocol.messages import Complete, OnComplete, encode
 from penstock.aquifer.records.batch import RecordMetadata, pack_metadata, pack_values
@@ -52,9 +51,9 @@ class Peer:
 
 
 @contextmanager
-def asking(answer: Answer) -> Iterator[tuple[Peer, Asker]]:
+def asking(answer: Answer) -> Iterator[tuple[Peer, GatewayConnection]]:
     peer = Peer(answer)
-    asker = Asker(Endpoint.parse(peer.endpoint), None)
+    asker = GatewayConnection(Endpoint.parse(peer.endpoint), None, patience=30)
     try:
         yield peer, asker
     finally:
@@ -65,20 +64,21 @@ def asking(answer: Answer) -> Iterator[tuple[Peer, Asker]]:
 @pytest.mark.slow
 def test_a_slow_answer_is_waited_for_and_the_question_not_repeated() -> None:
     with asking(lambda number: 1.5) as (peer, asker):
-        assert isinstance(asker.ask(encode(Complete()), patience=60), OnComplete)
+        assert isinstance(asker.ask(Complete(), patience=60), OnComplete)
         assert peer.heard == 1
 
 
 @pytest.mark.slow
 def test_a_question_without_an_answer_is_asked_again_after_a_while() -> None:
     with asking(lambda number: None if number == 1 else 0.0) as (peer, asker):
-        assert isinstance(asker.ask(encode(Complete()), patience=8), OnComplete)
+        assert isinstance(asker.ask(Complete(), patience=8), OnComplete)
         assert peer.heard == 2
 
 
 def test_when_patience_is_over_there_is_no_answer() -> None:
     with asking(lambda number: None) as (peer, asker):
-        assert asker.ask(encode(Complete()), patience=0.8) is None
+        with pytest.raises(GatewayUnreachable, match="something listens"):
+            asker.ask(Complete(), patience=0.8)
         assert asker.connected
         assert 2 <= peer.heard <= 3
 
@@ -90,13 +90,13 @@ def test_a_question_whose_connection_was_lost_is_asked_again_soon() -> None:
     reached = threading.Event()
     with SlowLine(port) as line, Gateway(Flux.just(b"x"), endpoint) as gateway:
         gateway.join(10)
-        client = LogClient(f"tcp://{line.host}:{port}", patience=3000)
+        client = LogReader(f"tcp://{line.host}:{port}", patience=3000)
         try:
-            assert client.look().head == 1
+            assert client.state().head == 1
             line.stall()
 
             def ask() -> None:
-                assert client.look().head == 1
+                assert client.state().head == 1
                 reached.set()
 
             thread = threading.Thread(target=ask)

@@ -7,10 +7,9 @@ import time
 import pytest
 
 from penstock.aquifer import EpochChanged, Gateway, GatewayUnreachable, Limits, MemoryJournal, OffsetGone
-from penstock.aquifer.client.log_reader import frames
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.records.batch import unpack_values
-from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, free_endpoint, stays
+from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, free_endpoint, read_range, stays
 
 
 def values(read: list[Frame]) -> list[bytes]:
@@ -22,7 +21,7 @@ def test_a_range_is_read_exactly(start: int, stop: int) -> None:
     source = Numbers(5000)
     with Gateway(source, ANYWHERE, limits=Limits(max_frame_records=300)) as gateway:
         gateway.join(10)
-        read = list(frames(gateway.endpoint, start=start, stop=stop))
+        read = list(read_range(gateway.endpoint, start=start, stop=stop))
     assert values(read) == source.values(start, stop)
     assert read[0].first == start
 
@@ -31,7 +30,7 @@ def test_who_reads_slowly_is_not_sent_more_than_a_window() -> None:
     source = Numbers(20_000, width=10)
     with Gateway(source, ANYWHERE, limits=Limits(max_frame_records=100)) as gateway:
         gateway.join(10)
-        reading = frames(gateway.endpoint, start=0, stop=20_000, window=1000)
+        reading = read_range(gateway.endpoint, start=0, stop=20_000, window=1000)
         first = next(reading)
 
         def sent() -> int:
@@ -46,7 +45,7 @@ def test_who_is_away_for_longer_than_a_lease_goes_on_where_it_was() -> None:
     source = Numbers(5000)
     with Gateway(source, ANYWHERE, limits=Limits(max_frame_records=100, max_lease=0.3)) as gateway:
         gateway.join(10)
-        reading = frames(gateway.endpoint, start=0, stop=5000, window=500)
+        reading = read_range(gateway.endpoint, start=0, stop=5000, window=500)
         read = [next(reading)]
         eventually(lambda: gateway.status()["counters"].get("leases ended"), "the lease does not end")
         assert values([*read, *reading]) == source.values()
@@ -64,7 +63,7 @@ def test_a_reader_holds_nothing_back_and_is_told_when_it_was_overtaken() -> None
 
         def read_slowly() -> None:
             # From the moment it is here nothing holds the source up, and the log goes on without it.
-            for frame in frames(gateway.endpoint, start=0, stop=900, window=100):
+            for frame in read_range(gateway.endpoint, start=0, stop=900, window=100):
                 eventually(lambda: gateway.status()["first"] > 900)
                 stop = frame.first + frame.count
                 assert unpack_values(frame.payload) == Numbers(width=10).values(frame.first, stop)
@@ -79,22 +78,22 @@ def test_a_range_that_is_gone_or_of_another_log_is_told() -> None:
     with Gateway(Numbers(10), ANYWHERE) as gateway:
         gateway.join(10)
         with pytest.raises(OffsetGone, match="there are 0 to 9"):
-            list(frames(gateway.endpoint, start=11, stop=12))
+            list(read_range(gateway.endpoint, start=11, stop=12))
         with pytest.raises(EpochChanged):
-            list(frames(gateway.endpoint, start=0, stop=5, epoch="another"))
+            list(read_range(gateway.endpoint, start=0, stop=5, epoch="another"))
 
 
 def test_a_gateway_that_is_not_there_is_told_in_time() -> None:
     begun = time.monotonic()
     with pytest.raises(GatewayUnreachable, match="is it running there"):
-        list(frames(free_endpoint(), start=0, stop=5, patience=0.5))
+        list(read_range(free_endpoint(), start=0, stop=5, patience=0.5))
     assert time.monotonic() - begun < 10
 
 
 def test_a_reader_that_stops_half_way_leaves_the_gateway() -> None:
     with Gateway(Numbers(5000), ANYWHERE) as gateway:
         gateway.join(10)
-        reading = frames(gateway.endpoint, start=0, stop=5000, window=10)
+        reading = read_range(gateway.endpoint, start=0, stop=5000, window=10)
         next(reading)
         assert len(gateway.status()["subscribers"]) == 1
         reading.close()

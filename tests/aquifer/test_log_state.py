@@ -15,34 +15,34 @@ from penstock.aquifer import (
     Gateway,
     GatewayUnreachable,
     Limits,
+    LogReader,
     MemoryJournal,
     OffsetGone,
     ProtocolViolation,
     SqliteJournal,
 )
-from penstock.aquifer.client.log_reader import LogClient
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, free_endpoint, stays
 
 
 @pytest.fixture
-def clients() -> list[LogClient]:
-    made: list[LogClient] = []
+def clients() -> list[LogReader]:
+    made: list[LogReader] = []
     yield made
     for client in made:
         client.close()
 
 
-def ask(clients: list[LogClient], gateway: Gateway | str, patience: float = 10.0) -> LogClient:
+def ask(clients: list[LogReader], gateway: Gateway | str, patience: float = 10.0) -> LogReader:
     endpoint = gateway if isinstance(gateway, str) else gateway.endpoint
-    clients.append(LogClient(endpoint, patience=patience))
+    clients.append(LogReader(endpoint, patience=patience))
     return clients[-1]
 
 
-def test_a_look_says_how_the_log_is(clients: list[LogClient]) -> None:
+def test_a_look_says_how_the_log_is(clients: list[LogReader]) -> None:
     with Gateway(Flux.just(b"a", b"bc"), ANYWHERE) as gateway:
         gateway.join(10)
-        state = ask(clients, gateway).look()
+        state = ask(clients, gateway).state()
         status = gateway.status()
     assert (state.first, state.head, state.end, state.records) == (0, 2, 2, 2)
     assert (state.epoch, state.nbytes, state.acknowledged) == (status["epoch"], status["bytes"], None)
@@ -50,7 +50,7 @@ def test_a_look_says_how_the_log_is(clients: list[LogClient]) -> None:
 
 @pytest.mark.parametrize("journal", ["memory", "disk"])
 def test_a_look_counts_the_records_that_fit_to_the_last_one(
-    clients: list[LogClient], journal: str, tmp_path: Path
+    clients: list[LogReader], journal: str, tmp_path: Path
 ) -> None:
     sizes = [*[100] * 3000, *[200_000] * 60, *[10] * 500]
     kept = MemoryJournal() if journal == "memory" else SqliteJournal(tmp_path / "log.db", cache_bytes=1)
@@ -65,7 +65,7 @@ def test_a_look_counts_the_records_that_fit_to_the_last_one(
             (3001, 5_000_000),
             (3059, 10**9),
         ]:
-            fits = client.look(start=start, within=within).fits
+            fits = client.state(start=start, within=within).fits
             assert fits is not None
             count, nbytes = fits
             exactly = sum(sizes[start : start + count])
@@ -73,124 +73,124 @@ def test_a_look_counts_the_records_that_fit_to_the_last_one(
             rest = sizes[start + count : start + count + 1]
             # What comes with a record, its time and the head of its value, counts for some bytes more.
             assert not rest or exactly + rest[0] > within - 20 * (count + 1)
-        assert client.look(start=3000, within=199_999).fits == (0, 0)
+        assert client.state(start=3000, within=199_999).fits == (0, 0)
         # Of many megabytes a part is looked at: the rest is asked for.
-        some = client.look(start=3000, within=10**9).fits
+        some = client.state(start=3000, within=10**9).fits
         assert some is not None
         assert 30 <= some[0] < 60
-        assert client.look().fits is None
+        assert client.state().fits is None
 
 
-def test_a_look_beyond_waits_for_news(clients: list[LogClient]) -> None:
+def test_a_look_beyond_waits_for_news(clients: list[LogReader]) -> None:
     source = ByHand()
     with Gateway(source, ANYWHERE) as gateway:
         client = ask(clients, gateway)
         begun = time.monotonic()
-        assert client.look(beyond=0, wait=0.3).head == 0
+        assert client.state(beyond=0, wait=0.3).head == 0
         assert time.monotonic() - begun >= 0.25
         giving = threading.Timer(0.1, source.give, [b"x"])
         giving.start()
-        assert client.look(beyond=0, wait=20).head == 1
+        assert client.state(beyond=0, wait=20).head == 1
         assert time.monotonic() - begun < 10
         giving.join()
 
 
-def test_a_place_that_is_kept_holds_the_source_back_until_it_moves(clients: list[LogClient]) -> None:
+def test_a_place_that_is_kept_holds_the_source_back_until_it_moves(clients: list[LogReader]) -> None:
     source = Numbers()
     with Gateway(source, ANYWHERE, journal=MemoryJournal(max_records=1000), prefetch=100) as gateway:
         eventually(lambda: gateway.status()["head"] >= 900)
         client = ask(clients, gateway)
-        assert client.look(name="q", lease=60, acknowledge=500).acknowledged == 500
+        assert client.state(name="q", lease=60, acknowledge=500).acknowledged == 500
         eventually(lambda: gateway.status()["floor"] == 500)
         stays(lambda: source.given <= 1500 + 100)
-        assert client.look(name="q").acknowledged == 500
-        client.look(name="q", acknowledge=800)
+        assert client.state(name="q").acknowledged == 500
+        client.state(name="q", acknowledge=800)
         eventually(lambda: source.given > 1650)
         # Places do not go back: a repeated question does no harm.
-        assert client.look(name="q", acknowledge=700).acknowledged == 800
+        assert client.state(name="q", acknowledge=700).acknowledged == 800
 
 
-def test_a_place_is_given_up_when_its_lease_is_over(clients: list[LogClient]) -> None:
+def test_a_place_is_given_up_when_its_lease_is_over(clients: list[LogReader]) -> None:
     with Gateway(Flux.range(0, 10).map(str), ANYWHERE, codec="text") as gateway:
         client = ask(clients, gateway)
         eventually(lambda: gateway.status()["head"] == 10)
-        client.look(name="q", lease=60, acknowledge=5)
+        client.state(name="q", lease=60, acknowledge=5)
         assert gateway.status()["absent"]["q"]["acknowledged"] == 5
-        client.look(name="q", lease=1e-9)
+        client.state(name="q", lease=1e-9)
         eventually(lambda: not gateway.status()["absent"])
-        assert client.look(name="q").acknowledged is None
+        assert client.state(name="q").acknowledged is None
 
 
-def test_a_place_is_of_one_log(clients: list[LogClient]) -> None:
+def test_a_place_is_of_one_log(clients: list[LogReader]) -> None:
     with Gateway(Flux.just(b"x"), ANYWHERE) as gateway:
         gateway.join(10)
         client = ask(clients, gateway)
-        epoch = client.look().epoch
-        assert client.look(name="q", epoch=epoch, acknowledge=1).acknowledged == 1
+        epoch = client.state().epoch
+        assert client.state(name="q", epoch=epoch, acknowledge=1).acknowledged == 1
         with pytest.raises(EpochChanged):
-            client.look(name="q", epoch="another", acknowledge=0)
+            client.state(name="q", epoch="another", acknowledge=0)
         with pytest.raises(ProtocolViolation, match="the log goes up to 1"):
-            client.look(name="q", acknowledge=2)
+            client.state(name="q", acknowledge=2)
 
 
-def test_a_place_before_the_oldest_record_cannot_be_kept(clients: list[LogClient]) -> None:
+def test_a_place_before_the_oldest_record_cannot_be_kept(clients: list[LogReader]) -> None:
     with Gateway(Numbers(), ANYWHERE, journal=MemoryJournal(max_records=100), prefetch=10) as gateway:
         client = ask(clients, gateway)
         eventually(lambda: gateway.status()["head"] >= 90)
-        client.look(name="q", lease=60, acknowledge=80)
+        client.state(name="q", lease=60, acknowledge=80)
         eventually(lambda: gateway.status()["first"] > 0)
         with pytest.raises(OffsetGone) as gone:
-            client.look(name="another", lease=60, acknowledge=0)
+            client.state(name="another", lease=60, acknowledge=0)
         assert gone.value.first is not None
         assert 0 < gone.value.first <= gateway.status()["first"]
 
 
 @pytest.mark.parametrize("seconds", [1e-12, 1e300])
-def test_any_time_can_be_asked_for(clients: list[LogClient], seconds: float) -> None:
+def test_any_time_can_be_asked_for(clients: list[LogReader], seconds: float) -> None:
     with Gateway(Flux.just(b"x"), ANYWHERE) as gateway:
         gateway.join(10)
         client = ask(clients, gateway)
-        assert client.look(name="q", lease=seconds, acknowledge=0, beyond=0, wait=seconds).head == 1
+        assert client.state(name="q", lease=seconds, acknowledge=0, beyond=0, wait=seconds).head == 1
 
 
-def test_nobody_there_is_told_in_time_with_a_remedy(clients: list[LogClient]) -> None:
+def test_nobody_there_is_told_in_time_with_a_remedy(clients: list[LogReader]) -> None:
     begun = time.monotonic()
     with pytest.raises(GatewayUnreachable, match=r"after 0\.5 s; is it running there, and do both sides"):
-        ask(clients, free_endpoint(), patience=0.5).look()
+        ask(clients, free_endpoint(), patience=0.5).state()
     assert time.monotonic() - begun < 5
 
 
-def test_a_gateway_that_comes_late_is_waited_for(clients: list[LogClient]) -> None:
+def test_a_gateway_that_comes_late_is_waited_for(clients: list[LogReader]) -> None:
     endpoint = free_endpoint()
     client = ask(clients, endpoint, patience=20)
     gateway = Gateway(Flux.just(b"x"), endpoint)
     starting = threading.Timer(0.3, gateway.start)
     starting.start()
     try:
-        assert client.look().epoch
+        assert client.state().epoch
     finally:
         starting.join()
         gateway.close()
 
 
-def test_a_restarted_gateway_is_found_again(clients: list[LogClient]) -> None:
+def test_a_restarted_gateway_is_found_again(clients: list[LogReader]) -> None:
     endpoint = free_endpoint()
     with Gateway(Flux.just(b"x"), endpoint):
         client = ask(clients, endpoint)
-        before = client.look()
+        before = client.state()
     with Gateway(Flux.just(b"x"), endpoint):
-        assert client.look().epoch != before.epoch
+        assert client.state().epoch != before.epoch
 
 
-def test_a_busy_gateway_is_asked_again(clients: list[LogClient]) -> None:
+def test_a_busy_gateway_is_asked_again(clients: list[LogReader]) -> None:
     with Gateway(Flux.just(b"x"), ANYWHERE, limits=Limits(requests_per_second=2)) as gateway:
         client = ask(clients, gateway)
         for _ in range(5):
-            assert client.look().epoch == gateway.status()["epoch"]
+            assert client.state().epoch == gateway.status()["epoch"]
         assert gateway.status()["counters"]["too many requests"] > 0
 
 
-def test_a_peer_that_speaks_the_plain_dialect_only_is_told(clients: list[LogClient]) -> None:
+def test_a_peer_that_speaks_the_plain_dialect_only_is_told(clients: list[LogReader]) -> None:
     context = zmq.Context()
     router = context.socket(zmq.ROUTER)
     port = router.bind_to_random_port("tcp://127.0.0.1")
@@ -203,7 +203,7 @@ def test_a_peer_that_speaks_the_plain_dialect_only_is_told(clients: list[LogClie
     answering.start()
     try:
         with pytest.raises(ProtocolViolation):
-            ask(clients, f"tcp://127.0.0.1:{port}").look()
+            ask(clients, f"tcp://127.0.0.1:{port}").state()
     finally:
         answering.join()
         router.close(0)

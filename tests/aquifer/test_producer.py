@@ -68,7 +68,7 @@ def elsewhere() -> Iterator[Callable[..., Future[Any]]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Couriers that ask again soon."""
-    monkeypatch.setattr(connection, "_AGAIN", 0.3)
+    monkeypatch.setattr(connection, "_REPEAT", 0.3)
 
 
 # ---------------------------------------------------------------- in and out

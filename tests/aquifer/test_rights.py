@@ -16,13 +16,13 @@ from penstock.aquifer import (
     CurveServer,
     Evicted,
     Gateway,
+    LogReader,
     MemoryJournal,
     Refused,
     SqliteJournal,
     generate_keys,
     probe,
 )
-from penstock.aquifer.client.log_reader import LogClient
 from penstock.aquifer.client.producer import Courier
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, has, read, reading, stays
 from tests.aquifer.test_access_list import add
@@ -73,14 +73,14 @@ def test_another_key_neither_takes_nor_moves_nor_sees_a_place(clients: Path, tmp
         assert probe(endpoint, SOON, AS_BOB)["subscribers"] == []
 
         assert isinstance(read(endpoint, id="ledger", curve=AS_BOB).wait().error, Refused)
-        with closing(LogClient(endpoint, curve=AS_BOB)) as bob, pytest.raises(Refused, match="another key"):
-            bob.look(name="ledger", acknowledge=100)
+        with closing(LogReader(endpoint, curve=AS_BOB)) as bob, pytest.raises(Refused, match="another key"):
+            bob.state(name="ledger", acknowledge=100)
         source.give(*Numbers().values(100, 200))
         eventually(has(alice, 200))
         alice.cancel()
         eventually(lambda: gateway.status()["absent"])
-        with closing(LogClient(endpoint, curve=AS_BOB)) as bob, pytest.raises(Refused, match="another key"):
-            bob.look(name="ledger", acknowledge=200)
+        with closing(LogReader(endpoint, curve=AS_BOB)) as bob, pytest.raises(Refused, match="another key"):
+            bob.state(name="ledger", acknowledge=200)
         assert probe(endpoint, SOON, AS_BOB)["absent"] == {}
         assert probe(endpoint, SOON, AS_ROOT)["absent"]["ledger"]["owner"] == ALICE.public
 
@@ -180,11 +180,11 @@ def test_a_batch_that_waits_for_room_is_not_written_for_a_key_that_was_revoked(c
     with guarded(None, clients, writable=True, journal=journal) as gateway:
         endpoint = gateway.curve_endpoint
         with (
-            closing(LogClient(endpoint, curve=AS_BOB)) as keeper,
+            closing(LogReader(endpoint, curve=AS_BOB)) as keeper,
             closing(Courier(endpoint, curve=AS_ALICE)) as alice,
         ):
             deliver(alice, 0, [b"%d" % number for number in range(10)])
-            keeper.look(name="bob", acknowledge=0, lease=600)
+            keeper.state(name="bob", acknowledge=0, lease=600)
             parts = stage(alice, 1, [b"waits"])
             failures: list[BaseException] = []
 
@@ -202,7 +202,7 @@ def test_a_batch_that_waits_for_room_is_not_written_for_a_key_that_was_revoked(c
             assert [str(failure) for failure in failures] == [
                 "the key of this writer may not write here any more"
             ]
-            keeper.look(name="bob", acknowledge=10)
+            keeper.state(name="bob", acknowledge=10)
             with closing(Courier(endpoint, curve=AS_BOB)) as bob:
                 deliver(bob, 0, [b"his"], query="of-bob")
         assert gateway.status()["head"] == 11
@@ -235,8 +235,8 @@ def test_an_evicted_reader_gets_an_error_that_says_so(gateway: Gateway) -> None:
 
 def test_ids_are_listed_and_forgotten_from_within_the_process(gateway: Gateway) -> None:
     for number in range(5):
-        with closing(LogClient(gateway.curve_endpoint, curve=AS_ALICE)) as client:
-            client.look(name=f"id {number}", acknowledge=0)
+        with closing(LogReader(gateway.curve_endpoint, curve=AS_ALICE)) as client:
+            client.state(name=f"id {number}", acknowledge=0)
     assert [one["name"] for one in gateway.ids()["ids"]] == ["alice"] * 5
     gateway.forget("id 3")
     assert [one["id"] for one in gateway.ids()["ids"]] == ["id 0", "id 1", "id 2", "id 4"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import mmap
 import os
 import subprocess
 import sys
@@ -19,15 +20,14 @@ from hypothesis import given
 
 from penstock.aquifer import Gateway, Limits, ProtocolViolation, SqliteJournal
 from penstock.aquifer.client import segment_reader
-from penstock.aquifer.client.log_reader import frames
-from penstock.aquifer.client.segment_reader import Lookout, ShelfView
+from penstock.aquifer.client.segment_reader import SegmentFinder, SegmentReader
 from penstock.aquifer.gateway.shared_memory import SharedSegment, SharedSegments
-from penstock.aquifer.protocol.frames import PLACE, Flag, Frame
+from penstock.aquifer.protocol.frames import PLACE
 from penstock.aquifer.protocol.messages import SegmentFields
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.session import Session
-from penstock.aquifer.records.batch import unpack_values
-from tests.aquifer.faults.rigs import ANYWHERE, Numbers
+from penstock.aquifer.records.batch import Batch, unpack_values
+from tests.aquifer.faults.rigs import ANYWHERE, Numbers, read_range
 from tests.aquifer.protocol.front_table import PretendedLog
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory without a name is Linux's")
@@ -51,8 +51,8 @@ def segment() -> Iterator[SharedSegment]:
     segment.close()
 
 
-def seen(terms: SegmentFields) -> ShelfView:
-    view = Lookout("tcp://somewhere:1").open(terms)
+def seen(terms: SegmentFields) -> SegmentReader:
+    view = SegmentFinder("tcp://somewhere:1").open(terms)
     assert view is not None
     return view
 
@@ -66,6 +66,11 @@ def shelves_of_this_process() -> int:
             if "penstock-segment" in os.readlink(f"/proc/self/fd/{number}"):
                 found.add(os.fstat(int(number)).st_ino)
     return len(found)
+
+
+def is_shared(batch: Batch) -> bool:
+    """Whether the payload is seen where the gateway has put it."""
+    return isinstance(batch.payload, memoryview) and isinstance(batch.payload.obj, mmap.mmap)
 
 
 def a_session() -> Session:
@@ -138,14 +143,14 @@ def test_what_lives_on_in_arrow_counts_as_looked_at(segment: SharedSegment) -> N
     [b"", b"short", PLACE.pack(0, SIZE, 1), PLACE.pack(0, 2**63, 2**63), PLACE.pack(0, 0, 2**64 - 1)],
 )
 def test_a_place_that_cannot_be_is_refused(segment: SharedSegment, place: bytes) -> None:
-    with pytest.raises(ProtocolViolation, match="shelf"):
+    with pytest.raises(ProtocolViolation, match="shared segment"):
         seen(segment.fields).payload(place)
 
 
 def test_a_number_comes_once(segment: SharedSegment) -> None:
     view = seen(segment.fields)
     view.payload(PLACE.pack(3, 0, 10))
-    with pytest.raises(ProtocolViolation, match="on which 4 have been seen"):
+    with pytest.raises(ProtocolViolation, match="in which 4 have been seen"):
         view.payload(PLACE.pack(3, 0, 10))
 
 
@@ -155,9 +160,9 @@ def test_another_process_sees_it_and_cannot_write_to_it(segment: SharedSegment) 
     assert place is not None
     script = f"""
         from penstock.aquifer.protocol.messages import SegmentFields
-        from penstock.aquifer.client.segment_reader import Lookout
+        from penstock.aquifer.client.segment_reader import SegmentFinder
 
-        view = Lookout("tcp://somewhere:1").open(SegmentFields(**{msgspec.structs.asdict(segment.fields)!r}))
+        view = SegmentFinder("tcp://somewhere:1").open(SegmentFields(**{msgspec.structs.asdict(segment.fields)!r}))
         payload = view.payload({place!r})
         print(bytes(payload).decode(), payload.readonly)
     """
@@ -185,7 +190,7 @@ def test_what_is_not_the_gateways_shelf_is_not_used(segment: SharedSegment) -> N
         }
         for what, difference in wrong.items():
             other = msgspec.structs.replace(terms, **difference)
-            assert Lookout("tcp://somewhere:1").open(other) is None, what
+            assert SegmentFinder("tcp://somewhere:1").open(other) is None, what
         os.close(reading)
         os.close(writing)
 
@@ -240,7 +245,7 @@ def test_without_memory_there_is_no_shelf_and_no_harm(caplog: pytest.LogCaptureF
 
 
 # -------------------------------------------------------------------- through a gateway
-def values(read: list[Frame]) -> list[bytes]:
+def values(read: list[Batch]) -> list[bytes]:
     return [value for frame in read for value in unpack_values(frame.payload)]
 
 
@@ -251,8 +256,8 @@ def test_a_reader_on_the_same_machine_looks_at_large_payloads(tmp_path: Path) ->
         gateway.join(30)
         seen_there = 0
         read = []
-        for frame in frames(gateway.endpoint, start=0, stop=RECORDS):
-            seen_there += bool(frame.flags & Flag.SHARED)
+        for frame in read_range(gateway.endpoint, start=0, stop=RECORDS):
+            seen_there += is_shared(frame)
             read += unpack_values(frame.payload)
         assert read == source.values()
         assert seen_there > 0
@@ -262,8 +267,8 @@ def test_who_keeps_everything_is_sent_what_has_no_room() -> None:
     source = Numbers(RECORDS, width=WIDTH)
     with Gateway(source, ANYWHERE, limits=Limits(shared_memory=1 << 20, max_frame_records=1000)) as gateway:
         gateway.join(30)
-        read = list(frames(gateway.endpoint, start=0, stop=RECORDS))
-        segment_use = sum(bool(frame.flags & Flag.SHARED) for frame in read)
+        read = list(read_range(gateway.endpoint, start=0, stop=RECORDS))
+        segment_use = sum(is_shared(frame) for frame in read)
         assert 0 < segment_use < len(read)
         assert values(read) == source.values()
     # The gateway is gone, and its segment is still there for whom looks at it.
@@ -274,9 +279,9 @@ def test_a_limit_too_low_for_a_shelf_means_none() -> None:
     source = Numbers(2000, width=WIDTH)
     with Gateway(source, ANYWHERE, limits=Limits(shared_memory=1, max_frame_records=1000)) as gateway:
         gateway.join(30)
-        read = list(frames(gateway.endpoint, start=0, stop=2000, patience=10))
+        read = list(read_range(gateway.endpoint, start=0, stop=2000, patience=10))
         assert values(read) == source.values()
-        assert not any(frame.flags & Flag.SHARED for frame in read)
+        assert not any(map(is_shared, read))
         assert not gateway.status()["counters"]
 
 
@@ -287,7 +292,7 @@ def test_who_leaves_in_the_middle_leaves_nothing_behind() -> None:
         gateway.join(30)
         kept = []
         for start in range(0, RECORDS, 2000):
-            reading = frames(gateway.endpoint, start=start, stop=RECORDS)
+            reading = read_range(gateway.endpoint, start=start, stop=RECORDS)
             kept.append(next(reading))
             reading.close()  # type: ignore[attr-defined]
         # A reader may be back before its goodbye has been heard, and is then given another.
@@ -305,17 +310,17 @@ def test_who_cannot_be_on_the_same_machine_asks_for_nothing() -> None:
         gateway.join(30)
         port = gateway.endpoint.rpartition(":")[2]
         # Linux takes it for this machine; as an address it says nothing of the kind.
-        read = list(frames(f"tcp://0.0.0.0:{port}", start=0, stop=2000))
+        read = list(read_range(f"tcp://0.0.0.0:{port}", start=0, stop=2000))
     assert values(read) == source.values()
-    assert not any(frame.flags & Flag.SHARED for frame in read)
+    assert not any(map(is_shared, read))
 
 
 def test_a_child_of_a_reader_does_not_use_its_shelf(segment: SharedSegment) -> None:
-    lookout = Lookout("tcp://somewhere:1")
+    lookout = SegmentFinder("tcp://somewhere:1")
     assert lookout.open(segment.fields) is not None
     lookout.close()
     child = os.fork()
     if not child:
         os._exit(len(segment_reader._idle))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert Lookout("tcp://somewhere:1").token == segment.fields.token
+    assert SegmentFinder("tcp://somewhere:1").token == segment.fields.token

@@ -9,8 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer import AquiferPublisher, Gateway, LogReader
 from penstock.aquifer.client.producer import Courier
 from penstock.aquifer.log import SqliteJournal
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
@@ -60,8 +59,8 @@ def couriers() -> Iterator[Connect]:
 
 def log_of(endpoint: str) -> list[bytes]:
     """All that is in the log of a gateway at this moment."""
-    with closing(LogClient(endpoint, patience=15)) as client:
-        head = client.look().head
+    with closing(LogReader(endpoint, patience=15)) as client:
+        head = client.state().head
     return list(AquiferPublisher(endpoint, stop=head).flux()) if head else []
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Flux
-from penstock.aquifer import CurveClient, CurveServer, Evicted, Gateway, generate_keys, save_keys
-from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer import CurveClient, CurveServer, Evicted, Gateway, LogReader, generate_keys, save_keys
 from penstock.aquifer.client.producer import Courier
 from penstock.cli import main
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, has, read
@@ -27,8 +26,8 @@ def gateway() -> Iterator[Gateway]:
     source = Flux.concat(Flux.from_iterable(Numbers().values(0, 100)), Flux.never())
     with Gateway(source, ANYWHERE) as gateway:
         eventually(lambda: gateway.status()["head"] == 100)
-        with closing(LogClient(gateway.endpoint)) as client:
-            client.look(name="nightly", acknowledge=10, lease=3600)
+        with closing(LogReader(gateway.endpoint)) as client:
+            client.state(name="nightly", acknowledge=10, lease=3600)
         yield gateway
 
 
@@ -150,8 +149,8 @@ def test_with_keys_it_takes_the_right_to_administer(
         as_alice, as_bob = CurveClient(ALICE, SERVER.public), CurveClient(BOB, SERVER.public)
         with closing(Courier(endpoint, curve=as_alice)) as alice:
             deliver(alice, 0, [b"hers"], query="totals")
-        with closing(LogClient(endpoint, curve=as_alice)) as client:
-            client.look(name="nightly", acknowledge=0)
+        with closing(LogReader(endpoint, curve=as_alice)) as client:
+            client.state(name="nightly", acknowledge=0)
 
         code, _, err = run(capsys, "ids", endpoint, *keys_of("alice"))
         assert code == 1
@@ -163,8 +162,8 @@ def test_with_keys_it_takes_the_right_to_administer(
         assert (code, out) == (0, f"nightly now belongs to the key {BOB.public}\n")
         assert run(capsys, "give", endpoint, "totals", bob, "--writer", "--yes", *keys_of("root"))[0] == 0
 
-        with closing(LogClient(endpoint, curve=as_bob)) as client:
-            assert client.look(name="nightly").acknowledged == 0
+        with closing(LogReader(endpoint, curve=as_bob)) as client:
+            assert client.state(name="nightly").acknowledged == 0
         with closing(Courier(endpoint, curve=as_bob)) as courier:
             deliver(courier, 1, [b"his"], query="totals")
         assert gateway.status()["head"] == 2

@@ -9,8 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer import AquiferPublisher, Gateway, LogReader
 from tests.aquifer.faults.processes import GatewayProcess
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ def run(frame: DataFrame, gateway: Somewhere, checkpoint: Path, mode: str = "app
 
 def log_of(gateway: Somewhere, codec: str = "json", **settings: Any) -> list[Any]:
     """All that is in the log at this moment."""
-    with closing(LogClient(gateway.endpoint)) as client:
-        head = client.look().head
+    with closing(LogReader(gateway.endpoint)) as client:
+        head = client.state().head
     if not head:
         return []
     return list(AquiferPublisher(gateway.endpoint, stop=head, codec=codec, **settings).flux())

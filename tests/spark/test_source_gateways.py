@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.aquifer import Gateway, MemoryJournal, SqliteJournal
-from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, free_endpoint, stays
+from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, free_endpoint, read_range, stays
 from tests.spark.conftest import failure_of
 
 if TYPE_CHECKING:
@@ -107,12 +107,11 @@ def _end_all_leases(gateway: Gateway) -> None:
 
 def _pass_by(gateway: Gateway, offset: int) -> None:
     """Read on as somebody else, until the log no longer goes back to an offset."""
-    from penstock.aquifer.client.log_reader import frames
 
     while gateway.status()["first"] < offset:
         status = gateway.status()
         try:
-            for _ in frames(gateway.endpoint, start=status["first"], stop=status["head"]):
+            for _ in read_range(gateway.endpoint, start=status["first"], stop=status["head"]):
                 pass
         except Exception:  # Overtaken: all the better.
             continue

@@ -10,8 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from penstock.aquifer import Gateway, GatewayUnreachable, Limits, MemoryJournal
-from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer import Gateway, GatewayUnreachable, Limits, LogReader, MemoryJournal
 from penstock.spark import BadOption, SharedSubscription
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import Columns
@@ -147,8 +146,8 @@ def test_a_month_is_not_too_long(readers: Readers) -> None:
 def test_the_place_is_kept_while_a_task_waits_for_whoever_takes_its_rows() -> None:
     with Gateway(Numbers(5000), ANYWHERE, limits=Limits(max_frame_records=100)) as gateway:
         gateway.join(120)
-        with closing(LogClient(gateway.endpoint)) as client:
-            epoch = client.look(name="reader", lease=60.0, acknowledge=0).epoch
+        with closing(LogReader(gateway.endpoint)) as client:
+            epoch = client.state(name="reader", lease=60.0, acknowledge=0).epoch
         options = SourceOptions.of({"endpoint": gateway.endpoint})
         part = OffsetRange(gateway.endpoint, epoch, 0, 5000, "reader")
         batches = read_range(part, Columns(SCHEMA, "binary"), options, lease=2.0)

@@ -28,6 +28,7 @@ from penstock.aquifer.client import (
     AquiferPublisher,
     AquiferSubscription,
     Deficit,
+    LogReader,
     LogState,
     Metrics,
     probe,
@@ -50,6 +51,7 @@ from penstock.aquifer.errors import (
     Refused,
     SourceFailed,
     TakenOver,
+    TransactionLost,
     Unreadable,
 )
 from penstock.aquifer.gateway import Gateway
@@ -119,6 +121,7 @@ __all__ = [
     "JournalTooNew",
     "LeaseEnded",
     "Limits",
+    "LogReader",
     "LogState",
     "MemoryJournal",
     "Metrics",
@@ -132,6 +135,7 @@ __all__ = [
     "SourceFailed",
     "SqliteJournal",
     "TakenOver",
+    "TransactionLost",
     "Unreadable",
     "check_bind",
     "from_arrow_stream",

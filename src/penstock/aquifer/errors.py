@@ -22,6 +22,7 @@ __all__ = [
     "Refused",
     "SourceFailed",
     "TakenOver",
+    "TransactionLost",
     "Unreadable",
 ]
 
@@ -78,6 +79,16 @@ class TakenOver(AquiferError):
     """Another subscriber came with the same id; an id has one reader at a time."""
 
     code = "TAKEN"
+
+
+class TransactionLost(AquiferError):
+    """The gateway no longer has the records that a transaction wrote, so it cannot be committed.
+
+    The gateway was restarted, or had to free memory. Nothing was published: run the transaction again, with
+    the same batch id.
+    """
+
+    code = "STAGED"
 
 
 class Refused(AquiferError):

@@ -16,8 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.aquifer import AquiferError, AquiferPublisher, Gateway, SourceFailed, SqliteJournal
-from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer import AquiferError, AquiferPublisher, Gateway, LogReader, SourceFailed, SqliteJournal
 from penstock.spark.options import SourceOptions
 from penstock.spark.queries import listen_address
 from penstock.spec import Publisher, Subscriber, Subscription
@@ -60,7 +59,7 @@ class PipelineSource:
         self._file: Path | None = None
         self._source: Publisher[Any] | Callable[[int], Publisher[Any]] | None = None
         self._gateway: Gateway | None = None
-        self._clients: dict[str, LogClient] = {}
+        self._clients: dict[str, LogReader] = {}
         """To the gateways elsewhere, by endpoint."""
         self._ended: dict[str, str | None] = {}
         """Those that have nothing more to come, and why, if their source failed."""
@@ -107,11 +106,11 @@ class PipelineSource:
             return reader.schema(self._schema).option("value", "json").load()
         return reader.option("value", "string" if self._codec == "text" else "binary").load()
 
-    def _ask_there(self, endpoint: str, closing: ExitStack) -> dict[str, LogClient]:
+    def _ask_there(self, endpoint: str, closing: ExitStack) -> dict[str, LogReader]:
         options = SourceOptions.of({**self._options, "endpoint": endpoint})
         clients = {}
         for each in options.endpoints:
-            clients[each] = LogClient(each, patience=_LOOK, curve=options.curve_client())
+            clients[each] = LogReader(each, patience=_LOOK, curve=options.curve_client())
             closing.callback(clients[each].close)
         return clients
 
@@ -124,7 +123,7 @@ class PipelineSource:
         waiting = [endpoint for endpoint in self._clients if endpoint not in self._ended]
         for endpoint in waiting:
             try:
-                state = self._clients[endpoint].look()
+                state = self._clients[endpoint].state()
             except AquiferError:
                 # It may have left between two looks. The query has had all of it and was told, then.
                 if endpoint in _told_to(query):

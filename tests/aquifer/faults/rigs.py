@@ -14,8 +14,9 @@ from typing import Any
 
 import zmq
 
-from penstock.aquifer import AquiferPublisher, CurveClient, Gateway
+from penstock.aquifer import AquiferPublisher, CurveClient, Gateway, LogReader
 from penstock.aquifer.protocol.frames import Flag, Frame, parse
+from penstock.aquifer.records.batch import Batch
 from penstock.spec import Publisher, Subscriber, Subscription
 from tests.streams.recording import Recorder
 
@@ -135,6 +136,11 @@ class ByHand(Publisher[Any]):
 def read(endpoint: str, first: int = UNBOUNDED, **settings: Any) -> Recorder:
     """A recorder that reads from a gateway."""
     return Recorder.of(AquiferPublisher(endpoint, **settings), first)
+
+
+def read_range(endpoint: str, *, patience: float = 30.0, **wanted: Any) -> Iterator[Batch]:
+    """Read from ``start`` up to ``stop`` in this thread."""
+    return LogReader(endpoint, patience=patience).read(**wanted)
 
 
 def has(recorder: Recorder, count: int) -> Callable[[], bool]:

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.aquifer import AquiferPublisher, Gateway, GatewayUnreachable, MemoryJournal, SqliteJournal
-from penstock.aquifer.client.log_reader import frames
 from penstock.streams import Flux
-from tests.aquifer.faults.rigs import UNBOUNDED, eventually, free_endpoint
+from tests.aquifer.faults.rigs import UNBOUNDED, eventually, free_endpoint, read_range
 from tests.aquifer.faults.slow_line import SlowLine
 from tests.streams.recording import Recorder
 
@@ -100,7 +99,7 @@ def test_on_a_slow_line_records_arrive_one_after_the_other_and_not_all_at_the_en
 def test_a_range_is_read_over_a_slow_line() -> None:
     records = numbered(300, 1000)
     with over_a_slow_line(records, rate=360 * KBIT) as (_, _, endpoint):
-        got = list(frames(endpoint, start=0, stop=300))
+        got = list(read_range(endpoint, start=0, stop=300))
         assert got[0].first == 0
         assert sum(frame.count for frame in got) == 300
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say, Take
+from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Send, Take
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.protocol.messages import (
     Control,
@@ -19,7 +19,8 @@ from penstock.aquifer.protocol.messages import (
     encode,
     extension,
 )
-from penstock.aquifer.protocol.subscriber_side import SubscribeOptions, SubscriberSide
+from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
+from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 from penstock.aquifer.records.batch import pack_values
 
 TOPIC = "0123456789abcdef"
@@ -34,6 +35,10 @@ class OnTheLine:
         self.effects: list[Effect] = []
         if started:
             self.did(self.side.start(self.now))
+
+    @property
+    def reader(self) -> Any:
+        return self.side.reader
 
     def did(self, effects: list[Effect]) -> list[Effect]:
         self.effects += effects
@@ -69,21 +74,21 @@ class OnTheLine:
 
     def frame(self, first: int, count: int, flags: int = 0, width: int = 1) -> list[Effect]:
         payload = pack_values([b"." * width] * count) if count else b""
-        return self.did(self.side.reading.frame(Frame(flags, first, count, payload, b""), self.now))
+        return self.did(self.reader.frame(Frame(flags, first, count, payload, b""), self.now))
 
     def error_frame(self, first: int, code: str) -> list[Effect]:
         payload = encode(OnError("broken", x=OnErrorFields(code=code)))
-        return self.did(self.side.reading.frame(Frame(Flag.ERR, first, 0, payload, b""), self.now))
+        return self.did(self.reader.frame(Frame(Flag.ERR, first, 0, payload, b""), self.now))
 
     def hand_on(self, offset: int, nbytes: int = 0) -> None:
         """The reader takes, and is done with, what came before an offset."""
-        self.side.reading.hand_on(offset, nbytes)
-        self.side.reading.acknowledged = offset
+        self.reader.hand_on(offset, nbytes)
+        self.reader.acknowledged = offset
 
     # ---------------------------------------------------------------- what it wanted
     @property
     def said(self) -> list[Control]:
-        return [effect.message for effect in self.effects if isinstance(effect, Say)]
+        return [effect.message for effect in self.effects if isinstance(effect, Send)]
 
     @property
     def finished(self) -> BaseException | None:
@@ -95,7 +100,7 @@ def grants(effects: list[Effect]) -> list[NextFields]:
     """What a list of effects grants the gateway."""
     found = []
     for effect in effects:
-        if isinstance(effect, Say) and isinstance(effect.message, Next):
+        if isinstance(effect, Send) and isinstance(effect.message, Next):
             grant = extension(effect.message.x)
             assert grant is not None
             found.append(grant)
@@ -107,7 +112,7 @@ def asked(effects: list[Effect]) -> list[SubscribeFields | None]:
     return [
         extension(effect.message.x)
         for effect in effects
-        if isinstance(effect, Say) and isinstance(effect.message, Subscribe)
+        if isinstance(effect, Send) and isinstance(effect.message, Subscribe)
     ]
 
 
@@ -116,7 +121,7 @@ def counts(effects: list[Effect]) -> list[int]:
     return [
         effect.message.count
         for effect in effects
-        if isinstance(effect, Say) and isinstance(effect.message, Next)
+        if isinstance(effect, Send) and isinstance(effect.message, Next)
     ]
 
 

@@ -10,12 +10,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Say, Take
+from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Send, Take
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame, parse
 from penstock.aquifer.protocol.messages import encode
 from penstock.aquifer.protocol.session import Event, Reply
-from penstock.aquifer.protocol.subscriber_side import Phase, SubscribeOptions, SubscriberSide
+from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
+from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.aquifer.records.batch import unpack_values
 from tests.aquifer.protocol.simulated_gateway import SimulatedGateway, offset_in
 
@@ -60,7 +61,7 @@ class SimulatedSubscriber:
 
     @property
     def reading(self) -> ExtendedReader | None:
-        return self.side.reading
+        return self.side.reader
 
     def hand_on(self) -> None:
         """Take what the reader asked for."""
@@ -256,7 +257,7 @@ class World:
         for effect in effects:
             if isinstance(effect, Take):
                 line.subscriber.take(effect.frame)
-            elif isinstance(effect, Say):
+            elif isinstance(effect, Send):
                 if line.connected:
                     self._say(line, encode(effect.message))
                 else:

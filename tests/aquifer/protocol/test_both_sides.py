@@ -14,7 +14,7 @@ import pytest
 
 from penstock.aquifer.errors import OffsetGone, SourceFailed, TakenOver
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.subscriber_side import SubscribeOptions
+from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from tests.aquifer.protocol.simulated_gateway import SimulatedGateway, Source
 from tests.aquifer.protocol.simulated_network import SimulatedSubscriber, Trouble, World
 

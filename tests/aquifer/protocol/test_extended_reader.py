@@ -32,7 +32,7 @@ def assert_asks_from(line: OnTheLine, effects: list[Effect], offset: int) -> Non
 def test_frames_in_order_are_taken(line: OnTheLine) -> None:
     assert taken(line.frame(0, 10)) == [0]
     assert taken(line.frame(10, 5)) == [10]
-    assert line.side.reading.next == 15
+    assert line.reader.next == 15
 
 
 def test_a_frame_that_was_lost_is_asked_for_again(line: OnTheLine) -> None:
@@ -40,28 +40,28 @@ def test_a_frame_that_was_lost_is_asked_for_again(line: OnTheLine) -> None:
     effects = line.frame(20, 10)
     assert taken(effects) == []
     assert_asks_from(line, effects, 10)
-    assert line.side.reading.gaps == 1
+    assert line.reader.gaps == 1
 
 
 def test_a_frame_that_came_before_is_ignored(line: OnTheLine) -> None:
     line.frame(0, 10)
     assert line.frame(0, 10) == []
     assert line.frame(5, 3) == []
-    assert line.side.reading.next == 10
+    assert line.reader.next == 10
 
 
 @pytest.mark.parametrize("flag", [Flag.HB, Flag.END])
 def test_a_lost_tail_is_noticed_by_the_next_sign(line: OnTheLine, flag: Flag) -> None:
     line.frame(0, 10)
     assert_asks_from(line, line.frame(12, 0, flag), 10)
-    assert not line.side.reading.ended
+    assert not line.reader.ended
 
 
 def test_a_sign_of_life_tells_the_head(line: OnTheLine) -> None:
     line.pass_time(3)
     payload = (77).to_bytes(8, "big")
-    line.side.reading.frame(Frame(Flag.HB, 0, 0, payload, b""), line.now)
-    assert line.side.reading.head == 77
+    line.reader.frame(Frame(Flag.HB, 0, 0, payload, b""), line.now)
+    assert line.reader.head == 77
     assert connects(line.pass_time(3)) == 0, "it was heard of"
 
 
@@ -76,7 +76,7 @@ def test_silence_is_a_lost_gateway(line: OnTheLine) -> None:
 def test_the_end_is_the_end(line: OnTheLine) -> None:
     line.frame(0, 10)
     assert line.frame(10, 0, Flag.END) == []
-    assert line.side.reading.ended
+    assert line.reader.ended
     assert line.frame(10, 5) == []
 
 
@@ -98,7 +98,7 @@ def test_records_that_wait_here_count(line: OnTheLine) -> None:
 
 def test_bytes_are_credit_too(line: OnTheLine) -> None:
     line.frame(0, 4, width=200)
-    nbytes = line.side.reading._arrived_bytes
+    nbytes = line.reader._arrived_bytes
     line.hand_on(4, nbytes)
     (grant,) = grants(line.tick())
     assert grant.limitb == 1000 + nbytes
@@ -106,7 +106,7 @@ def test_bytes_are_credit_too(line: OnTheLine) -> None:
 
 def test_bytes_that_wait_from_a_session_before_count_against_the_new_one(line: OnTheLine) -> None:
     line.frame(0, 5, width=300)
-    waiting = line.side.reading._arrived_bytes
+    waiting = line.reader._arrived_bytes
     line.did(line.side.lost("a test", line.now))
     (grant,) = grants(line.welcome(start=5))
     assert waiting > 1000
@@ -271,7 +271,7 @@ def test_a_gateway_that_is_busy_or_closing_is_left_alone_for_a_while(line: OnThe
 
 @pytest.mark.parametrize("payload", [b"garbage", b'{"jsonClass":"OnNext","count":1}'])
 def test_a_bad_error_frame_is_a_violation(line: OnTheLine, payload: bytes) -> None:
-    (finish,) = line.side.reading.frame(Frame(Flag.ERR, 0, 0, payload, b""), line.now)
+    (finish,) = line.reader.frame(Frame(Flag.ERR, 0, 0, payload, b""), line.now)
     assert isinstance(finish, Finish)
     assert isinstance(finish.error, ProtocolViolation)
 
@@ -325,7 +325,7 @@ def test_a_gap_that_lies_behind_is_none() -> None:
     line.frame(0, 10)
     line.frame(5, 0, Flag.GAP)
     assert gaps == []
-    assert line.side.reading.next == 10
+    assert line.reader.next == 10
 
 
 def test_being_overtaken_while_away_is_a_gap_too() -> None:
@@ -378,11 +378,11 @@ TERMS = SegmentFields(1, 2, 3, "token")
 
 def test_a_payload_on_the_shelf_counts_as_if_it_had_come() -> None:
     shelves = Shelves()
-    line = OnTheLine(window=100, max_window=100, window_bytes=1000, shelves=shelves)
+    line = OnTheLine(window=100, max_window=100, window_bytes=1000, segments=shelves)
     assert [wishes.shelf for wishes in asked(line.effects) if wishes] == ["had"]
     assert [grant.shelf for grant in grants(line.welcome(shelf=TERMS))] == [[0]]
     assert shelves.opened == [TERMS]
-    (take,) = line.side.reading.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
+    (take,) = line.reader.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
     assert (bytes(take.frame.payload), shelves.looked_at) == (b"." * 600, [b"place"])
     line.hand_on(10, 600)
     (grant,) = grants(line.tick())
@@ -390,7 +390,7 @@ def test_a_payload_on_the_shelf_counts_as_if_it_had_come() -> None:
 
 
 def test_who_cannot_see_the_shelf_does_not_mention_it() -> None:
-    line = OnTheLine(shelves=Shelves(sees=False))
+    line = OnTheLine(segments=Shelves(sees=False))
     assert [grant.shelf for grant in grants(line.welcome(shelf=TERMS))] == [UNSET]
 
 
@@ -402,16 +402,16 @@ def test_who_wants_no_shelf_asks_for_none_and_opens_none(line: OnTheLine) -> Non
 
 
 def test_a_payload_on_a_shelf_that_is_not_there_is_a_violation(line: OnTheLine) -> None:
-    (finish,) = line.side.reading.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
+    (finish,) = line.reader.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
     assert isinstance(finish, Finish)
     assert isinstance(finish.error, ProtocolViolation)
-    assert line.side.reading.next == 0
+    assert line.reader.next == 0
 
 
 def test_a_shelf_is_that_of_its_session() -> None:
-    line = OnTheLine(shelves=Shelves())
+    line = OnTheLine(segments=Shelves())
     line.welcome(shelf=TERMS)
     line.frame(10, 10)  # One was lost, and the next gateway has no shelves.
     line.welcome()
-    (finish,) = line.side.reading.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
+    (finish,) = line.reader.frame(Frame(Flag.SHARED, 0, 10, b"place", b""), line.now)
     assert isinstance(finish, Finish)

@@ -21,7 +21,7 @@ from penstock.aquifer.errors import (
     TakenOver,
     Unreadable,
 )
-from penstock.aquifer.protocol.effects import Connect, Finish, Join, Say
+from penstock.aquifer.protocol.effects import Connect, Finish, Join, Send
 from penstock.aquifer.protocol.messages import (
     OnComplete,
     OnError,
@@ -80,7 +80,7 @@ def test_one_that_did_not_like_the_x_is_asked_again_in_the_words_of_the_document
     line = OnTheLine()
     connect, say = line.hear(answer)
     assert connect == Connect()
-    assert isinstance(say, Say)
+    assert isinstance(say, Send)
     assert encode(say.message) == DOCUMENT
     line.hear(OnSubscribe(1, 5557))
     assert line.side.dialect == "plain"
@@ -265,7 +265,7 @@ def test_it_comes_back_until_its_patience_is_over_and_then_says_why_it_was_not_l
         times += 1
     assert times == 6
     assert isinstance(line.finished, GatewayUnreachable)
-    assert "has not let this subscriber in for 5 s; it says: no" in str(line.finished)
+    assert "has told this client to come back later for 5 s; it says: no" in str(line.finished)
 
 
 def test_patience_begins_anew_when_it_was_let_in() -> None:
@@ -353,7 +353,7 @@ def test_a_gateway_that_starts_elsewhere_is_a_violation() -> None:
     line.did(line.side.lost("a test", line.now))
     line.welcome(start=20)
     assert isinstance(line.finished, ProtocolViolation)
-    assert "starts at offset 20, and 10 was asked for" in str(line.finished)
+    assert "starts at offset 20, but 10 was asked for" in str(line.finished)
 
 
 def test_a_gateway_that_does_not_come_back_is_given_up() -> None:
@@ -438,7 +438,7 @@ def test_leaving_says_how_far_it_came_and_whether_it_comes_back(name: str | None
     assert wishes is not None
     assert wishes.keep is keep
     last = effects[-1]
-    assert isinstance(last, Say)
+    assert isinstance(last, Send)
     assert isinstance(last.message, Subscribe)
     assert last.message.cancel
     assert line.side.phase is Phase.OVER
@@ -447,8 +447,8 @@ def test_leaving_says_how_far_it_came_and_whether_it_comes_back(name: str | None
 def test_leaving_before_the_welcome_takes_the_request_back() -> None:
     """The session may be there already, and would hold the source up until its lease ends."""
     (say,) = OnTheLine().side.leave()
-    assert isinstance(say, Say)
+    assert isinstance(say, Send)
     assert encode(say.message) == b'{"jsonClass":"Subscribe","cancel":true,"x":{"v":1,"keep":false}}'
     (say,) = OnTheLine(dialect="plain").side.leave()
-    assert isinstance(say, Say)
+    assert isinstance(say, Send)
     assert encode(say.message) == b'{"jsonClass":"Subscribe","cancel":true}'

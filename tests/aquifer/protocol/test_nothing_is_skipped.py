@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.aquifer.protocol.messages import OnSubscribe, Subscribe, SubscribeFields, extension
 from penstock.aquifer.protocol.session import Event
-from penstock.aquifer.protocol.subscriber_side import SubscribeOptions
+from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked
 from tests.aquifer.protocol.simulated_gateway import SimulatedGateway, Source

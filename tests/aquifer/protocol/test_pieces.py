@@ -37,28 +37,28 @@ def cut(whole: Batch, size: int, start: int = 0) -> list[Frame]:
 
 @pytest.mark.parametrize("size", [1, 7, 100, 156, 157, 1000])
 def test_the_pieces_of_a_frame_are_the_frame(size: int) -> None:
-    whole, puzzle = batch(), FrameAssembly()
+    whole, assembly = batch(), FrameAssembly()
     *before, last = cut(whole, size)
-    assert [puzzle.add(piece) for piece in before] == [None] * len(before)
-    frame = puzzle.add(last)
+    assert [assembly.add(piece) for piece in before] == [None] * len(before)
+    frame = assembly.add(last)
     assert frame is not None
     assert (frame.flags, frame.first, frame.count) == (0, 0, 3)
     assert (bytes(frame.payload), frame.metadata) == (whole.payload, whole.metadata)
 
 
 def test_a_piece_that_was_lost_is_noticed() -> None:
-    puzzle = FrameAssembly()
+    assembly = FrameAssembly()
     first, _, third, *_ = cut(batch(), 20)
-    puzzle.add(first)
+    assembly.add(first)
     with pytest.raises(Misfit, match="from byte 40 on came, and 20 bytes are here"):
-        puzzle.add(third)
+        assembly.add(third)
 
 
 def test_pieces_of_two_frames_are_not_put_together() -> None:
-    puzzle = FrameAssembly()
-    puzzle.add(cut(batch(), 20)[0])
+    assembly = FrameAssembly()
+    assembly.add(cut(batch(), 20)[0])
     with pytest.raises(Misfit, match="another frame"):
-        puzzle.add(cut(batch(fill=b"!"), 20)[1])
+        assembly.add(cut(batch(fill=b"!"), 20)[1])
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ class InPieces(OnTheLine):
 
     def piece(self, piece: Frame, flags: int = 0) -> list[object]:
         frame = Frame(piece.flags | flags, piece.first, piece.count, piece.payload, piece.metadata)
-        return list(self.did(self.side.reading.frame(frame, self.now)))
+        return list(self.did(self.side.reader.frame(frame, self.now)))
 
 
 @pytest.fixture
@@ -109,9 +109,9 @@ def test_a_frame_is_taken_when_it_is_whole_and_bytes_are_told_before(line: InPie
     assert (grant.got, grant.gotb) == (0, 50)
     for piece in middle:
         assert line.piece(piece) == []
-    assert taken(line.did(line.side.reading.frame(last, line.now))) == [0]
-    assert line.side.reading.next == 3
-    assert line.side.reading.puzzle.have == 0
+    assert taken(line.did(line.reader.frame(last, line.now))) == [0]
+    assert line.reader.next == 3
+    assert line.reader.assembly.have == 0
 
 
 def test_after_a_loss_the_next_session_goes_on_in_the_middle(line: InPieces) -> None:
@@ -134,7 +134,7 @@ def test_after_a_loss_the_gateway_may_begin_anew(line: InPieces) -> None:
     for piece in cut(batch(count=2), 60):
         line.piece(piece)
     assert taken(line.effects) == [0]
-    assert line.side.reading.next == 2
+    assert line.reader.next == 2
 
 
 def test_after_a_loss_the_frame_may_come_as_a_whole(line: InPieces) -> None:
@@ -142,7 +142,7 @@ def test_after_a_loss_the_frame_may_come_as_a_whole(line: InPieces) -> None:
     line.did(line.side.lost("a test", line.now))
     line.welcome(pieces=True)
     assert taken(line.frame(0, 3)) == [0]
-    assert line.side.reading.puzzle.have == 0
+    assert line.reader.assembly.have == 0
 
 
 def test_a_piece_that_was_lost_makes_it_subscribe_again_with_what_it_has(line: InPieces) -> None:
@@ -179,7 +179,7 @@ def test_a_frame_above_the_window_is_granted_the_rest_after_a_loss(line: InPiece
     for piece in cut(whole, 3000, start=3000):
         line.piece(piece)
     assert taken(line.effects) == [0]
-    assert line.side.reading._byte_limit() <= 0, "all of it waits here now"
+    assert line.reader._demand_bytes() <= 0, "all of it waits here now"
     line.hand_on(1, whole.nbytes)
     (grant,) = grants(line.tick())
     assert grant.limitb == 1000 + whole.nbytes - 3000
@@ -190,7 +190,7 @@ def test_a_gap_drops_the_pieces_of_what_is_gone() -> None:
     line.welcome(pieces=True)
     line.piece(cut(batch(), 60)[0])
     line.frame(10, 0, Flag.GAP)
-    assert line.side.reading.puzzle.have == 0
+    assert line.reader.assembly.have == 0
     (grant,) = grants(line.pass_time(0.51))
     assert grant.limitb == 1060
     assert taken(line.frame(10, 2)) == [10]
@@ -256,7 +256,7 @@ def test_a_record_that_takes_longer_than_any_connection_holds_arrives() -> None:
     assert played.gateway.pieces < 2 * 300, "and is not sent from its beginning each time"
 
 
-def test_after_the_end_nothing_is_left_of_a_puzzle(line: InPieces) -> None:
+def test_after_the_end_nothing_is_left_of_a_assembly(line: InPieces) -> None:
     line.piece(cut(batch(), 60)[0])
     line.side.leave()
     assert line.side.phase is Phase.OVER

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.aquifer.errors import AquiferError, GatewayUnreachable
 from penstock.aquifer.protocol.credit import RequestRate
-from penstock.aquifer.protocol.effects import Connect, Effect, Say
+from penstock.aquifer.protocol.effects import Connect, Effect, Send
 from penstock.aquifer.protocol.messages import Next, OnComplete, OnError, OnNext, OnSubscribe, encode
 from tests.aquifer.protocol.on_the_line import OnTheLine, connects, counts
 
@@ -28,15 +28,11 @@ class PlainLine(OnTheLine):
 
     def records(self, count: int, *, hand_on: bool = True) -> list[Effect]:
         """So many records come, and the reader takes them at once."""
-        effects = self.did(self.side.reading.records(count, self.now))
+        effects = self.did(self.reader.records(count, self.now))
         if hand_on:
-            self.hand_on(self.side.reading.next)
+            self.hand_on(self.reader.next)
             effects += self.tick()
         return effects
-
-    @property
-    def reading(self) -> Any:
-        return self.side.reading
 
 
 @pytest.fixture
@@ -50,7 +46,7 @@ def test_the_first_request_waits_until_the_wish_to_listen_has_arrived() -> None:
     line = PlainLine()
     assert line.pass_time(0.015) == []
     (say,) = line.pass_time(0.01)
-    assert say == Say(Next(100))
+    assert say == Send(Next(100))
     assert encode(Next(100)) == b'{"jsonClass":"Next","count":100}'
 
 
@@ -108,7 +104,7 @@ def test_a_deficit_is_logged_told_and_makes_requests_smaller(caplog: pytest.LogC
     assert (
         "deficit: 96 of 100 declared records arrived within 1 s; asking for 80 at a time now" in caplog.text
     )
-    assert (line.reading.deficits, line.reading.missing) == (1, 4)
+    assert (line.reader.deficits, line.reader.missing) == (1, 4)
 
 
 def test_the_time_out_counts_from_the_last_record(line: PlainLine) -> None:
@@ -116,7 +112,7 @@ def test_the_time_out_counts_from_the_last_record(line: PlainLine) -> None:
     for _ in range(9):
         line.pass_time(0.9)
         line.records(1)
-    assert line.reading.deficits == 0
+    assert line.reader.deficits == 0
 
 
 def test_as_long_as_everything_arrives_requests_grow_again_slowly(line: PlainLine) -> None:
@@ -124,10 +120,10 @@ def test_as_long_as_everything_arrives_requests_grow_again_slowly(line: PlainLin
     line.pass_time(1.1)
     sizes = []
     for _ in range(10):
-        size = line.reading.rate.size
+        size = line.reader.rate.size
         line.hear(OnNext(size))
         line.records(size)
-        sizes.append(line.reading.rate.size)
+        sizes.append(line.reader.rate.size)
     assert sizes == [84, 88, 92, 96, 100, 100, 100, 100, 100, 100]
 
 
@@ -172,12 +168,12 @@ def test_records_that_come_late_are_taken_and_no_longer_missing(line: PlainLine)
     line.hear(OnNext(100))
     line.records(96)
     line.pass_time(1.1)
-    assert line.reading.missing == 4
+    assert line.reader.missing == 4
     assert line.records(4) == []
-    assert line.reading.missing == 0
+    assert line.reader.missing == 0
     line.hear(OnNext(80))
     assert counts(line.records(80)) == [84]
-    assert line.reading.deficits == 1
+    assert line.reader.deficits == 1
 
 
 def test_a_gateway_that_has_nothing_is_asked_ever_more_rarely(line: PlainLine) -> None:
@@ -195,7 +191,7 @@ def test_a_gateway_that_has_nothing_is_asked_ever_more_rarely(line: PlainLine) -
 
 def test_a_negative_count_is_nothing(line: PlainLine) -> None:
     line.hear(OnNext(-5))
-    assert line.reading.declared == 0
+    assert line.reader.declared == 0
 
 
 # -------------------------------------------------------------------- the reader
@@ -227,7 +223,7 @@ def test_a_reader_of_single_records_does_not_cost_a_request_for_each(line: Plain
 # -------------------------------------------------------------------- ends
 def test_the_end_is_the_end(line: PlainLine) -> None:
     assert line.hear(OnComplete()) == []
-    assert line.reading.ended
+    assert line.reader.ended
     assert line.pass_time(10) == []
     assert line.side.deadline() == float("inf")
 
@@ -236,10 +232,10 @@ def test_the_end_waits_for_records_that_were_declared(line: PlainLine) -> None:
     line.hear(OnNext(10))
     line.records(4)
     line.hear(OnComplete())
-    assert not line.reading.ended
+    assert not line.reader.ended
     line.records(6)
-    assert line.reading.ended
-    assert line.reading.deficits == 0
+    assert line.reader.ended
+    assert line.reader.deficits == 0
 
 
 def test_the_end_does_not_wait_for_ever(line: PlainLine) -> None:
@@ -247,8 +243,8 @@ def test_the_end_does_not_wait_for_ever(line: PlainLine) -> None:
     line.records(4)
     line.hear(OnComplete())
     assert line.pass_time(1.1) == []
-    assert line.reading.ended
-    assert (line.reading.deficits, line.reading.missing) == (1, 6)
+    assert line.reader.ended
+    assert (line.reader.deficits, line.reader.missing) == (1, 6)
 
 
 def test_an_error_is_the_end_too(line: PlainLine) -> None:
@@ -264,7 +260,7 @@ def test_an_error_that_is_not_the_end_is_asked_after(line: PlainLine) -> None:
 
 def test_goodbye_in_the_words_of_the_document(line: PlainLine) -> None:
     (say,) = line.side.leave()
-    assert isinstance(say, Say)
+    assert isinstance(say, Send)
     assert encode(say.message) == b'{"jsonClass":"Subscribe","cancel":true}'
 
 
@@ -283,20 +279,20 @@ def test_when_as_many_have_come_as_the_gateway_said_the_stream_is_complete() -> 
     assert counts(line.records(100)) == [30], "no more than there will be"
     line.hear(OnNext(30))
     line.records(29)
-    assert not line.reading.ended
+    assert not line.reader.ended
     line.records(1)
-    assert line.reading.ended
+    assert line.reader.ended
     assert line.pass_time(10) == []
 
 
 def test_a_gateway_without_records_completes_at_once() -> None:
-    assert sized(0).reading.ended
+    assert sized(0).reader.ended
 
 
 def test_the_records_may_all_come_before_their_declaration() -> None:
     line = sized(10)
     line.records(10)
-    assert line.reading.ended
+    assert line.reader.ended
 
 
 def test_what_was_given_up_does_not_keep_the_end_from_coming() -> None:
@@ -304,8 +300,8 @@ def test_what_was_given_up_does_not_keep_the_end_from_coming() -> None:
     line.hear(OnNext(100))
     line.records(90)
     line.pass_time(1.1)
-    assert line.reading.ended
-    assert (line.reading.deficits, line.reading.missing) == (1, 10)
+    assert line.reader.ended
+    assert (line.reader.deficits, line.reader.missing) == (1, 10)
 
 
 def test_after_a_second_welcome_as_many_come_again() -> None:
@@ -320,9 +316,9 @@ def test_after_a_second_welcome_as_many_come_again() -> None:
     line.pass_time(0.03)
     line.hear(OnNext(40))
     line.records(39)
-    assert not line.reading.ended
+    assert not line.reader.ended
     line.records(1)
-    assert line.reading.ended
+    assert line.reader.ended
 
 
 # -------------------------------------------------------------------- bytes
@@ -335,7 +331,7 @@ def test_no_more_is_asked_for_than_the_window_has_bytes_for() -> None:
     line = PlainLine(window=65_536, max_window=65_536, window_bytes=1_000_000)
     line.pass_time(0.03)
     line.hear(OnNext(15))
-    line.did(line.reading.records(15, line.now, 15 * 10_000))
+    line.did(line.reader.records(15, line.now, 15 * 10_000))
     assert counts(line.effects)[-1] == 85, "and fifteen wait"
 
 
@@ -343,10 +339,10 @@ def test_what_waits_for_the_reader_counts_in_bytes() -> None:
     line = PlainLine(window=65_536, max_window=65_536, window_bytes=1_000_000)
     line.pass_time(0.03)
     line.hear(OnNext(15))
-    line.did(line.reading.records(15, line.now, 15 * 60_000))
+    line.did(line.reader.records(15, line.now, 15 * 60_000))
     assert counts(line.pass_time(5)) == [1], "nine tenths of the window wait"
     line.hear(OnNext(1))
-    line.did(line.reading.records(1, line.now, 60_000))
+    line.did(line.reader.records(1, line.now, 60_000))
     assert line.pass_time(5) == []
     line.hand_on(15, 15 * 60_000)
     assert counts(line.tick()) == [15]
@@ -357,8 +353,8 @@ def test_records_that_became_larger_are_believed_at_once() -> None:
     line.pass_time(0.03)
     for count, width in ((15, 100), (10, 100_000)):
         line.hear(OnNext(count))
-        line.did(line.reading.records(count, line.now, count * width))
-        line.hand_on(line.reading.next, count * width)
+        line.did(line.reader.records(count, line.now, count * width))
+        line.hand_on(line.reader.next, count * width)
         asked = counts(line.tick() + line.effects)[-1]
     assert asked == 10
 
@@ -367,7 +363,7 @@ def test_a_record_that_is_larger_than_the_window_is_asked_for_alone() -> None:
     line = PlainLine(window=65_536, max_window=65_536, window_bytes=1000)
     assert counts(line.pass_time(0.03)) == [1]
     line.hear(OnNext(1))
-    line.did(line.reading.records(1, line.now, 5000))
+    line.did(line.reader.records(1, line.now, 5000))
     assert line.pass_time(5) == []
     line.hand_on(1, 5000)
     assert counts(line.tick()) == [1]
@@ -379,7 +375,7 @@ def test_a_record_of_which_bytes_come_is_not_given_up(line: PlainLine) -> None:
         line.pass_time(0.9)
         line.side.bytes_came(line.now)
     line.records(1)
-    assert line.reading.deficits == 0
+    assert line.reader.deficits == 0
 
 
 # -------------------------------------------------------------------- answers that do not come
@@ -397,7 +393,7 @@ def test_when_the_connection_is_lost_the_question_is_asked_on_a_new_one(line: Pl
     line.did(line.side.disconnected(line.now))
     connect, say = line.pass_time(0.2)
     assert connect == Connect(keep_data=True)
-    assert say == Say(Next(100))
+    assert say == Send(Next(100))
 
 
 def test_a_connection_that_is_lost_between_two_questions_does_no_harm(line: PlainLine) -> None:
@@ -441,13 +437,13 @@ def test_after_a_lost_declaration_the_end_waits_for_what_nobody_has_counted(line
     line.hear(OnNext(100))
     line.records(100)
     line.hear(OnComplete())
-    assert not line.reading.ended
+    assert not line.reader.ended
     line.pass_time(0.9)
     line.records(100)
-    assert not line.reading.ended
+    assert not line.reader.ended
     line.pass_time(1.1)
-    assert line.reading.ended
-    assert line.reading.deficits == 0
+    assert line.reader.ended
+    assert line.reader.deficits == 0
 
 
 def test_an_answer_that_is_asked_for_again_asks_for_no_more_than_there_is_room_for(line: PlainLine) -> None:

@@ -8,6 +8,7 @@ from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext, OnSubscribe
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.session import Event, Session, State
+from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 
 DIALECTS = [PlainSession, ExtendedSession]
@@ -59,4 +60,19 @@ def test_the_subscriber_side_knows_every_answer_while_it_waits_for_one() -> None
     assert SubscriberSide.table[Phase.OVER] == {}
     for handlers in SubscriberSide.table.values():
         for handler in handlers.values():
-            assert callable(getattr(SubscriberSide, handler))
+            assert callable(handler)
+
+
+def test_a_subscriber_that_is_over_stays_over_and_every_other_phase_can_end() -> None:
+    assert set(SubscriberSide.moves) == set(Phase)
+    assert SubscriberSide.moves[Phase.OVER] == {Phase.OVER}
+    assert all(Phase.OVER in phases for phases in SubscriberSide.moves.values())
+    assert not any(Phase.NEW in phases for phases in SubscriberSide.moves.values())
+
+
+def test_a_move_that_the_table_does_not_have_is_refused() -> None:
+    side = SubscriberSide("tcp://gateway:5556", SubscribeOptions())
+    side.leave()
+
+    with pytest.raises(AssertionError, match="cannot go from OVER to ASKING"):
+        side.start(0.0)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
-from penstock.aquifer import AquiferPublisher
-from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer import AquiferPublisher, LogReader
 from tests.aquifer.chaos.records import BLOCK, digest_of, record
 from tests.spark.chaos.checkpoints import sink_files
 
@@ -31,8 +30,8 @@ def records_in_files(folder: Path) -> list[bytes]:
 
 def records_in_log(endpoint: str) -> list[bytes]:
     """The records that a gateway has, in the order of its log."""
-    with closing(LogClient(endpoint)) as client:
-        state = client.look()
+    with closing(LogReader(endpoint)) as client:
+        state = client.state()
     assert state.first == 0
     publisher = AquiferPublisher(endpoint, stop=state.head, batches=True)
     return [value for batch in publisher.flux() for value in batch]

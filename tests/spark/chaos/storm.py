@@ -25,7 +25,7 @@ from typing import Final, NoReturn
 
 import pytest
 
-from penstock.aquifer.client.log_reader import LogClient
+from penstock.aquifer import LogReader
 from tests.aquifer.chaos.children import port_that_stays_free
 from tests.spark.chaos.checkpoints import committed
 from tests.spark.chaos.driver_process import DriverSettings
@@ -248,9 +248,9 @@ class Storm:
 
     def _kill_at_publication(self, processes: list[Process]) -> bool:
         """Kill as soon as the second gateway's log has grown; False if it did not grow in time."""
-        with closing(LogClient(self.output, patience=_TO_ANSWER)) as client:
-            head = client.look().head
-            if client.look(beyond=head, wait=_LONGEST_BATCH).head == head:
+        with closing(LogReader(self.output, patience=_TO_ANSWER)) as client:
+            head = client.state().head
+            if client.state(beyond=head, wait=_LONGEST_BATCH).head == head:
                 return False
             for process in processes:
                 kill(process.pid)

@@ -1,7 +1,7 @@
 """The client's side of a gateway: reading its log, writing to it, and asking how it is."""
 
 from penstock.aquifer.client.administrator import Administrator
-from penstock.aquifer.client.log_reader import LogState
+from penstock.aquifer.client.log_reader import LogReader, LogState
 from penstock.aquifer.client.probe import probe
 from penstock.aquifer.client.publisher import AquiferPublisher
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
@@ -11,6 +11,7 @@ __all__ = [
     "AquiferPublisher",
     "AquiferSubscription",
     "Deficit",
+    "LogReader",
     "LogState",
     "Metrics",
     "probe",

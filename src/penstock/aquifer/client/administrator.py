@@ -7,21 +7,17 @@ from typing import Any, Self
 
 from msgspec import UNSET
 
-from penstock.aquifer.client.connection import Asker
-from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
+from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
+from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     VERSION,
     AdminRequest,
-    OnError,
     OnSubscribe,
     Subscribe,
     SubscribeFields,
-    encode,
     extension,
 )
-from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.security import CurveClient
-from penstock.endpoint import Endpoint
 
 __all__ = ["Administrator"]
 
@@ -34,11 +30,8 @@ class Administrator:
     """
 
     def __init__(self, endpoint: str, *, patience: float = 10.0, curve: CurveClient | None = None) -> None:
-        self._endpoint = Endpoint.parse(endpoint)
-        if not self._endpoint.is_one_place:
-            raise ValueError(f"Administrator({endpoint!r}): name the host and port of one gateway")
-        self._patience = patience
-        self._asker = Asker(self._endpoint, curve)
+        place = gateway_endpoint(endpoint, "Administrator")
+        self._connection = GatewayConnection(place, curve, patience=patience)
 
     def ids(self) -> dict[str, Any]:
         """All durable ids, here or away, and the sessions without one: see :meth:`Gateway.ids`."""
@@ -67,7 +60,7 @@ class Administrator:
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._asker.close()
+        self._connection.close()
 
     def __enter__(self) -> Self:
         return self
@@ -78,16 +71,11 @@ class Administrator:
         self.close()
 
     def _ask(self, wanted: AdminRequest) -> dict[str, Any]:
-        question = encode(Subscribe(x=SubscribeFields(v=VERSION, probe=True, admin=wanted)))
-        answer = self._asker.ask(question, patience=self._patience)
-        if answer is None:
-            raise GatewayUnreachable(
-                f"no gateway answers at {self._endpoint} after {self._patience:g} s; is it running there, "
-                "and do both sides use keys or neither?"
-            )
-        if isinstance(answer, OnError):
-            raise error_from(answer)
+        question = Subscribe(x=SubscribeFields(v=VERSION, probe=True, admin=wanted))
+        answer = self._connection.ask(question)
         details = extension(answer.x) if isinstance(answer, OnSubscribe) else None
         if details is None or details.status is UNSET:
-            raise ProtocolViolation(f"the gateway at {self._endpoint} cannot be administered from elsewhere")
+            raise ProtocolViolation(
+                f"the gateway at {self._connection.endpoint} cannot be administered from elsewhere"
+            )
         return details.status

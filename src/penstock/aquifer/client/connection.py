@@ -1,99 +1,179 @@
-"""Asking a gateway, and waiting for its answer for as long as that may still come.
+"""A connection for questions: ask the gateway, and wait for the answer for as long as it may still come.
 
-Every question that is asked here may be asked twice. It is asked again at once when its connection was lost,
-and otherwise only after a while, on a new connection, and ever more rarely: on a slow line the answer must
-have time to come. As long as bytes of the question leave, or bytes of the answer come, it is waited for.
+Everything that is asked here may be asked twice without harm, so a question is repeated until it is answered.
+If its connection was lost, it is repeated after a short pause. Otherwise it is repeated after a while, on a
+new connection, and ever more rarely: on a slow line the answer must have time to arrive. While bytes of the
+question leave, or bytes of the answer arrive, nobody gives up.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
 
 import zmq
+from msgspec import UNSET
 
 from penstock.aquifer.client.sockets import BytesMoved, GatewaySockets
-from penstock.aquifer.errors import Refused
-from penstock.aquifer.protocol.messages import Control, decode
+from penstock.aquifer.protocol.gateway_errors import error_from, key_refused, put_off, unreachable
+from penstock.aquifer.protocol.messages import Control, OnError, decode, encode, extension
+from penstock.aquifer.protocol.subscribe_options import RECONNECT
 from penstock.aquifer.security import CurveClient
+from penstock.backoff import Backoff
 from penstock.endpoint import Endpoint
 
-__all__ = ["Asker"]
+__all__ = ["GatewayConnection", "gateway_endpoint"]
 
-_AGAIN: Final = 15.0
-"""The most seconds after which a question is asked again for the first time; then after twice as many."""
-_PAUSE: Final = 0.1
-"""Seconds before a question is asked again whose connection was lost."""
+_REPEAT: Final = 15.0
+"""The most seconds after which a question is repeated for the first time; the next pauses double."""
 _LOOK: Final = 0.25
-"""Seconds between looks at the bytes that have moved."""
+"""Seconds between two looks at the bytes that have moved."""
+_RETRY: Final = 200
+"""Milliseconds to wait if a busy gateway does not say for how long."""
+_LONGEST_RETRY: Final = 10_000
 
 
-class Asker:
-    """A control connection for one question at a time; used by one thread at a time."""
+def gateway_endpoint(endpoint: str, caller: str) -> Endpoint:
+    """Parse the endpoint of one gateway; ``caller`` is named in the error."""
+    parsed = Endpoint.parse(endpoint)
+    if not parsed.is_one_place:
+        raise ValueError(f"{caller}({endpoint!r}): name the host and port of one gateway")
+    return parsed
 
-    def __init__(self, endpoint: Endpoint, curve: CurveClient | None) -> None:
+
+class GatewayConnection:
+    """Asks one question at a time; used by one thread at a time. It connects with the first question."""
+
+    def __init__(self, endpoint: Endpoint, curve: CurveClient | None, *, patience: float) -> None:
+        self.endpoint = endpoint
         self.connected = False
-        """Whether the other side was there when it was last asked."""
-        self._endpoint = endpoint
-        self._sockets = GatewaySockets(endpoint, curve)
-        self._fresh = False
-        """Whether the connection can be used for the next question."""
+        """Whether something listened at the endpoint when it was last asked."""
+        self._patience = patience
+        self._curve = curve
+        self._sockets: GatewaySockets | None = None
+        self._reusable = False
+        """Whether the next question may use the connection that is there."""
 
-    def ask(self, *question: bytes | memoryview, patience: float, held: float = 0.0) -> Control | None:
-        """The answer; None if nothing came, and nothing left, for ``patience`` seconds.
+    def ask(
+        self,
+        message: Control,
+        *attached: bytes | memoryview,
+        patience: float | None = None,
+        held: float = 0.0,
+        repeat: bool = True,
+    ) -> Control:
+        """Return the gateway's answer.
 
-        ``held`` is for how many seconds the gateway may keep the answer back.
+        ``held`` is how many seconds the gateway may keep the answer back. With ``repeat=False`` the question
+        is repeated only if its connection was lost. A gateway that is busy, or about to close, is asked again
+        when it said so.
+
+        Raises :class:`~penstock.aquifer.GatewayUnreachable` if nothing moved for ``patience`` seconds,
+        :class:`~penstock.aquifer.Refused` if the key is not let in, and the error that the gateway answered
+        with, if it did.
         """
+        patience = self._patience if patience is None else patience
+        question = (encode(message), *attached)
+        repeats = Backoff(min(patience / 4, _REPEAT) if repeat else patience, longest=float("inf"), jitter=0)
         give_up = time.monotonic() + held + patience
-        again = min(patience / 4, _AGAIN)
+        refusal: OnError | None = None
+        attempt = losses = 0
         while time.monotonic() < give_up:
-            if not self._fresh or zmq.EVENT_DISCONNECTED in self._sockets.control_events():
-                self._sockets.connect(keep_data=False)
-                self._fresh, self.connected = True, False
-            self._sockets.control_messages()  # Answers to what was asked before.
-            leaves = self._sockets.control_bytes().sent + sum(map(len, question))
-            self._sockets.send(*question)
-            answer, give_up = self._await(held + again, give_up, patience, leaves)
-            if answer is not None:
+            attempt += 1
+            leaves = self._send(question)
+            answer, lost, give_up = self._await(held + repeats.pause(attempt), give_up, patience, leaves)
+            if answer is None:
+                self._reusable = False  # A late answer must not be taken for one to the next question.
+                losses += lost
+                if lost:
+                    _sleep(RECONNECT.pause(losses), give_up)
+                continue
+            pause = _pause_before_retry(answer)
+            if pause is None:
+                if isinstance(answer, OnError):
+                    raise error_from(answer)
                 return answer
-            self._fresh = False  # A late answer must not be taken for one to the next question.
-            again *= 2
-        return None
+            assert isinstance(answer, OnError)
+            refusal, attempt = answer, 0
+            _sleep(pause, give_up)
+        if refusal is not None:
+            raise put_off(self.endpoint, patience, refusal)
+        raise unreachable(self.endpoint, patience, connected=self.connected)
+
+    def tell(self, message: Control) -> None:
+        """Send a message that is not answered, over the connection of the last question."""
+        if self._sockets is not None:
+            self._sockets.send(encode(message))
 
     def close(self) -> None:
-        """Let go of the connection."""
-        self._sockets.close()
+        """Close the connection; a later question opens a new one."""
+        if self._sockets is not None:
+            self._sockets.close()
+        self._sockets, self._reusable = None, False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(self, question: tuple[bytes | memoryview, ...]) -> int:
+        """Send the question; return how many bytes this connection will have sent when it has left."""
+        if self._sockets is None:
+            self._sockets = GatewaySockets(self.endpoint, self._curve)
+        sockets = self._sockets
+        if not self._reusable or zmq.EVENT_DISCONNECTED in sockets.control_events():
+            sockets.connect()
+            self._reusable, self.connected = True, False
+        sockets.control_messages()  # Answers to earlier questions.
+        leaves = sockets.control_bytes().sent + sum(map(len, question))
+        sockets.send(*question)
+        return leaves
 
     def _await(
         self, seconds: float, give_up: float, patience: float, leaves: int
-    ) -> tuple[Control | None, float]:
-        """The answer to the question, if it comes in time; and until when to go on asking.
+    ) -> tuple[Control | None, bool, float]:
+        """Wait for the answer: return it, whether the connection was lost, and when to give up now.
 
-        The question has left when so many bytes were sent on this connection.
+        The question has left when this connection has sent ``leaves`` bytes.
         """
+        sockets = self._sockets
+        assert sockets is not None
         moved = BytesMoved(0, 0)
         now = time.monotonic()
         until = now + seconds
         while now < min(until, give_up):
-            self._sockets.wait(min(until, give_up, now + _LOOK) - now)
-            news = self._sockets.control_events()
-            if zmq.EVENT_HANDSHAKE_FAILED_AUTH in news:
-                raise Refused(
-                    f"the gateway at {self._endpoint} does not let this key in; add the public key to its "
-                    "list of allowed clients"
-                )
-            self.connected |= zmq.EVENT_HANDSHAKE_SUCCEEDED in news
-            for message in self._sockets.control_messages():
-                return decode(message), give_up
+            sockets.wait(min(until, give_up, now + _LOOK) - now)
+            events = sockets.control_events()
+            if zmq.EVENT_HANDSHAKE_FAILED_AUTH in events:
+                raise key_refused(self.endpoint)
+            self.connected |= zmq.EVENT_HANDSHAKE_SUCCEEDED in events
+            for message in sockets.control_messages():
+                return decode(message), False, give_up
             now = time.monotonic()
-            if zmq.EVENT_DISCONNECTED in news:
-                time.sleep(max(0.0, min(_PAUSE, give_up - now)))
-                break
-            before, moved = moved, self._sockets.control_bytes()
+            if zmq.EVENT_DISCONNECTED in events:
+                return None, True, give_up
+            before, moved = moved, sockets.control_bytes()
             if not self.connected or 0 < moved.sent < leaves:
-                # It has not left yet, and to start over would not make it leave sooner.
+                # The question has not left yet, and starting over would not make it leave sooner.
                 until = now + seconds
             if self.connected and moved > before:
                 give_up = max(give_up, now + patience)
                 until = max(until, now + seconds)
-        return None, give_up
+        return None, False, give_up
+
+
+def _pause_before_retry(answer: Control) -> float | None:
+    """Seconds, if the gateway only asks to come back later."""
+    details = extension(answer.x) if isinstance(answer, OnError) else None
+    if details is None or details.code not in ("BUSY", "CLOSING"):
+        return None
+    retry = details.retry if details.retry is not UNSET else _RETRY
+    return min(max(retry, 1), _LONGEST_RETRY) / 1000
+
+
+def _sleep(seconds: float, give_up: float) -> None:
+    time.sleep(max(0.0, min(seconds, give_up - time.monotonic())))

@@ -1,4 +1,4 @@
-"""Between the protocol's machine and the sockets: does what the one wants, tells it what the others bring."""
+"""Between the protocol and the sockets: carries out effects, and reports what arrives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import zmq
 
 from penstock.aquifer.client.sockets import GatewaySockets
-from penstock.aquifer.protocol import effects
+from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Send, Take
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame, parse
 from penstock.aquifer.protocol.messages import encode
@@ -17,11 +17,11 @@ from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 __all__ = ["Driver"]
 
 _LOOK: Final = 0.25
-"""Seconds between looks at the bytes of the data connection."""
+"""Seconds between two looks at the bytes of the data connection."""
 
 
 class Driver:
-    """Drives one subscription. When to listen, and what becomes of the records, is its owner's business."""
+    """Drives one subscription. Its owner decides when to listen, and what to do with the records."""
 
     def __init__(
         self,
@@ -30,43 +30,43 @@ class Driver:
         take: Callable[[Frame], object],
         take_records: Callable[[list[bytes], int, int], object] | None = None,
     ) -> None:
-        self.finished: effects.Finish | None = None
-        """How it ended, once it has."""
+        self.finished: Finish | None = None
+        """How the subscription ended, once it has."""
         self._side = side
         self._sockets = sockets
         self._take = take
         self._take_records = take_records
-        """Given single records, the number of those before, and their bytes; None if only frames are to be
-        expected."""
+        """Called with plain records, how many came before them, and their bytes; None if there are only
+        frames."""
         self._looked = 0.0
-        """When the data connection was last asked what has moved on it,"""
+        """When the bytes of the data connection were last counted."""
         self._received = 0
-        """and how many bytes that were."""
+        """How many bytes that were."""
 
-    def do(self, wanted: list[effects.Effect]) -> bool:
-        """Do what the protocol wants; False if that was to connect anew."""
+    def do(self, effects: list[Effect]) -> bool:
+        """Carry out effects; False if one of them was to connect anew."""
         same = True
-        for effect in wanted:
-            if isinstance(effect, effects.Take):
+        for effect in effects:
+            if isinstance(effect, Take):
                 self._take(effect.frame)
-            elif isinstance(effect, effects.Say):
+            elif isinstance(effect, Send):
                 self._sockets.send(encode(effect.message))
-            elif isinstance(effect, effects.Connect):
+            elif isinstance(effect, Connect):
                 self._sockets.connect(keep_data=effect.keep_data)
                 same = False
-            elif isinstance(effect, effects.Join):
+            elif isinstance(effect, Join):
                 self._sockets.connect_data(effect.port, effect.topic)
             else:
                 self.finished = effect
         return same
 
-    def hear(self, now: float) -> None:
-        """Tell the protocol what has come in."""
+    def listen(self, now: float) -> None:
+        """Tell the protocol what has arrived."""
         side, sockets = self._side, self._sockets
-        news = sockets.control_events()
-        if zmq.EVENT_HANDSHAKE_FAILED_AUTH in news:
+        events = sockets.control_events()
+        if zmq.EVENT_HANDSHAKE_FAILED_AUTH in events:
             self.do(side.turned_away())
-        elif zmq.EVENT_HANDSHAKE_SUCCEEDED in news:
+        elif zmq.EVENT_HANDSHAKE_SUCCEEDED in events:
             side.connected(now)
         if zmq.EVENT_HANDSHAKE_SUCCEEDED in sockets.data_events():
             self.do(side.joined(now))
@@ -74,27 +74,27 @@ class Driver:
         for message in sockets.control_messages():
             same = self.do(side.control(message, now))
             if not same:
-                break  # What is left was said on the old connection.
-        if same and zmq.EVENT_DISCONNECTED in news:
-            # After what was said before it.
+                break  # The rest came over the old connection.
+        if same and zmq.EVENT_DISCONNECTED in events:
+            # After the messages that came before it.
             self.do(side.disconnected(now))
         if side.phase is not Phase.READING:
             return
         if now - self._looked >= _LOOK:
             self._look(now)
-        reading = side.reading
-        if isinstance(reading, ExtendedReader):
+        reader = side.reader
+        if isinstance(reader, ExtendedReader):
             for parts in sockets.frames():
-                self.do(reading.frame(parse(parts), now))
+                self.do(reader.frame(parse(parts), now))
                 if side.phase is not Phase.READING:
                     return
-        elif self._take_records is not None and (records := sockets.records()):
+        elif reader is not None and self._take_records is not None and (records := sockets.records()):
             nbytes = sum(map(len, records))
-            self._take_records(records, reading.next, nbytes)
-            self.do(reading.records(len(records), now, nbytes))
+            self._take_records(records, reader.next, nbytes)
+            self.do(reader.records(len(records), now, nbytes))
 
     def _look(self, now: float) -> None:
-        """Whether bytes have come of a message that is not whole yet."""
+        """Report bytes of a message that is not complete yet: they are a sign of life."""
         self._looked = now
         received = self._sockets.data_bytes().received
         if received > self._received:

@@ -1,79 +1,84 @@
-"""Asking a gateway about its log, and having a place in it kept, without reading anything."""
+"""Reading ranges of a gateway's log in the caller's own thread, and asking how far the log goes.
+
+The gateway gets more credit when the caller comes back for the next batch, so a loop that stands still holds
+no more than one window.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
 
 from msgspec import UNSET
 
-from penstock.aquifer.client.connection import Asker
+from penstock.aquifer.client.connection import GatewayConnection
 from penstock.aquifer.client.driver import Driver
-from penstock.aquifer.client.segment_reader import Lookout
+from penstock.aquifer.client.segment_reader import SegmentFinder
 from penstock.aquifer.client.sockets import GatewaySockets
-from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
+from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import Frame
-from penstock.aquifer.protocol.messages import (
-    VERSION,
-    Control,
-    OnError,
-    OnSubscribe,
-    Subscribe,
-    SubscribeFields,
-    encode,
-    extension,
-)
-from penstock.aquifer.protocol.remote_errors import error_from
+from penstock.aquifer.protocol.messages import VERSION, OnSubscribe, Subscribe, SubscribeFields, extension
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
-from penstock.aquifer.records.batch import MSGPACK
+from penstock.aquifer.records.batch import MSGPACK, Batch
 from penstock.aquifer.security import CurveClient
 from penstock.endpoint import Endpoint
 
-__all__ = ["LogClient", "LogState", "frames"]
+__all__ = ["LogReader", "LogState"]
 
 _LONGEST_WAIT: Final = 30.0
-"""Seconds; a gateway answers after so many at the latest."""
+"""Seconds after which a gateway answers at the latest."""
 _LONGEST_LEASE: Final = 366 * 24 * 3600.0
-"""Seconds, to keep the number within bounds; a gateway has its own."""
+"""Seconds; keeps the number within bounds. A gateway has a limit of its own."""
 _LONG: Final = 0.05
-"""Seconds that the sockets may be left alone while there are frames to hand on."""
+"""Seconds for which the sockets may be left alone while there are batches to yield."""
 
 
 class LogState(NamedTuple):
-    """What a gateway says of its log."""
+    """What a gateway says about its log."""
 
     epoch: str
+    """Identifies the log: offsets belong to one epoch."""
     first: int
-    """The oldest offset that is there."""
+    """The oldest offset in the log."""
     head: int
     """The offset that the next record will get."""
     acknowledged: int | None
-    """The place that is kept under the name that was given, if there is one."""
+    """The offset of the cursor that was asked about, if it exists."""
     end: int | None
     """Where the stream ended, if it has."""
     failure: str | None
     """Why it ended there, if its source did not complete."""
     records: int
     nbytes: int
-    """What is in the log."""
+    """How many records, and how many bytes, are in the log."""
     lease: float | None = None
-    """The seconds for which the place is kept, if there is one and the gateway says so."""
+    """The seconds for which the gateway keeps the cursor, if there is one and the gateway says so."""
     fits: tuple[int, int] | None = None
     """How many records from ``start`` on are ``within`` a number of bytes, and how many bytes they have."""
 
 
-class LogClient:
-    """A connection for questions; used by one thread at a time."""
+class LogReader:
+    """Reads ranges of the log of one gateway, and asks for its state; used by one thread at a time.
+
+    ::
+
+        with LogReader("tcp://127.0.0.1:5556") as log:
+            state = log.state()
+            for batch in log.read(state.first, state.head):
+                print(batch.first, batch.count)
+    """
 
     def __init__(self, endpoint: str, *, patience: float = 30.0, curve: CurveClient | None = None) -> None:
         self._endpoint = Endpoint.parse(endpoint)
         self._patience = patience
-        self._asker = Asker(self._endpoint, curve)
+        self._curve = curve
+        self._connection = GatewayConnection(self._endpoint, curve, patience=patience)
 
-    def look(
+    def state(
         self,
         *,
         name: str | None = None,
@@ -86,18 +91,25 @@ class LogClient:
         within: int | None = None,
         patience: float | None = None,
     ) -> LogState:
-        """How the log is; with ``beyond`` and ``wait``, as soon as it goes further, or the time is over.
+        """Return the state of the log.
 
-        With a ``name`` and ``acknowledge`` the gateway keeps every record from that offset on, until the next
-        look, and for ``lease`` seconds after it. Everything that is said is absolute, so it does no harm that
-        a question may be asked twice. With an ``epoch``, what is said holds for that log only: if there is
-        another one by now, this raises :class:`~penstock.aquifer.EpochChanged`. With ``start`` and ``within``
-        it also says how many records from there on have no more than so many bytes: all, or those among the
-        first few megabytes. With ``patience`` this look waits so many seconds for an answer, and not as long
-        as others.
+        With ``beyond`` and ``wait`` the gateway answers as soon as the log goes beyond that offset, or after
+        ``wait`` seconds.
+
+        ``name`` is the id of a cursor. With ``acknowledge`` the gateway keeps every record from that offset
+        on, for ``lease`` seconds after the last call with this name. All figures are absolute, so a question
+        that is asked twice changes nothing.
+
+        With ``epoch`` the call is about that log only: if the gateway has another one by now, this raises
+        :class:`~penstock.aquifer.EpochChanged`.
+
+        With ``start`` and ``within``, ``fits`` tells how many records from ``start`` on have no more than
+        ``within`` bytes. The gateway looks at a few megabytes at most, so there may be more.
+
+        ``patience`` replaces the reader's own for this call.
         """
         if name is not None and not name:
-            raise ValueError("look(name=''): give a name that is not empty, or None for none")
+            raise ValueError("state(name=''): give a name that is not empty, or None")
         wait = min(wait, _LONGEST_WAIT)
         question = Subscribe(
             x=SubscribeFields(
@@ -113,9 +125,7 @@ class LogClient:
                 within=within if within is not None else UNSET,
             )
         )
-        answer = self._ask(encode(question), wait, self._patience if patience is None else patience)
-        if isinstance(answer, OnError):
-            raise error_from(answer)
+        answer = self._connection.ask(question, patience=patience, held=wait)
         details = extension(answer.x) if isinstance(answer, OnSubscribe) else None
         if details is None or details.first is UNSET or details.head is UNSET or details.status is UNSET:
             raise ProtocolViolation(f"the gateway at {self._endpoint} speaks the plain dialect only")
@@ -133,116 +143,104 @@ class LogClient:
             fits=details.fits if details.fits is not UNSET else None,
         )
 
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._asker.close()
+    def read(
+        self,
+        start: int,
+        stop: int,
+        *,
+        epoch: str | None = None,
+        format: str = MSGPACK,
+        window: int = 65_536,
+        window_bytes: int = 8 * 1024 * 1024,
+    ) -> Iterator[Batch]:
+        """Yield the records from offset ``start`` up to, but not including, ``stop``: in order, each once.
 
-    def _ask(self, question: bytes, wait: float, patience: float) -> Control:
-        give_up = time.monotonic() + patience + wait
-        while (left := give_up - time.monotonic()) > 0:
-            answer = self._asker.ask(question, patience=max(left - wait, 0.0), held=wait)
-            if answer is None:
-                break
-            if (rest := _asked_to_wait(answer)) is None:
-                return answer
-            time.sleep(max(0.0, min(rest, give_up - time.monotonic())))
-        raise GatewayUnreachable(
-            f"no gateway answers at {self._endpoint} after {patience:g} s; is it running there, and do "
-            "both sides use keys or neither?"
+        The payload of a large batch is a view of the bytes that arrived. It costs no copy, and stays valid
+        for as long as it is referenced.
+
+        The gateway does not wait for a range reader. Whoever needs the range has to keep a cursor before it
+        (see :meth:`state`). If the records are gone, this raises :class:`~penstock.aquifer.OffsetGone`.
+        """
+        finder = SegmentFinder(str(self._endpoint)) if self._endpoint.is_loopback else None
+        options = SubscribeOptions(
+            start=start,
+            stop=stop,
+            epoch=epoch,
+            keep=False,
+            formats=[format],
+            dialect="extended",
+            window=window,
+            max_window=window,
+            window_bytes=window_bytes,
+            patience=self._patience,
+            segments=finder,
         )
+        side = SubscriberSide(str(self._endpoint), options)
+        reader = _RangeReader(side, GatewaySockets(self._endpoint, self._curve, views=True))
+        try:
+            for frame in reader.frames():
+                yield Batch(frame.first, frame.count, frame.payload, frame.metadata, format)
+        finally:
+            reader.close()
+            if finder is not None:
+                finder.close()
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
 
-def _asked_to_wait(answer: Control) -> float | None:
-    """For how many seconds a gateway that has too much to do wants to be left alone; None if it answered."""
-    details = extension(answer.x) if isinstance(answer, OnError) else None
-    if details is None or details.code not in ("BUSY", "CLOSING"):
-        return None
-    return min(max(details.retry if details.retry is not UNSET else 200, 1), 1000) / 1000
+    def __enter__(self) -> Self:
+        return self
 
-
-def frames(
-    endpoint: str,
-    *,
-    start: int,
-    stop: int,
-    epoch: str | None = None,
-    format: str = MSGPACK,
-    patience: float = 30.0,
-    window: int = 65_536,
-    window_bytes: int = 8 * 1024 * 1024,
-    curve: CurveClient | None = None,
-) -> Iterator[Frame]:
-    """The records from offset ``start`` up to, but not with, ``stop``: in order, none twice, none missing.
-
-    The payload of a large frame is a view of what has come: it costs no copy, and lives as long as somebody
-    looks at it.
-
-    Who reads a range is not kept: somebody else has to see to it that the gateway does not forget it. If it
-    has, or does, this raises :class:`~penstock.aquifer.OffsetGone`.
-    """
-    address = Endpoint.parse(endpoint)
-    lookout = Lookout(endpoint) if address.is_loopback else None
-    wishes = SubscribeOptions(
-        start=start,
-        stop=stop,
-        epoch=epoch,
-        keep=False,
-        formats=[format],
-        dialect="extended",
-        window=window,
-        max_window=window,
-        window_bytes=window_bytes,
-        patience=patience,
-        shelves=lookout,
-    )
-    reader = _RangeReader(SubscriberSide(endpoint, wishes), GatewaySockets(address, curve, views=True))
-    try:
-        yield from reader.run()
-    finally:
-        reader.close()
-        if lookout is not None:
-            lookout.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class _RangeReader:
-    """Drives the subscriber's side from within a generator."""
+    """Drives the subscriber's side of the protocol from within a generator."""
 
     def __init__(self, side: SubscriberSide, sockets: GatewaySockets) -> None:
         self._side = side
         self._sockets = sockets
         self._waiting: deque[Frame] = deque()
         self._driver = Driver(side, sockets, self._waiting.append)
-        self._heard = 0.0
-        """When the sockets were last looked at."""
+        self._listened = 0.0
+        """When the sockets were last read."""
 
-    def run(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[Frame]:
         side = self._side
         self._driver.do(side.start(time.monotonic()))
         while True:
             while self._waiting:
                 frame = self._waiting.popleft()
                 yield frame
-                nbytes = len(frame.payload) + len(frame.metadata)
-                side.reading.hand_on(frame.first + frame.count, nbytes)
-                side.reading.acknowledged = frame.first + frame.count
+                self._handed_on(frame)
                 now = time.monotonic()
-                if not self._waiting or now - self._heard >= _LONG:
-                    self._hear(now)  # Before it is asked for how long there was silence.
+                if not self._waiting or now - self._listened >= _LONG:
+                    self._listen(now)  # Before the tick, which measures how long the gateway was silent.
                 self._driver.do(side.tick(now))
             if self._driver.finished is not None:
                 if self._driver.finished.error is not None:
                     raise self._driver.finished.error
                 return
-            if side.reading is not None and side.reading.ended:
+            if side.reader is not None and side.reader.ended:
                 return
             now = time.monotonic()
             self._driver.do(side.tick(now))
             self._sockets.wait(max(0.0, min(side.deadline() - now, 0.5)))
-            self._hear(time.monotonic())
+            self._listen(time.monotonic())
 
-    def _hear(self, now: float) -> None:
-        self._heard = now
-        self._driver.hear(now)
+    def _handed_on(self, frame: Frame) -> None:
+        reader, end = self._side.reader, frame.first + frame.count
+        assert reader is not None, "a frame came from a reader"
+        reader.hand_on(end, len(frame.payload) + len(frame.metadata))
+        reader.acknowledged = end
+
+    def _listen(self, now: float) -> None:
+        self._listened = now
+        self._driver.listen(now)
 
     def close(self) -> None:
         self._driver.do(self._side.leave())

@@ -5,28 +5,20 @@ See :mod:`penstock.aquifer.protocol.transactions` for how the gateway sees it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
-from msgspec import UNSET
-
-from penstock.aquifer.client.connection import Asker
+from penstock.aquifer.client.connection import GatewayConnection
 from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
 from penstock.aquifer.protocol.messages import (
     Commit,
     Complete,
     CompleteFields,
-    Control,
     Next,
     NextFields,
     OnComplete,
-    OnError,
     OnNext,
     Put,
-    encode,
-    extension,
 )
-from penstock.aquifer.protocol.remote_errors import error_from
 from penstock.aquifer.records.batch import MSGPACK
 from penstock.aquifer.security import CurveClient
 from penstock.endpoint import Endpoint
@@ -43,7 +35,7 @@ class Courier:
     def __init__(self, endpoint: str, *, patience: float = 30.0, curve: CurveClient | None = None) -> None:
         self._endpoint = Endpoint.parse(endpoint)
         self._patience = patience
-        self._asker = Asker(self._endpoint, curve)
+        self._connection = GatewayConnection(self._endpoint, curve, patience=patience)
 
     def stage(
         self,
@@ -61,7 +53,7 @@ class Courier:
         """Leave a piece with the gateway; nobody sees it before :meth:`publish`."""
         put = Put(query=query, batch=batch, part=part, attempt=attempt, seq=seq, fmt=format)
         question = Next(count, x=NextFields(put=put))
-        answer = self._ask([encode(question), payload, metadata], self._patience)
+        answer = self._connection.ask(question, payload, metadata)
         if not isinstance(answer, OnNext):
             raise ProtocolViolation(f"the gateway at {self._endpoint} answered with {type(answer).__name__}")
 
@@ -74,42 +66,15 @@ class Courier:
         pace. A batch that was published before is not published again.
         """
         question = Complete(x=CompleteFields(commit=Commit(query=query, batch=batch, parts=list(parts))))
-        answer = self._ask([encode(question)], timeout)
+        try:
+            answer = self._connection.ask(question, patience=timeout)
+        except GatewayUnreachable as error:
+            if not self._connection.connected:
+                raise
+            raise GatewayUnreachable(f"{error}; does anybody read from it?") from None
         if not isinstance(answer, OnComplete):
             raise ProtocolViolation(f"the gateway at {self._endpoint} answered with {type(answer).__name__}")
 
     def close(self) -> None:
         """Let go of the connection."""
-        self._asker.close()
-
-    def _ask(self, question: Sequence[bytes | memoryview], patience: float) -> Control:
-        give_up = time.monotonic() + patience
-        while True:
-            answer = self._asker.ask(*question, patience=max(give_up - time.monotonic(), 0.0))
-            if answer is None:
-                raise GatewayUnreachable(self._what_is_wrong(patience))
-            if not isinstance(answer, OnError):
-                return answer
-            pause = _pause_before_asking_again(answer)
-            if pause is None or time.monotonic() + pause >= give_up:
-                raise error_from(answer)
-            time.sleep(pause)
-
-    def _what_is_wrong(self, patience: float) -> str:
-        if self._asker.connected:
-            return (
-                f"the gateway at {self._endpoint} did not take a batch for {patience:g} s; is it well, and "
-                "does anybody read what is behind it?"
-            )
-        return (
-            f"no gateway could be reached at {self._endpoint} for {patience:g} s, so a batch was not taken; "
-            "is it running there, and do both sides use keys or neither?"
-        )
-
-
-def _pause_before_asking_again(answer: OnError) -> float | None:
-    """Seconds, if the gateway only has too much to do at the moment."""
-    details = extension(answer.x)
-    if details is None or details.code != "BUSY" or details.retry is UNSET:
-        return None
-    return max(0, min(details.retry, 10_000)) / 1000
+        self._connection.close()

@@ -9,14 +9,15 @@ from typing import Any
 from penstock.aquifer.client.elements import Unpacker
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
-from penstock.aquifer.protocol.subscriber_side import SubscribeOptions, SubscriberSide
+from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
+from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 from penstock.aquifer.records.batch import ARROW, MSGPACK
 from penstock.aquifer.records.codecs import Codec, codec_named
 from penstock.aquifer.security import CurveClient
 from penstock.endpoint import Endpoint
 from penstock.spec import Publisher, Subscriber, check_subscriber
 from penstock.streams import Flux
-from penstock.streams.spi import PublisherSource
+from penstock.streams.source import PublisherSource
 
 __all__ = ["AquiferPublisher"]
 
@@ -94,7 +95,7 @@ class AquiferPublisher(Publisher[Any]):
         self._codec = codec_named(codec)
         if records and self._codec.name == "arrow":
             raise ValueError("records=True and codec='arrow': the rows of a batch are no single records")
-        self._wishes = SubscribeOptions(
+        self._options = SubscribeOptions(
             name=id,
             start=start,
             stop=stop,
@@ -122,7 +123,7 @@ class AquiferPublisher(Publisher[Any]):
         check_subscriber(subscriber)
         subscription = AquiferSubscription(
             subscriber,
-            SubscriberSide(str(self._endpoint), self._wishes),
+            SubscriberSide(str(self._endpoint), self._options),
             GatewaySockets(self._endpoint, self._curve),
             Unpacker(self._codec, records=self._records, batches=self._batches),
             acknowledge=self._acknowledge,

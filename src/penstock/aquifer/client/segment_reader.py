@@ -1,7 +1,7 @@
-"""The reader's side of a shelf: payloads in memory that a gateway on the same machine shares.
+"""The reader's side of a shared segment: payloads in memory that a gateway on the same machine shares.
 
-Nothing of this is needed to read. Who cannot see the shelf, being on another machine, of another user or on
-another system than Linux, does not mention it, and is sent the payloads.
+Shared memory is optional. A reader that cannot see the segment (it is on another machine, belongs to another
+user, or does not run on Linux) does not mention it, and the gateway sends it the payloads.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import PLACE, TOKEN_BYTES
 from penstock.aquifer.protocol.messages import SegmentFields
 
-__all__ = ["Lookout", "ShelfView"]
+__all__ = ["SegmentFinder", "SegmentReader"]
 
-_idle: Final[dict[str, ShelfView]] = {}
-"""Shelves that nobody here looks at, by endpoint: for whoever reads from there next."""
+_idle: Final[dict[str, SegmentReader]] = {}
+"""Mapped segments that nothing reads at the moment, by endpoint: for the next read from there."""
 _MOST_IDLE: Final = 4
 
 
-class ShelfView:
-    """Looks at payloads, and knows which of them somebody still looks at."""
+class SegmentReader:
+    """Views of the payloads in a segment; it knows which of them are still in use."""
 
     def __init__(self, memory: mmap.mmap, token: str) -> None:
         self.token = token
@@ -34,14 +34,14 @@ class ShelfView:
         self._held: dict[int, weakref.ref[memoryview]] = {}
 
     def payload(self, place: bytes | memoryview) -> memoryview:
-        """What stands at a place. It stays there for as long as somebody has the returned object."""
+        """The payload at a place. It stays there for as long as the returned object is referenced."""
         if len(place) != PLACE.size:
-            raise ProtocolViolation(f"a place on a shelf has {PLACE.size} bytes, not {len(place)}")
+            raise ProtocolViolation(f"a place in a shared segment has {PLACE.size} bytes, not {len(place)}")
         number, start, length = PLACE.unpack(place)
         if number < self._seen or start + length > len(self._memory):
             raise ProtocolViolation(
-                f"payload {number} of {length} bytes at {start} cannot be on a shelf of "
-                f"{len(self._memory)} bytes on which {self._seen} have been seen"
+                f"payload {number} of {length} bytes at {start} cannot be in a shared segment of "
+                f"{len(self._memory)} bytes in which {self._seen} have been seen"
             )
         self._seen = number + 1
         payload = self._memory[start : start + length]
@@ -49,46 +49,46 @@ class ShelfView:
         return payload
 
     def in_use(self) -> list[int]:
-        """How many payloads have come, and the numbers of those that somebody still looks at."""
+        """How many payloads have arrived, and the numbers of those that are still referenced."""
         for number in [number for number, payload in self._held.items() if payload() is None]:
             del self._held[number]
         return [self._seen, *self._held]
 
 
-class Lookout:
-    """For one reading: finds the shelf that its gateway offers, or has it still from the time before."""
+class SegmentFinder:
+    """Finds the segment that a gateway offers, or has it still from the last read."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
-        self._view = _idle.pop(endpoint, None)
+        self._reader = _idle.pop(endpoint, None)
 
     @property
     def token(self) -> str:
-        """Of the shelf that is here already; empty if there is none."""
-        return "" if self._view is None else self._view.token
+        """The token of the segment that is mapped already, or an empty string."""
+        return "" if self._reader is None else self._reader.token
 
-    def open(self, terms: SegmentFields) -> ShelfView | None:
-        """The shelf that a gateway offers; None if it cannot be seen from here."""
+    def open(self, terms: SegmentFields) -> SegmentReader | None:
+        """Map the segment that a gateway offers; None if this process cannot see it."""
         if self.token != terms.token:
-            self._view = _found(terms)
-        return self._view
+            self._reader = _mapped(terms)
+        return self._reader
 
     def close(self) -> None:
-        """The reading is over."""
-        if self._view is not None:
+        """Leave the segment to the next read."""
+        if self._reader is not None:
             if len(_idle) >= _MOST_IDLE:
                 _idle.clear()
-            _idle[self._endpoint] = self._view
-        self._view = None
+            _idle[self._endpoint] = self._reader
+        self._reader = None
 
 
-def _found(terms: SegmentFields) -> ShelfView | None:
+def _mapped(terms: SegmentFields) -> SegmentReader | None:
     if sys.platform != "linux":
         return None
     import fcntl
 
     try:
-        # Whatever it is that is open there: to open it must not wait.
+        # Not blocking, whatever kind of file it turns out to be.
         file = os.open(f"/proc/{terms.pid}/fd/{terms.fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
@@ -97,19 +97,19 @@ def _found(terms: SegmentFields) -> ShelfView | None:
         if not stat.S_ISREG(status.st_mode) or not TOKEN_BYTES <= terms.size == status.st_size:
             return None
         if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
-            return None  # If it shrank while it is looked at, this process would be killed.
+            return None  # If it shrank while we read it, this process would be killed.
         memory = mmap.mmap(file, terms.size, prot=mmap.PROT_READ)
     except OSError:
         return None
     finally:
         os.close(file)
     if memory[:TOKEN_BYTES].hex() != terms.token:
-        # That of another gateway: numbers of processes are not the same on all machines.
+        # It belongs to another gateway: process numbers differ between machines.
         memory.close()
         return None
-    return ShelfView(memory, terms.token)
+    return SegmentReader(memory, terms.token)
 
 
 if hasattr(os, "register_at_fork"):
-    # Parent and child would both use the shelf that only one of them may.
+    # Otherwise parent and child would both use a segment that only one of them may use.
     os.register_at_fork(after_in_child=_idle.clear)

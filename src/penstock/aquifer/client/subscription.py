@@ -169,15 +169,15 @@ class AquiferSubscription:
 
     def metrics(self) -> Metrics:
         """What has been seen so far."""
-        side, reading = self._side, self._side.reading
-        extended = reading if isinstance(reading, ExtendedReader) else None
-        plain = reading if isinstance(reading, PlainReader) else None
+        side, reader = self._side, self._side.reader
+        extended = reader if isinstance(reader, ExtendedReader) else None
+        plain = reader if isinstance(reader, PlainReader) else None
         return Metrics(
             dialect=side.dialect,
             connected=side.phase is Phase.READING,
             epoch=side.epoch,
             records=self._delivered,
-            next=reading.next if reading is not None else 0,
+            next=reader.next if reader is not None else 0,
             lag=max(extended.head - extended.next, 0) if extended is not None else 0,
             window=side.window.size,
             rate=side.window.rate,
@@ -223,10 +223,10 @@ class AquiferSubscription:
             if isinstance(self._driver.finished.error, SourceFailed):
                 # The end of the stream, and in its place: after everything that came before it.
                 return not self._waiting
-            # The end of our reading. What nobody has asked for is not acknowledged, and can be read again.
+            # Our reading is over. What was not requested is not acknowledged, and can be read again.
             return not self._deliverable()
-        reading = self._side.reading
-        return reading is not None and reading.ended and not self._waiting
+        reader = self._side.reader
+        return reader is not None and reader.ended and not self._waiting
 
     def _tick(self, now: float) -> None:
         if now - self._listened > _TAKES_ITS_TIME:
@@ -239,7 +239,7 @@ class AquiferSubscription:
         if self._driver.finished is not None:
             return
         try:
-            self._driver.hear(now)
+            self._driver.listen(now)
         except Exception as error:
             # What came before it goes first.
             self._driver.finished = effects.Finish(error)
@@ -270,9 +270,9 @@ class AquiferSubscription:
                 with self._mutex:
                     self._demand -= count
             self._delivered += count
-            reading = self._side.reading
-            if self._automatic and isinstance(reading, ExtendedReader):
-                reading.acknowledged = chunk.reached
+            reader = self._side.reader
+            if self._automatic and isinstance(reader, ExtendedReader):
+                reader.acknowledged = chunk.reached
             if chunk.done:
                 self._waiting.popleft()
                 self._handed(chunk)
@@ -305,17 +305,17 @@ class AquiferSubscription:
         return len(elements) - length_hint(left)
 
     def _handed(self, chunk: Chunk) -> None:
-        reading = self._side.reading
-        if isinstance(reading, ExtendedReader):
-            reading.hand_on(chunk.end, chunk.nbytes)
-        else:
-            reading.hand_on(reading.handed + chunk.records, chunk.nbytes)
+        reader = self._side.reader
+        if isinstance(reader, ExtendedReader):
+            reader.hand_on(chunk.end, chunk.nbytes)
+        elif reader is not None:
+            reader.hand_on(reader.handed + chunk.records, chunk.nbytes)
 
     def _note_acknowledgement(self) -> None:
-        reading = self._side.reading
-        if self._acknowledge is not None and reading is not None:
+        reader = self._side.reader
+        if self._acknowledge is not None and reader is not None:
             # Not beyond what has come: the gateway would take that for a mistake.
-            reading.acknowledged = max(reading.acknowledged, min(self._acknowledge, reading.next))
+            reader.acknowledged = max(reader.acknowledged, min(self._acknowledge, reader.next))
 
     def _end(self) -> None:
         """Say goodbye, then signal the end; the other way round if the end is yet to be acknowledged."""
@@ -333,9 +333,9 @@ class AquiferSubscription:
 
     def _await_acknowledgements(self) -> None:
         """Stay until what was delivered is acknowledged, or for as long as the gateway would wait for us."""
-        deadline = time.monotonic() + self._side.wishes.lease
-        reading = self._side.reading
-        while not self._left and reading.acknowledged < reading.next:
+        deadline = time.monotonic() + self._side.options.lease
+        reader = self._side.reader
+        while reader is not None and not self._left and reader.acknowledged < reader.next:
             if time.monotonic() > deadline:
                 return
             self._sockets.wait(_LONGEST_WAIT)

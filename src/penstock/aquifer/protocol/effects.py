@@ -1,22 +1,22 @@
-"""What the subscriber's side wants done: the machine decides, whoever drives it acts."""
+"""What the subscriber's side wants done: the protocol decides, and the driver acts."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 from penstock.aquifer.protocol.frames import Frame
-from penstock.aquifer.protocol.messages import Control
+from penstock.aquifer.protocol.messages import Control, OnComplete, OnError, OnNext
 
-__all__ = ["Connect", "Effect", "Finish", "Join", "Say", "Take"]
+__all__ = ["Connect", "Effect", "Finish", "Join", "Reader", "ReaderMessage", "Send", "Take"]
 
 
 class Connect(NamedTuple):
-    """Open a new control connection in place of the one there is; close the data connection, unless kept."""
+    """Open a new control connection in place of the old one; close the data connection unless kept."""
 
     keep_data: bool = False
 
 
-class Say(NamedTuple):
+class Send(NamedTuple):
     """Send a control message."""
 
     message: Control
@@ -30,15 +30,49 @@ class Join(NamedTuple):
 
 
 class Take(NamedTuple):
-    """Records have come, in order and without a gap."""
+    """Hand these records to the subscriber: they are in order, and nothing is missing before them."""
 
     frame: Frame
 
 
 class Finish(NamedTuple):
-    """It is over, well or not."""
+    """The subscription is over; without an error it completed."""
 
     error: BaseException | None
 
 
-Effect: TypeAlias = Connect | Say | Join | Take | Finish
+Effect: TypeAlias = Connect | Send | Join | Take | Finish
+ReaderMessage: TypeAlias = OnNext | OnComplete | OnError
+"""The control messages that can arrive while records flow."""
+
+
+class Reader(Protocol):
+    """What the readers of the two dialects have in common."""
+
+    dialect: ClassVar[str]
+    next: int
+    """How many records have arrived (plain), or the offset of the next one (extended)."""
+    acknowledged: int
+    """Records before this offset are done with."""
+    ended: bool
+    """Whether everything has arrived."""
+
+    def message(self, message: ReaderMessage, now: float) -> list[Effect]:
+        """A control message arrived."""
+        ...
+
+    def bytes_came(self, now: float) -> None:
+        """A part of a message arrived."""
+        ...
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed, or the subscriber has taken records."""
+        ...
+
+    def deadline(self) -> float:
+        """When to call :meth:`tick` next."""
+        ...
+
+    def goodbye(self) -> list[Effect]:
+        """Leave the gateway."""
+        ...

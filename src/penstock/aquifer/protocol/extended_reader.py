@@ -1,46 +1,39 @@
-"""Reading frames: absolute credit, gaps seen and mended, everything in order."""
+"""Reading frames of the extended dialect: absolute credit, gaps noticed and filled, everything in order."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 from msgspec import UNSET
 
 from penstock.aquifer.errors import Overtaken, ProtocolViolation, SourceFailed
-from penstock.aquifer.protocol.effects import Effect, Finish, Say, Take
+from penstock.aquifer.protocol.effects import Effect, Finish, ReaderMessage, Send, Take
 from penstock.aquifer.protocol.frames import Flag, Frame
-from penstock.aquifer.protocol.messages import (
-    Next,
-    NextFields,
-    OnError,
-    OnSubscribeFields,
-    decode,
-    extension,
-)
+from penstock.aquifer.protocol.gateway_errors import error_from
+from penstock.aquifer.protocol.messages import Next, NextFields, OnError, OnSubscribeFields, decode, extension
 from penstock.aquifer.protocol.pieces import FrameAssembly, Misfit
-from penstock.aquifer.protocol.remote_errors import error_from
-from penstock.aquifer.protocol.subscribe_options import Shelf
+from penstock.aquifer.protocol.subscribe_options import Segment
 
 if TYPE_CHECKING:
     from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 
 __all__ = ["ExtendedReader"]
 
-# As plain numbers: to ask a Flag takes ten times as long, for each frame.
+# As plain numbers: testing a Flag takes ten times as long, for each frame.
 _SPECIAL: Final = int(Flag.ERR | Flag.GAP | Flag.END | Flag.HB)
 _ACK: Final = int(Flag.ACK)
-_SHELF: Final = int(Flag.SHARED)
+_SHARED: Final = int(Flag.SHARED)
 _PIECE: Final = int(Flag.PIECE)
 _REPEAT: Final = 0.5
-"""Seconds after which a grant is repeated if nothing came of it: the first may have been lost."""
+"""Seconds after which credit is sent again if nothing arrived: the message may have been lost."""
 _LINGER: Final = 0.1
-"""Seconds that an acknowledgement may wait for a grant to ride on."""
+"""Seconds that an acknowledgement may wait, so that it can travel with the next credit."""
 
 
 class ExtendedReader:
-    """Where an extended subscriber stands."""
+    """The state of an extended subscriber."""
 
     dialect: ClassVar[str] = "extended"
 
@@ -50,22 +43,24 @@ class ExtendedReader:
         self.handed = start
         """Records before this offset were handed on."""
         self.acknowledged = start
-        """Records before this offset may be forgotten by the gateway."""
+        """The gateway may drop the records before this offset."""
         self.head = start
-        """The log's head, as last heard."""
+        """The log's head, as the gateway last said."""
         self.gaps = 0
-        """How often something was lost on the way, and asked for again."""
+        """How often frames were lost on the way and asked for again."""
         self.ended = False
         self._side = side
-        self._lease = side.wishes.lease
-        """The one that was asked for, or the shorter one that was granted."""
-        self._limit = start
-        self._limit_bytes = 0
+        self._lease = side.options.lease
+        """The lease that we asked for, or the shorter one that the gateway gave."""
+        self._credit = start
+        """The gateway may send records before this offset."""
+        self._credit_bytes = 0
+        """The gateway may send this many bytes in this session."""
         self._handed_bytes = 0
         """Bytes of this session that were handed on."""
         self._arrived_bytes = 0
         self._stale_bytes = 0
-        """Bytes that still wait here, and came in a session before this one."""
+        """Bytes that still wait here and arrived in an earlier session."""
         self._told = -1
         """The acknowledgement that was last sent."""
         self._spoke = self._heard = 0.0
@@ -73,57 +68,57 @@ class ExtendedReader:
         self._owed: deque[int] = deque()
         """The offsets whose acknowledgement the gateway waits for."""
         self._ack_every: int | None = None
-        """How many records to acknowledge at the latest: the log has room for a few times as many."""
-        self._shelf: Shelf | None = None
-        """Memory that this session's gateway shares with us, if it does."""
-        self.puzzle = FrameAssembly()
-        """The frame that comes in pieces at the moment."""
+        """Acknowledge at least every this many records: the log holds a few times as many."""
+        self._segment: Segment | None = None
+        """The memory that this session's gateway shares with us, if it does."""
+        self.assembly = FrameAssembly()
+        """The frame that arrives in pieces at the moment."""
         self._pieces = False
-        """Whether this session's gateway sends pieces, and so wants to know how many bytes have come."""
+        """Whether this session's gateway sends pieces, and so wants to know how many bytes have arrived."""
         self._jumps: deque[tuple[int, int]] = deque()
-        """Gaps that were told, but lie after what was handed on: first missing and next available offset."""
+        """Reported gaps that lie after what was handed on: first missing and next available offset."""
 
     def resumed(self, answer: OnSubscribeFields, now: float) -> list[Effect]:
-        """A gateway has welcomed us, for the first time or again: grant it a window."""
+        """A gateway has welcomed us, for the first time or again: give it credit for a window."""
         start = answer.next if answer.next is not UNSET else self.next
         if start != self.next:
-            text = f"the gateway starts at offset {start}, and {self.next} was asked for"
+            text = f"the gateway starts at offset {start}, but {self.next} was asked for"
             return [Finish(ProtocolViolation(text))]
         if answer.head is not UNSET:
             self.head = answer.head
         if answer.lease is not UNSET and answer.lease > 0:
-            self._lease = min(self._side.wishes.lease, answer.lease / 1000)
+            self._lease = min(self._side.options.lease, answer.lease / 1000)
         if answer.ackevery is not UNSET:
             self._ack_every = max(answer.ackevery, 1)
-        shelves = self._side.wishes.shelves
-        if shelves is not None and answer.shelf is not UNSET:
-            self._shelf = shelves.open(answer.shelf)
+        segments = self._side.options.segments
+        if segments is not None and answer.shelf is not UNSET:
+            self._segment = segments.open(answer.shelf)
         else:
-            self._shelf = None
+            self._segment = None
         self._pieces = answer.pieces is not UNSET and answer.pieces
-        # Bytes are counted by session, and what still waits here belongs to the one before. A frame of which
-        # only pieces are here does not wait yet: it would stand in its own way.
-        in_pieces = self.puzzle.have - self.puzzle.carried
+        # Bytes are counted by session, and what still waits here belongs to the last one. An incomplete
+        # frame does not count as waiting: it would keep its own missing pieces away.
+        in_pieces = self.assembly.have - self.assembly.carried
         self._stale_bytes += self._arrived_bytes - self._handed_bytes - in_pieces
-        self.puzzle.carry_over()
-        self._handed_bytes = self._arrived_bytes = self._limit_bytes = 0
-        self._limit = self.next
+        self.assembly.carry_over()
+        self._handed_bytes = self._arrived_bytes = self._credit_bytes = 0
+        self._credit = self.next
         self._heard = now
-        return self._grant(now)
+        return self._give_credit(now)
 
     def bytes_came(self, now: float) -> None:
-        """A part of a frame has come: the gateway is there, and the line is slow."""
+        """A part of a frame arrived: the gateway is there, and the line is slow."""
         self._heard = now
 
     # ---------------------------------------------------------------- frames
     def frame(self, frame: Frame, now: float) -> list[Effect]:
-        """A frame came."""
+        """A frame arrived."""
         self._heard = now
         self._side.flowing(now)
         effects = self._read(frame, now)
         if any(isinstance(effect, Finish) for effect in effects):
-            # What has come is still handed on and acknowledged, but nothing is asked for any more: who was
-            # told that another has its id now must not take it back.
+            # What has arrived is still handed on and acknowledged, but we ask for nothing more. If another
+            # subscriber has taken over our id, we must not take it back.
             self.ended = True
         return effects
 
@@ -135,16 +130,16 @@ class ExtendedReader:
         if frame.first > self.next:
             return self._missed(frame, now)
         if not frame.count or frame.first < self.next:
-            return []  # Nothing in it, or had already: a session never goes back.
+            return []  # It is empty, or we have it already.
         try:
             if frame.flags & _PIECE:
                 return self._read_piece(frame, now)
-            if frame.flags & _SHELF:
-                frame = self._from_shelf(frame)
+            if frame.flags & _SHARED:
+                frame = self._from_segment(frame)
         except ProtocolViolation as violation:
             return [Finish(violation)]
-        if self.puzzle.have:
-            self._drop_pieces()  # It came as a whole after all.
+        if self.assembly.have:
+            self._drop_pieces()  # The frame came in one piece after all.
         self._arrived_bytes += len(frame.payload) + len(frame.metadata)
         return self._take(frame, now)
 
@@ -153,7 +148,7 @@ class ExtendedReader:
         self.head = max(self.head, self.next)
         self._side.window.arrived(frame.count, now)
         if frame.flags & _ACK:
-            # Now, for what has arrived; and once more, when it has been dealt with.
+            # Answer now for what has arrived, and once more when it has been processed.
             self._must_answer = True
             self._owed.append(self.next)
         return [Take(frame)]
@@ -162,32 +157,32 @@ class ExtendedReader:
         self._arrived_bytes += len(frame.payload)
         if frame.flags & _ACK:
             self._must_answer = True
-        puzzle = self.puzzle
-        if puzzle.is_begun_by(frame):
+        assembly = self.assembly
+        if assembly.is_begun_by(frame):
             self._drop_pieces()
         try:
-            whole = puzzle.add(frame)
+            whole = assembly.add(frame)
         except Misfit as misfit:
             self.gaps += 1
             self._handed_bytes += len(frame.payload)
-            if puzzle.have == puzzle.carried:
-                # The first piece of the session does not fit to what is here: begin this frame anew.
+            if assembly.have == assembly.carried:
+                # The first piece of the session does not fit what is here: start this frame over.
                 self._drop_pieces()
-            return self._side.lost(f"a part of the records from {self.next} on was lost: {misfit}", now)
+            return self._side.lost(f"pieces of the frame at offset {self.next} were lost: {misfit}", now)
         if whole is None:
             return []
-        # It waits here from now on, and what of it came before this session counts like all that did.
-        self._stale_bytes += puzzle.carried
-        puzzle.drop()
+        # It waits here from now on. Its pieces of earlier sessions count like other bytes of these.
+        self._stale_bytes += assembly.carried
+        assembly.drop()
         return self._take(whole, now)
 
     def _drop_pieces(self) -> None:
-        self._handed_bytes += self.puzzle.drop()
+        self._handed_bytes += self.assembly.drop()
 
-    def _from_shelf(self, frame: Frame) -> Frame:
-        if self._shelf is None:
-            raise ProtocolViolation("the gateway says that a payload is on a shelf, but there is none")
-        return msgspec.structs.replace(frame, payload=self._shelf.payload(frame.payload))
+    def _from_segment(self, frame: Frame) -> Frame:
+        if self._segment is None:
+            raise ProtocolViolation("the gateway put a payload into a shared segment, but there is none")
+        return msgspec.structs.replace(frame, payload=self._segment.payload(frame.payload))
 
     def _read_special(self, frame: Frame, now: float) -> list[Effect]:
         flags = Flag(frame.flags)
@@ -209,10 +204,10 @@ class ExtendedReader:
         except ProtocolViolation as violation:
             return [Finish(violation)]
         if not isinstance(message, OnError):
-            return [Finish(ProtocolViolation(f"an error frame with {type(message).__name__} in it"))]
+            return [Finish(ProtocolViolation(f"an error frame holds {type(message).__name__}"))]
         details = extension(message.x)
         if details is not None and details.code == SourceFailed.code and frame.first > self.next:
-            return self._missed(frame, now)  # What came before the failure comes first.
+            return self._missed(frame, now)  # Everything before the failure comes first.
         return self.message(message, now)
 
     def _missed(self, frame: Frame, now: float) -> list[Effect]:
@@ -220,30 +215,30 @@ class ExtendedReader:
         return self._side.lost(f"records {self.next} to {frame.first - 1} did not arrive", now)
 
     def skip_to(self, first: int, now: float) -> list[Effect]:
-        """The records before ``first`` that have not come are gone from the log: go on there, or fail."""
+        """The log no longer has the records before ``first``: continue there, or fail."""
         if first <= self.next:
             return []
         missing, self.next = self.next, first
         self._drop_pieces()
-        if self._side.wishes.on_gap is None:
+        if self._side.options.on_gap is None:
             text = (
-                f"records {missing} to {first - 1} are gone, because this subscriber was too slow and "
-                "asked not to be kept; subscribe with keep=True, or go on from the oldest with on_gap"
+                f"records {missing} to {first - 1} are gone, because this optional reader was too "
+                "slow; subscribe with keep=True, or continue at the oldest record with on_gap"
             )
             return [Finish(Overtaken(text, first=first, head=self.head))]
-        self._side.wishes.on_gap(missing, first)
+        self._side.options.on_gap(missing, first)
         self._jumps.append((missing, first))
         self._jump()
         return []
 
     def _jump(self) -> None:
-        # What will never come must not count against the window, or a gap wider than that would close it.
+        # Records that never come must not count against the window: a wide gap would close it.
         while self._jumps and self.handed >= self._jumps[0][0]:
             self.handed = max(self.handed, self._jumps.popleft()[1])
 
     # ---------------------------------------------------------------- messages and time
-    def message(self, message: Any, now: float) -> list[Effect]:
-        """The gateway says something outside the stream: only errors matter, and none after the end."""
+    def message(self, message: ReaderMessage, now: float) -> list[Effect]:
+        """A control message arrived: only errors matter, and none after the end."""
         if self.ended or not isinstance(message, OnError):
             return []
         details = extension(message.x)
@@ -255,7 +250,7 @@ class ExtendedReader:
         return [Finish(error_from(message))]
 
     def hand_on(self, offset: int, nbytes: int) -> None:
-        """Records before ``offset`` were handed on, so many bytes of them since the last time."""
+        """Records before ``offset`` were handed on, ``nbytes`` bytes of them since the last call."""
         self.handed = offset
         self._jump()
         stale = min(nbytes, self._stale_bytes)
@@ -263,19 +258,19 @@ class ExtendedReader:
         self._handed_bytes += nbytes - stale
 
     def tick(self, now: float) -> list[Effect]:
-        """NextFields more if enough was handed on; repeat a grant that nothing came of; notice silence."""
+        """Give credit if enough was handed on; repeat credit that may have been lost; notice silence."""
         if not self.ended and now - self._heard > self._side.silence:
             return self._side.lost(f"nothing was heard for {self._side.silence:g} s", now)
         due = self._must_answer or self._acknowledgement_is_due(now) or now - self._spoke >= self._patience()
-        if due or (not self.ended and self._has_room()):
-            return self._grant(now)
+        if due or (not self.ended and self._credit_is_due()):
+            return self._give_credit(now)
         return []
 
-    def _has_room(self) -> bool:
+    def _credit_is_due(self) -> bool:
         window = self._side.window
-        return self.handed + window.size - self._limit >= max(
-            1, window.size // 4
-        ) or self._byte_limit() - self._limit_bytes >= max(1, window.nbytes // 4)
+        if self.handed + window.size - self._credit >= max(1, window.size // 4):
+            return True
+        return self._demand_bytes() - self._credit_bytes >= max(1, window.nbytes // 4)
 
     def _acknowledgement_is_due(self, now: float) -> bool:
         if self.acknowledged <= self._told:
@@ -293,31 +288,33 @@ class ExtendedReader:
         return min(linger, self._spoke + self._patience(), silence)
 
     def _patience(self) -> float:
-        # Something was granted and did not come: it may be there soon, or a message was lost. After the end
-        # nothing more can come, but until all of it was handed on the lease has to be kept up.
+        # If credit is not used, the records may be on their way, or a message was lost. After the end nothing
+        # more can come, but the lease has to be renewed until everything was handed on.
         lease = self._lease / 3
         return lease if self.ended else min(_REPEAT, lease)
 
-    def _byte_limit(self) -> int:
+    def _demand_bytes(self) -> int:
         return self._handed_bytes + self._side.window.nbytes - self._stale_bytes
 
-    def _grant(self, now: float) -> list[Effect]:
+    def _give_credit(self, now: float) -> list[Effect]:
         window = self._side.window
-        self._limit = max(self._limit, self.handed + window.size)
-        self._limit_bytes = max(self._limit_bytes, self._byte_limit())
+        self._credit = max(self._credit, self.handed + window.size)
+        self._credit_bytes = max(self._credit_bytes, self._demand_bytes())
         self._told = self.acknowledged
         while self._owed and self._owed[0] <= self.acknowledged:
             self._owed.popleft()
         self._spoke = now
         self._must_answer = False
-        grant = NextFields(limit=self._limit, limitb=self._limit_bytes, ack=self.acknowledged, got=self.next)
+        credit = NextFields(
+            limit=self._credit, limitb=self._credit_bytes, ack=self.acknowledged, got=self.next
+        )
         if self._pieces:
-            grant.gotb = self._arrived_bytes
-        if self._shelf is not None:
-            grant.shelf = self._shelf.in_use()
-        return [Say(Next(window.size, x=grant))]
+            credit.gotb = self._arrived_bytes
+        if self._segment is not None:
+            credit.shelf = self._segment.in_use()
+        return [Send(Next(window.size, x=credit))]
 
     def goodbye(self) -> list[Effect]:
-        """Acknowledge what was dealt with, and leave; a durable subscriber keeps its place."""
-        grant = NextFields(limit=self._limit, ack=self.acknowledged, got=self.next)
-        return [Say(Next(1, x=grant)), *self._side.goodbye()]
+        """Acknowledge what was processed, and leave; a durable subscriber keeps its cursor."""
+        credit = NextFields(limit=self._credit, ack=self.acknowledged, got=self.next)
+        return [Send(Next(1, x=credit)), *self._side.goodbye()]

@@ -1,22 +1,29 @@
-"""What a subscriber wants of a gateway, whatever dialect it will turn out to speak."""
+"""What a subscriber asks of a gateway, whatever dialect the gateway turns out to speak."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from penstock.aquifer.protocol.messages import SegmentFields
 from penstock.aquifer.records.batch import MSGPACK
+from penstock.backoff import Backoff
 
-__all__ = ["Shelf", "Shelves", "SubscribeOptions"]
+__all__ = ["RECONNECT", "Segment", "Segments", "SubscribeOptions"]
+
+RECONNECT: Final = Backoff(first=0.1, longest=3.2, jitter=0.0)
+"""How soon a client connects again when a connection was lost before its answer.
+
+Without jitter: the pauses are short, and a gateway that cannot serve everybody at once says when to return.
+"""
 
 
-class Shelf(Protocol):
-    """Shared memory, as far as the protocol has to know."""
+class Segment(Protocol):
+    """Shared memory, as far as the protocol knows about it."""
 
     def payload(self, place: bytes | memoryview) -> memoryview:
-        """What stands at a place."""
+        """The payload at a place."""
         ...
 
     def in_use(self) -> list[int]:
@@ -24,28 +31,30 @@ class Shelf(Protocol):
         ...
 
 
-class Shelves(Protocol):
-    """Who finds it."""
+class Segments(Protocol):
+    """Finds shared memory."""
 
     @property
     def token(self) -> str:
-        """Of the shelf that is there already, or nothing."""
+        """The token of the segment that is mapped already, or an empty string."""
         ...
 
-    def open(self, terms: SegmentFields) -> Shelf | None:
-        """The shelf that a gateway offers, if it can be seen from here."""
+    def open(self, terms: SegmentFields) -> Segment | None:
+        """The segment that a gateway offers, if this process can see it."""
         ...
 
 
 @dataclass
 class SubscribeOptions:
-    """What a subscriber wants of a gateway."""
+    """The options of one subscription."""
 
     name: str | None = None
+    """The durable id, if the gateway shall keep a cursor for this subscriber."""
     start: int | str | None = None
     stop: int | None = None
     epoch: str | None = None
     keep: bool = True
+    """Whether this is a required reader: the source waits for it."""
     formats: list[str] = field(default_factory=lambda: [MSGPACK])
     lease: float = 60.0
     dialect: str = "auto"
@@ -54,20 +63,20 @@ class SubscribeOptions:
     max_window: int = 262_144
     window_bytes: int = 8 * 1024 * 1024
     timeout: float = 1.0
-    """Seconds without a record after which declared ones are given up (plain dialect)."""
+    """Seconds to wait for the next declared record before the rest counts as lost (plain dialect)."""
     patience: float = 30.0
     """Seconds without a gateway after which the subscriber gives up."""
-    shelves: Shelves | None = None
+    segments: Segments | None = None
     """Finds the memory that a gateway on the same machine shares; without it none is asked for."""
     on_gap: Callable[[int, int], object] | None = None
-    """Called with the first missing and the next available offset when a best-effort subscriber was
-    overtaken; without it that is an error."""
+    """Called with the first missing and the next available offset when an optional reader was overtaken;
+    without it that is an error."""
     on_deficit: Callable[[int, int, int], object] | None = None
     """Called with declared, received and the new size of requests (plain dialect)."""
 
     @property
     def needs_extended(self) -> str | None:
-        """What was asked for that a plain gateway cannot give."""
+        """The option that a plain gateway cannot fulfil, if there is one."""
         if self.name is not None:
             return "a durable id"
         if self.start not in (None, "earliest"):

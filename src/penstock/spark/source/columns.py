@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.records.arrow import from_arrow_stream
-from penstock.aquifer.records.batch import RecordMetadata, unpack_metadata, unpack_values
+from penstock.aquifer.records.batch import Batch, RecordMetadata, unpack_metadata, unpack_values
 from penstock.spark.errors import BadSchema, UnreadableRecord
 from penstock.spark.source.decoders import Zone
 from penstock.spark.source.records import (
@@ -61,7 +60,7 @@ class Columns:
         if value in ("binary", "string"):
             self._check(schema, value)
 
-    def batch(self, endpoint: str, frame: Frame) -> pa.RecordBatch:
+    def batch(self, endpoint: str, frame: Batch) -> pa.RecordBatch:
         """The records of a frame as a batch."""
         batch = self._batch(endpoint, frame)
         if self._strict:
@@ -71,7 +70,7 @@ class Columns:
                     raise self._unreadable(endpoint, frame, f"{null} is null, and the schema says NOT NULL")
         return batch
 
-    def _batch(self, endpoint: str, frame: Frame) -> pa.RecordBatch:
+    def _batch(self, endpoint: str, frame: Batch) -> pa.RecordBatch:
         if self._value == "arrow":
             return self._fitted(from_arrow_stream(frame.payload), endpoint, frame)
         values = unpack_values(frame.payload)
@@ -90,7 +89,7 @@ class Columns:
         except pa.ArrowInvalid as error:
             raise self._unreadable(endpoint, frame, error) from error
 
-    def _fitted(self, batch: pa.RecordBatch, endpoint: str, frame: Frame) -> pa.RecordBatch:
+    def _fitted(self, batch: pa.RecordBatch, endpoint: str, frame: Batch) -> pa.RecordBatch:
         """The columns that the schema names, in its order and with its types."""
         if batch.schema.equals(self._schema):
             return batch
@@ -107,7 +106,7 @@ class Columns:
             raise self._unreadable(endpoint, frame, error) from error
 
     def _unreadable(
-        self, endpoint: str, frame: Frame, error: object, index: int | None = None
+        self, endpoint: str, frame: Batch, error: object, index: int | None = None
     ) -> UnreadableRecord:
         which = f"records {frame.first} to {frame.first + frame.count - 1} of {endpoint}"
         if index is not None or frame.count == 1:
@@ -146,24 +145,24 @@ def _repeated(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 
 
-def _offsets(endpoint: str, frame: Frame, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
+def _offsets(endpoint: str, frame: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
     return pc.add(_counting(frame.count), frame.first)
 
 
-def _timestamps(endpoint: str, frame: Frame, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
+def _timestamps(endpoint: str, frame: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
     kind = pa.timestamp("us", tz="UTC")
     if metadata.timestamps is None:
         return pa.repeat(pa.scalar(metadata.timestamp, kind), frame.count)
     return pa.array(metadata.timestamps, pa.int64()).cast(kind)
 
 
-def _keys(endpoint: str, frame: Frame, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
+def _keys(endpoint: str, frame: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
     return (
         pa.nulls(frame.count, pa.binary()) if metadata.keys is None else pa.array(metadata.keys, pa.binary())
     )
 
 
-_COLUMNS: Final[Mapping[str, Callable[[str, Frame, RecordMetadata, list[bytes]], pa.Array]]] = {
+_COLUMNS: Final[Mapping[str, Callable[[str, Batch, RecordMetadata, list[bytes]], pa.Array]]] = {
     "endpoint": lambda endpoint, frame, metadata, values: _repeated(endpoint, frame.count),
     "offset": _offsets,
     "timestamp": _timestamps,

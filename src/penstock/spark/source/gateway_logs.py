@@ -7,8 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.aquifer import EpochChanged, GatewayUnreachable, OffsetGone
-from penstock.aquifer.client.log_reader import LogClient, LogState
+from penstock.aquifer import EpochChanged, GatewayUnreachable, LogReader, LogState, OffsetGone
 from penstock.spark.errors import BadOption, DataLoss, SharedSubscription
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.positions import Position
@@ -31,7 +30,7 @@ class GatewayLogs:
     def __init__(self, options: SourceOptions) -> None:
         self.endpoints = options.endpoints
         self._options = options
-        self._clients: dict[str, LogClient] = {}
+        self._clients: dict[str, LogReader] = {}
         self._ended: dict[str, LogState] = {}
         """The last state of those gateways whose streams have ended: they may leave."""
         self._moves: Mapping[str, str] = {}
@@ -40,10 +39,10 @@ class GatewayLogs:
         """The name, the epoch and the offset under which a place was last kept, by endpoint."""
 
     def look(self, endpoint: str, **wishes: Any) -> LogState:
-        """How a gateway's log is; see :meth:`~penstock.aquifer.client.log_reader.LogClient.look`."""
+        """How a gateway's log is; see :meth:`~penstock.aquifer.LogReader.state`."""
         if endpoint not in self._clients:
             options = self._options
-            self._clients[endpoint] = LogClient(
+            self._clients[endpoint] = LogReader(
                 endpoint, patience=options.patience, curve=options.curve_client()
             )
         ended = self._ended.get(endpoint)
@@ -51,7 +50,7 @@ class GatewayLogs:
             wishes["patience"] = min(self._options.patience, _PATIENCE_AT_END)
         try:
             with self._options.connection_hints():
-                state = self._clients[endpoint].look(**wishes)
+                state = self._clients[endpoint].state(**wishes)
         except GatewayUnreachable:
             if ended is None or "within" in wishes:
                 raise

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.aquifer import AquiferError, EpochChanged, OffsetGone
-from penstock.aquifer.client.log_reader import LogClient, frames
-from penstock.aquifer.protocol.frames import Frame
+from penstock.aquifer import AquiferError, EpochChanged, LogReader, OffsetGone
+from penstock.aquifer.records.batch import Batch
 from penstock.spark.errors import DataLoss
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import Columns
@@ -55,9 +54,9 @@ def read_range(
 def _read(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     while span.start < span.stop:
         try:
-            for frame in _frames(span, columns, options):
-                yield columns.batch(span.endpoint, frame)
-                span = replace(span, start=frame.first + frame.count)
+            for batch in _batches(span, columns, options):
+                yield columns.batch(span.endpoint, batch)
+                span = replace(span, start=batch.end)
             if span.start < span.stop:
                 raise OffsetGone("the log ends before them")
         except (OffsetGone, EpochChanged) as error:
@@ -104,22 +103,12 @@ def _settle_in() -> None:
     gc.freeze()
 
 
-def _frames(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterator[Frame]:
-    return frames(
-        span.endpoint,
-        start=span.start,
-        stop=span.stop,
-        epoch=span.epoch,
-        format=columns.wire_format,
-        patience=options.patience,
-        curve=options.curve_client(),
-    )
+def _batches(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterator[Batch]:
+    log = LogReader(span.endpoint, patience=options.patience, curve=options.curve_client())
+    return log.read(span.start, span.stop, epoch=span.epoch, format=columns.wire_format)
 
 
 def renew_lease(span: OffsetRange, options: SourceOptions, lease: float) -> None:
     """Tell the gateway that the records of a span's query are still needed."""
-    client = LogClient(span.endpoint, patience=options.patience, curve=options.curve_client())
-    try:
-        client.look(name=span.name, lease=lease)
-    finally:
-        client.close()
+    with LogReader(span.endpoint, patience=options.patience, curve=options.curve_client()) as log:
+        log.state(name=span.name, lease=lease)

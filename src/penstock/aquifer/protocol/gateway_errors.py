@@ -1,0 +1,84 @@
+"""The errors that a client raises about a gateway: what the gateway said, or that it said nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec import UNSET
+
+from penstock.aquifer.errors import (
+    AquiferError,
+    EpochChanged,
+    Evicted,
+    GatewayUnreachable,
+    LeaseEnded,
+    OffsetGone,
+    Overtaken,
+    ProtocolViolation,
+    Refused,
+    SourceFailed,
+    TakenOver,
+    TransactionLost,
+    Unreadable,
+)
+from penstock.aquifer.protocol.messages import OnError, OnErrorFields, extension
+
+__all__ = ["error_from", "key_refused", "put_off", "unreachable"]
+
+_ERRORS: Final[Mapping[str, type[AquiferError]]] = {
+    kind.code: kind
+    for kind in (
+        ProtocolViolation,
+        OffsetGone,
+        Overtaken,
+        EpochChanged,
+        Evicted,
+        LeaseEnded,
+        TakenOver,
+        TransactionLost,
+        Refused,
+        SourceFailed,
+        Unreadable,
+    )
+}
+
+
+def error_from(message: OnError) -> AquiferError:
+    """The exception for an ``OnError`` of the gateway."""
+    details = extension(message.x) or OnErrorFields()
+    kind = _ERRORS.get(details.code if details.code is not UNSET else "", AquiferError)
+    if issubclass(kind, OffsetGone):
+        first = details.first if details.first is not UNSET else None
+        head = details.head if details.head is not UNSET else None
+        return kind(message.message, first=first, head=head)
+    return kind(message.message)
+
+
+def key_refused(endpoint: object) -> Refused:
+    """The gateway has a list of keys, and ours is not on it."""
+    return Refused(
+        f"the gateway at {endpoint} does not let this key in; add the public key to its list of allowed "
+        "clients"
+    )
+
+
+def unreachable(endpoint: object, patience: float, *, connected: bool) -> GatewayUnreachable:
+    """There was no answer; ``connected`` says whether anything listens at the endpoint."""
+    if connected:
+        return GatewayUnreachable(
+            f"something listens at {endpoint}, but no gateway answers after {patience:g} s; is this the "
+            "control endpoint of a gateway, and is the gateway healthy?"
+        )
+    return GatewayUnreachable(
+        f"no gateway answers at {endpoint} after {patience:g} s; is it running there, and do both sides use "
+        "keys or neither?"
+    )
+
+
+def put_off(endpoint: object, patience: float, message: OnError) -> GatewayUnreachable:
+    """The gateway answered, but each time only that we should come back later."""
+    return GatewayUnreachable(
+        f"the gateway at {endpoint} has told this client to come back later for {patience:g} s; it says: "
+        f"{message.message}"
+    )
