@@ -140,7 +140,7 @@ def test_acknowledged_lines_are_in_the_journal_once_over_a_kill_of_the_gateway(t
         printed += read("tail", second.endpoint, "--id", "mine", "--count", "95000")
         assert send.end(60) == 0
     assert printed == lines
-    assert "100,000 lines are safe" in send.said[-1]
+    assert "100,000 lines are in the journal" in send.said[-1]
 
 
 def test_another_file_than_the_journal_has_is_refused(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_another_file_than_the_journal_has_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("send", "no/such/file", "tcp://127.0.0.1:1"), 2, "no/such/file is not there"),
+        (("send", "no/such/file", "tcp://127.0.0.1:1"), 2, "no/such/file does not exist"),
         (("send", ".", "tcp://127.0.0.1:1"), 2, "is a directory"),
         (("send", "-", "tcp://127.0.0.1:1", "--acknowledged"), 2, "name a file"),
         (("send", __file__, "tcp://*:1"), 2, "name the host and the port of one server"),

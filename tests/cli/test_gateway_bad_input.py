@@ -22,8 +22,8 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     ("arguments", "says"),
     [
         ((), "which source? Give --source stdin"),
-        (("--source", "kafka"), "write stdin, file:PATH, tcp://HOST:PORT"),
-        (("--source", "amqp://127.0.0.1:1"), "'amqp://127.0.0.1:1' is not known; write tcp://HOST:PORT"),
+        (("--source", "kafka"), "'kafka' is not a feed; write file:PATH, "),
+        (("--source", "amqp://127.0.0.1:1"), "udp://HOST:PORT or writers"),
         (("--source", "tcp-listen://127.0.0.1:0?what"), "after the ? there can be acknowledge"),
         (("--source", "tcp://127.0.0.1"), "the port is missing"),
         (("--source", "tcp://*:80"), "name the host and the port of one server"),
@@ -62,7 +62,7 @@ def test_a_wrong_command_line(
     [
         (("--max-bytes", "lots"), "write 500000, 512K, 64M or 2G"),
         (("--max-age", "soon"), "write 90s, 15m, 1h or 7d"),
-        (("--max-records", "0"), "no whole number of at least 1"),
+        (("--max-records", "0"), "is not a whole number of at least 1"),
         (("--codec", "xml"), "invalid choice: 'xml'"),
     ],
 )

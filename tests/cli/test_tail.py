@@ -191,7 +191,7 @@ def test_an_offset_that_is_not_there_is_an_error(endpoint: str) -> None:
         (("tcp://127.0.0.1:1", "--from", "yesterday"), "write earliest, latest or an offset"),
         (("tcp://127.0.0.1:1", "--to", "-1"), "--to"),
         (("tcp://127.0.0.1:1", "--rate", "fast"), "write 100/s or 0.5/s"),
-        (("tcp://127.0.0.1:1", "--count", "0"), "no whole number of at least 1"),
+        (("tcp://127.0.0.1:1", "--count", "0"), "is not a whole number of at least 1"),
         (("tcp://127.0.0.1:1", "--server-key", "x"), "--curve and --server-key go together"),
         (("tcp://127.0.0.1:1", "--curve", "nobody", "--server-key", "x"), "there is no key file nobody"),
     ],

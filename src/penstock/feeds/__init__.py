@@ -16,7 +16,7 @@ A scheme of your own is a :class:`Scheme` and a :class:`Feed`; :func:`register` 
 point of the group ``penstock.feeds`` to every program that has your package.
 """
 
-from penstock.feeds.feed import CODECS, BadFeed, Feed, FeedError, FeedOptions, FeedUnavailable
+from penstock.feeds.feed import CODECS, BadFeed, Feed, FeedError, FeedOptions, FeedUnavailable, UnknownScheme
 from penstock.feeds.line_sender import LineSender, SendingFailed
 from penstock.feeds.lines import (
     BadLines,
@@ -62,6 +62,7 @@ __all__ = [
     "TcpFeed",
     "TcpListenFeed",
     "UdpFeed",
+    "UnknownScheme",
     "decoder",
     "known_schemes",
     "open",

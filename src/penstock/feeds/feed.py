@@ -11,7 +11,7 @@ from penstock.feeds.lines import BadLines, Decode, OnBadLine, decoder
 from penstock.options import option, parse_size
 from penstock.spec import Publisher
 
-__all__ = ["CODECS", "BadFeed", "Feed", "FeedError", "FeedOptions", "FeedUnavailable"]
+__all__ = ["CODECS", "BadFeed", "Feed", "FeedError", "FeedOptions", "FeedUnavailable", "UnknownScheme"]
 
 CODECS: Final = ("bytes", "text", "json", "msgpack")
 """What a line can hold."""
@@ -23,6 +23,10 @@ class FeedError(Exception):
 
 class BadFeed(FeedError, ValueError):
     """The URL of a feed, or an option, is wrong; the message says what to write."""
+
+
+class UnknownScheme(BadFeed):
+    """No feed has the scheme of a URL; the message lists the known ones."""
 
 
 class FeedUnavailable(FeedError, OSError):
@@ -111,9 +115,9 @@ class Feed(ABC):
         """Learn that the journal holds ``head`` records; most feeds ignore it."""
         return
 
-    @abstractmethod
     def close(self) -> None:
-        """Close what is open. A closed feed gives no more records."""
+        """Close what the feed has open; most feeds have nothing open beyond their stream."""
+        return
 
     def __enter__(self) -> Feed:
         return self

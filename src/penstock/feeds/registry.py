@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from penstock.endpoint import Endpoint
-from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions, UnknownScheme
 
 __all__ = ["FeedUrl", "Opener", "Scheme", "known_schemes", "open", "register"]
 
@@ -102,14 +102,14 @@ _OF_SOME: Final = ("follow", "take_last_line")
 def open(url: str, options: FeedOptions | None = None) -> Feed:
     """Open the feed at a URL: ``feeds.open("file:app.log", FeedOptions(follow=True))``.
 
-    A URL with an unknown scheme is a :class:`BadFeed` that lists the known ones; a server that is not there
-    and a port that is taken are a :class:`FeedUnavailable`. The feed has to be closed.
+    A URL with an unknown scheme is an :class:`UnknownScheme` that lists the known ones; a server that is not
+    there and a port that is taken are a :class:`FeedUnavailable`. The feed has to be closed.
     """
     options = options if options is not None else FeedOptions()
     name, colon, rest = url.partition(":")
     scheme = _scheme(name)
     if scheme is None or bool(colon) != (":" in scheme.form):
-        raise BadFeed(f"{url!r} is not a feed; write {_forms()}")
+        raise UnknownScheme(f"{url!r} is not a feed; write {_forms()}")
     for wanted in _OF_SOME:
         if getattr(options, wanted) and wanted not in scheme.options:
             raise BadFeed(f"{wanted}=True (--{wanted.replace('_', '-')}) is for files: write file:PATH")

@@ -208,7 +208,8 @@ def _feed(options: GatewayCommandOptions) -> feeds.Feed | None:
         return feeds.open(options.source, replace(options.feed, allow_remote=options.listen.insecure))
     except feeds.FeedError as error:
         code = 1 if isinstance(error, feeds.FeedUnavailable) else 2
-        raise CommandError(f"--source: {error}", code) from None
+        writers = f" or {_WRITERS}" if isinstance(error, feeds.UnknownScheme) else ""
+        raise CommandError(f"--source: {error}{writers}", code) from None
 
 
 def _curve(listen: ListenOptions) -> CurveServer | None:

@@ -1,4 +1,4 @@
-"""Sending at the command line: progress on the screen, and an end for every way that it can end."""
+"""Sending at the command line, with its progress on the screen."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import time
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from penstock.cli.errors import CommandError
 from penstock.cli.screen import Screen
 from penstock.cli.send import SendOptions
 from penstock.cli.table import size
-from penstock.feeds import LineSender, SendingFailed
-from penstock.net import BadCertificate, ConnectFailed, Connection, NetError, TcpClient, run
+from penstock.endpoint import Endpoint
+from penstock.feeds import LineSender
+from penstock.net import BadCertificate, Connection, NetError, TcpClient, run
 from penstock.streams import Flux, schedulers
 
 __all__ = ["run_send"]
@@ -27,20 +27,18 @@ _SHOW: Final = 0.5
 
 
 def run_send(options: SendOptions) -> int:
-    """Send, until the other side has everything; returns the exit code."""
+    """Send until the server has everything; returns the exit code."""
     if options.file != "-" and not os.path.isfile(options.file):
-        kind = "is a directory" if os.path.isdir(options.file) else "is not there"
+        kind = "is a directory" if os.path.isdir(options.file) else "does not exist"
         raise CommandError(f"{options.file} {kind}; name a file, or - for standard input")
     if options.acknowledged and options.file == "-":
-        raise CommandError("--acknowledged may have to go back, and standard input cannot: name a file")
+        raise CommandError(
+            "--acknowledged may have to send lines again, which standard input does not allow: name a file"
+        )
     try:
         client = _client(options)
         return run(_until_interrupted(_send(options, client)))
-    except (ConnectFailed, BadCertificate) as error:
-        raise CommandError(str(error), 1) from None
-    except SendingFailed as error:
-        raise CommandError(str(error), 1) from None
-    except NetError as error:
+    except (NetError, BadCertificate) as error:
         raise CommandError(str(error), 1) from None
 
 
@@ -57,21 +55,17 @@ def _client(options: SendOptions) -> TcpClient:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    # Not with the parser of the gateways' endpoints: that needs an extra, and this does not.
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise CommandError(
-            f"{address!r} is not an address: {error}; write tcp://HOST:PORT or unix:PATH"
-        ) from None
-    if parts.scheme != "tcp" or not host or parts.path or parts.query or parts.fragment or parts.username:
+    if not address.startswith("tcp://"):
         raise CommandError(
             f"{address!r} is not an address: it has to start with tcp:// or unix:, as in tcp://127.0.0.1:9000"
         )
-    if not port or host in ("*", "0.0.0.0", "::"):
+    try:
+        endpoint = Endpoint.parse(address)
+    except ValueError as error:
+        raise CommandError(f"{error}, or write unix:PATH") from None
+    if not endpoint.is_one_place:
         raise CommandError(f"{address}: name the host and the port of one server")
-    return host, port
+    return endpoint.host, endpoint.port
 
 
 async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
@@ -84,7 +78,7 @@ async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
         task.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # With nohup, the end of a terminal is not to end this.
+        # With nohup, the end of the terminal does not end the command.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, stop, number)
     try:
@@ -92,7 +86,7 @@ async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
     except asyncio.CancelledError:
         if not came:
             raise
-        _say("interrupted; what the server has not taken is not sent")
+        _say("interrupted; the server may not have everything")
         return 130 if came[0] == signal.SIGINT else 1
 
 
@@ -106,7 +100,7 @@ async def _send(options: SendOptions, client: TcpClient) -> int:
         finally:
             await _end(showing)
         if not options.quiet:
-            _say(f"{sender.safe:,} lines are safe, {sender.sent:,} of them sent now{_pace(began)}")
+            _say(f"{sender.safe:,} lines are in the journal, {sender.sent:,} of them sent now{_pace(began)}")
         return 0
     connection = await client.connect()
     async with connection:
@@ -114,7 +108,7 @@ async def _send(options: SendOptions, client: TcpClient) -> int:
         showing = asyncio.ensure_future(_show_bytes(connection, total, options.quiet))
         try:
             if options.file == "-":
-                # Reading may wait for somebody to type: not on the loop.
+                # Reading may wait for somebody to type, so it does not happen on the loop.
                 read = Flux.from_iterable(_standard_input()).subscribe_on(schedulers.shared_pool())
                 await connection.outbound.send(read)
             else:
@@ -138,7 +132,7 @@ async def _show_bytes(connection: Connection, total: int | None, quiet: bool) ->
         await asyncio.sleep(_SHOW)
         rate = (traffic.sent - before) / _SHOW
         of = "" if not total else f" of {size(total)} ({traffic.sent * 100 // total}%)"
-        held = "; the server does not read" if not rate else ""
+        held = "; the server is not reading" if not rate else ""
         _progress(f"{size(traffic.sent)}{of}, {size(rate)}/s{held}")
 
 
@@ -147,7 +141,7 @@ async def _show_lines(sender: LineSender, quiet: bool) -> None:
         before = sender.safe
         await asyncio.sleep(_SHOW)
         rate = (sender.safe - before) / _SHOW
-        _progress(f"{sender.safe:,} lines are safe, {rate:,.0f}/s; {sender.state}")
+        _progress(f"{sender.safe:,} lines are in the journal, {rate:,.0f}/s; {sender.state}")
 
 
 async def _end(showing: asyncio.Future[None]) -> None:

@@ -30,9 +30,6 @@ class HttpFeed(Feed):
         response = http.get(self._url, timeout=None).receive()
         return frames(response, lambda: LineDecoder(self._splitter, end_is_newline=True))
 
-    def close(self) -> None:
-        """Do nothing: the request is cancelled with its stream."""
-
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     if not url.rest:

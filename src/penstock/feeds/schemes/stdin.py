@@ -68,9 +68,6 @@ class StdinFeed(Feed):
         finally:
             reader.close()
 
-    def close(self) -> None:
-        """Do nothing: standard input belongs to the process."""
-
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     return StdinFeed(options)
