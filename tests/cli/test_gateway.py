@@ -83,7 +83,7 @@ def test_a_killed_gateway_goes_on_and_every_line_arrives_exactly_once(tmp_path: 
                 assert second.end() == 0
 
     assert [line.rstrip(b"\n") for line in printed] == lines
-    assert any("connected again" in line for line in tail.said)
+    assert any("reconnected" in line for line in tail.said)
     taken = re.search(r"([\d,]+) records taken", second.said[-1])
     assert taken is not None
     assert 0 < int(taken[1].replace(",", "")) < len(lines)

@@ -120,7 +120,7 @@ def test_a_pipeline_runs_to_its_end_and_shows_how_it_goes(app: Path) -> None:
     assert code == 0, program.said
     assert printed(app) == [{"n": 2 * n} for n in range(2000)] + ["complete"]
     said = [line for line in program.said if not line.startswith("still starting Spark, ")]
-    assert said[:2] == ["starting Spark …", f"running {app}; Ctrl-C stops it"]
+    assert said[:2] == ["starting Spark …", f"running {app}; stop it with Ctrl-C"]
     assert said[-1] == "done: 2,000 records"
     shown = [line for line in said if line.startswith("batch ")]
     assert shown[-1].split()[2:4] == ["2,000", "records"]
@@ -197,7 +197,7 @@ def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
         assert program.end(LONG) == 1
 
     (line,) = program.said
-    assert line.startswith("penstock run: the query failed: ZeroDivisionError: below zero; mend it and run")
+    assert line.startswith("penstock run: the query failed: ZeroDivisionError: below zero; fix it and run")
 
 
 # -------------------------------------------------------------------- what can be wrong with the command line
@@ -206,9 +206,13 @@ def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
     [
         ("nowhere.py", "there is no file nowhere.py: check the path", 2),
         ("nowhere:pipeline", "there is no module nowhere: check the name", 2),
-        ("jobs:number", "jobs:number is no Pipeline, nor a function that returns one, but int", 2),
+        ("jobs:number", "jobs:number is neither a Pipeline nor a function that returns one, but int", 2),
         ("jobs.py:other", "jobs.py has no other; did you mean jobs.py:pipeline?", 2),
-        ("jobs.py:number", "jobs.py:number is no Pipeline, nor a function that returns one, but int", 2),
+        (
+            "jobs.py:number",
+            "jobs.py:number is neither a Pipeline nor a function that returns one, but int",
+            2,
+        ),
         ("jobs.py:sinkless", "the pipeline jobs.py:sinkless has no sink: add .into(…)", 2),
         ("jobs.py:fails", "jobs.py:fails() failed: KeyError: 'x' (jobs.py, line 9)", 1),
         ("broken.py", "broken.py cannot be run: ValueError: no (broken.py, line 1)", 1),

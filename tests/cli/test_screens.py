@@ -18,9 +18,8 @@ import pytest
 from penstock.aquifer import Gateway
 from penstock.cli.demo import picture
 from penstock.cli.demo.director import phase_of
-from penstock.cli.demo.streams import Figures as StreamFigures
-from penstock.cli.demo.streams import drawing, line
-from penstock.cli.gateway.figures import Away, Figures, Meter, Reader
+from penstock.cli.demo.streams import StreamFigures, drawing, line
+from penstock.cli.gateway.figures import AwayFigures, GatewayFigures, Meter, ReaderFigures
 from penstock.cli.gateway.view import block
 from penstock.cli.screen import Screen
 from penstock.cli.table import Block, columns, fit, printable, row
@@ -28,8 +27,8 @@ from tests.cli.running import PATIENCE
 
 WIDTHS = [36, 50, 80, 132]
 
-READER = Reader("a-reader", "extended", "streaming", 1, 1, 12_345, 1_234_567.0, False)
-GATEWAY = Figures(
+READER = ReaderFigures("a-reader", "extended", "streaming", 1, 1, 12_345, 1_234_567.0, False)
+GATEWAY = GatewayFigures(
     uptime=1000.0,
     epoch="0123456789ab",
     durable=True,
@@ -215,7 +214,7 @@ def test_no_line_of_a_block_is_wider_than_the_terminal(width: int, command: tupl
 
 
 def test_a_gateway_with_many_readers_says_how_many_are_not_shown() -> None:
-    away = [Away(f"id-{number}", 0, 60.0, 60.0) for number in range(256)]
+    away = [AwayFigures(f"id-{number}", 0, 60.0, 60.0) for number in range(256)]
     crowd = replace(GATEWAY, readers=[READER] * 20, away=away, left_out={"subscribers": 3, "absent": 244})
     text = "\n".join(block(crowd, 120))
     assert "and 11 more; penstock gateway ids lists them" in text

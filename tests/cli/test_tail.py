@@ -129,8 +129,7 @@ def test_a_signal_ends_it_with_a_summary(endpoint: str, number: signal.Signals, 
         assert tail.end() == code
 
     assert tail.said == [
-        "penstock tail: interrupted: 1 record printed; "
-        f"the gateway keeps the place of signal-{code} for 1 min 0 s"
+        f"penstock tail: interrupted: 1 record printed; signal-{code} can continue there within 1 min 0 s"
     ]
 
 

@@ -29,11 +29,11 @@ _EXTRAS: Final = {
     "httpx2": "http",
     "cryptography": "net",
 }
-"""What of others' packages belongs to which extra."""
+"""Which extra installs a package."""
 
 
 class CommandError(Exception):
-    """Ends a command; the text is for its user."""
+    """Ends a command with a message for its user, and an exit code."""
 
     def __init__(self, text: str, code: int = 2) -> None:
         super().__init__(text)
@@ -41,13 +41,13 @@ class CommandError(Exception):
 
 
 def report_errors(command: str, run: Callable[[], int]) -> int:
-    """Run a command; of what can go wrong for a user make one line, without a traceback."""
+    """Run a command, and print an error that its user can do something about in one line."""
     try:
         return run()
     except CommandError as error:
         text, code = str(error), error.code
     except ImportError as error:
-        # Our own says all there is to say, and has no name.
+        # Our own ImportError has a complete message, and no name.
         package = (error.name or "").partition(".")[0]
         if package and package not in _EXTRAS:
             raise
@@ -58,7 +58,7 @@ def report_errors(command: str, run: Callable[[], int]) -> int:
 
 
 class ScreenLog(logging.Handler):
-    """While it is open, what the modules of a layer log is shown to the user, in one line each."""
+    """While it is open, shows the log messages of a layer to the user, each in one line."""
 
     def __init__(
         self, show: Callable[[str], object], level: int = logging.WARNING, layer: str = "penstock.aquifer"
@@ -69,7 +69,7 @@ class ScreenLog(logging.Handler):
         self._before = self._logger.level
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show the message alone: where in the code it comes from is of no use to a user."""
+        """Show the message alone, without the place in the code."""
         text = record.getMessage()
         if record.exc_info is not None and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]}"

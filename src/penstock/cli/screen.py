@@ -1,7 +1,7 @@
-"""Standard output and standard error as they may be: closed, a pipe without a reader, a terminal that went.
+"""Standard output and standard error, which may be closed, a pipe without a reader, or a lost terminal.
 
-Whoever reads the output may have enough before its end, as ``head`` does: then a command ends, quietly. What
-is said on standard error is another matter. A gateway goes on serving when there is nobody left to tell.
+When the reader of standard output leaves, as ``head`` does, a command exits quietly. Standard error is
+different: a gateway keeps serving when nobody reads its messages.
 """
 
 from __future__ import annotations
@@ -15,71 +15,71 @@ from typing import TextIO
 __all__ = ["Screen", "complete_descriptors", "ending_quietly", "say", "was_output_closed"]
 
 _closed: set[int] = set()
-"""Those of the standard descriptors that were closed when the program started."""
+"""The standard descriptors that were closed when the program started."""
 
 
 def complete_descriptors() -> None:
-    """Open what is closed of the standard descriptors: a socket that got their number would be written to."""
+    """Open the standard descriptors that are closed, so that no socket gets their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue
         _closed.add(number)
         opened = os.open(os.devnull, os.O_RDWR)
-        if opened != number:  # Python has its own reasons to have none; the number is in use.
+        if opened != number:  # Python has no stream although the number is in use.
             os.close(opened)
         setattr(sys, name, open(os.devnull, "r" if number == 0 else "w"))  # noqa: SIM115
 
 
 def was_output_closed() -> bool:
-    """Whether there is nobody for whom the output could be."""
+    """Return whether standard output was closed from the start."""
     return 1 in _closed
 
 
 def ending_quietly(run: Callable[[], int]) -> int:
-    """Run a command; if nobody reads its output any more, that is an end like any other."""
+    """Run a command; exit with 0 if the reader of its output leaves."""
     try:
         code = run()
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python would complain once more when it closes standard output.
+        # Otherwise Python reports the error once more when it closes standard output.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return 130  # Where a command does not wait for it; or Ctrl-C once more, while it ends.
+        return 130  # A command that does not handle Ctrl-C, or a second Ctrl-C while it shuts down.
     return code
 
 
 class Screen:
-    """Standard error, or what stands for it: writing to it never fails, though it may be for nobody."""
+    """Standard error, or another stream; writing to it does not fail unless ``must_be_read``."""
 
     def __init__(self, out: TextIO | None = None, *, must_be_read: bool = False) -> None:
         self._out = sys.stderr if out is None else out
         self._unimportant = () if must_be_read else (OSError,)
 
     def write(self, text: str) -> None:
-        """Write, at once; if the terminal or the reader is gone, nobody is told, unless it must be read."""
+        """Write and flush; if the terminal or the reader is gone, drop the text unless it must be read."""
         with contextlib.suppress(*self._unimportant):
             self._out.write(text)
             self._out.flush()
 
     @property
     def is_terminal(self) -> bool:
-        """Whether what was written can be drawn over."""
+        """Whether what was written can be overwritten."""
         return self._out.isatty()
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """The number of columns; 80 if it is unknown."""
         try:
-            # Some terminals do not know their size, and say 0.
+            # Some terminals do not know their size, and report 0.
             return os.get_terminal_size(self._out.fileno()).columns or 80
         except (OSError, ValueError):
             return 80
 
     @property
     def height(self) -> int:
-        """How many lines there are."""
+        """The number of lines; 24 if it is unknown."""
         try:
             return os.get_terminal_size(self._out.fileno()).lines or 24
         except (OSError, ValueError):
@@ -87,5 +87,5 @@ class Screen:
 
 
 def say(text: str) -> None:
-    """A line on standard error."""
+    """Write a line to standard error."""
     Screen().write(f"{text}\n")

@@ -15,23 +15,23 @@ from penstock.cli.screen import Screen
 __all__ = ["Block", "bar", "columns", "fit", "pad", "printable", "row", "wrap"]
 
 _NARROW = 40
-"""Columns; below that not even a label is worth its room."""
+"""Columns; on a narrower screen labels take too much space."""
 # A line may be broken after a space, and on either side of a Chinese character but not before punctuation.
 _PIECE = re.compile(r"[^\s\u4e00-\u9fff，。；：、（）“”]*[\u4e00-\u9fff]?[，。；：、）”]*\s*|（|“")
 
 
 def columns(text: str) -> int:
-    """Return how many columns a text takes up."""
+    """Return how many columns a text takes."""
     return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def pad(text: str, width: int) -> str:
-    """Return ``text`` with as many spaces behind it as it needs to take up ``width`` columns."""
+    """Return ``text`` with spaces after it, so that it takes ``width`` columns."""
     return text + " " * (width - columns(text))
 
 
 def fit(text: str, width: int) -> str:
-    """Return ``text`` in at most ``width`` columns; an ellipsis stands for what is left out."""
+    """Return ``text`` in at most ``width`` columns; an ellipsis replaces what is left out."""
     if columns(text) <= width:
         return text
     cut = text[:width]
@@ -41,14 +41,14 @@ def fit(text: str, width: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` without what a terminal would obey: the names of others are on it, too."""
+    """Return ``text`` without control characters: other people choose some of the names on the screen."""
     return "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
     )
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return ``text`` in lines of at most ``width`` columns, if no word is wider than that."""
+    """Return ``text`` in lines of at most ``width`` columns; a wider word gets a line of its own."""
     lines = [""]
     for piece in _PIECE.findall(text):
         if lines[-1] and columns(lines[-1]) + columns(piece.rstrip()) > width:
@@ -58,7 +58,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 class Block:
-    """Draws lines in the place of those that it drew before; from any thread."""
+    """Draws lines over those that it drew before; from any thread."""
 
     def __init__(self, out: Screen) -> None:
         self._out = out
@@ -66,35 +66,38 @@ class Block:
         self._mutex = threading.Lock()
 
     def draw(self, lines: Iterable[str]) -> None:
-        """These lines are the block from now on, as far as there is room for them."""
+        """Replace the block by these lines, as many as fit on the screen."""
         with self._mutex:
             self._draw("", list(lines))
 
     def say(self, text: str) -> None:
-        """Write lines above the block, which stay."""
+        """Write lines above the block; they stay."""
         with self._mutex:
             self._draw(f"{text}\n", self._shown)
 
     def leave(self) -> None:
-        """What is drawn now stays, and what comes next is below it."""
+        """Leave the block as it is; the next one is drawn below it."""
         with self._mutex:
             self._shown = []
 
     def _draw(self, above: str, lines: list[str]) -> None:
-        width, room = self._out.width, max(self._out.height - 1, 1)
-        if len(lines) > room:
-            lines = [*lines[: room - 1], f"  … {len(lines) - room + 1} more lines: make the window higher"]
-        # A window that was made narrower has broken what was drawn into several lines each.
-        rows = min(sum(-(-max(columns(line), 1) // width) for line in self._shown), room)
+        width, height = self._out.width, max(self._out.height - 1, 1)
+        if len(lines) > height:
+            lines = [
+                *lines[: height - 1],
+                f"  … {len(lines) - height + 1} more lines: make the window higher",
+            ]
+        # In a window that was made narrower, a line that was drawn takes several rows.
+        rows = min(sum(-(-max(columns(line), 1) // width) for line in self._shown), height)
         up = f"\x1b[{rows}A" if rows else ""
         self._shown = [fit(line, width) for line in lines]
-        # Line by line: a screen that is cleared as a whole goes into the history of some terminals.
+        # Line by line: some terminals put a screen that is cleared as a whole into their history.
         drawn = [f"\x1b[2K{line}\n" for line in (*above.splitlines(), *self._shown)]
         self._out.write(f"{up}{''.join(drawn)}\x1b[J")
 
 
 def row(label: str, pieces: Sequence[str], width: int, *, indent: int = 14) -> list[str]:
-    """A labelled line of pieces, with spaces between them; what does not fit goes on below."""
+    """Lay out pieces after a label, with spaces between them; what does not fit continues below."""
     indent = indent if width >= _NARROW else 2
     line = pad(f"  {label} " if label else "", indent)
     lines, gap = [], ""
@@ -108,7 +111,7 @@ def row(label: str, pieces: Sequence[str], width: int, *, indent: int = 14) -> l
 
 
 def bar(part: float, width: int) -> str:
-    """A part, from 0 to 1, of a bar of so many columns."""
+    """Draw a bar of ``width`` columns that is filled to a part, from 0 to 1."""
     filled = round(width * min(max(part, 0.0), 1.0))
     return f"[{'█' * filled}{'·' * (width - filled)}]"
 

@@ -19,7 +19,7 @@ __all__ = [
     "CHUNK",
     "BadLines",
     "Decode",
-    "LineDecoder",
+    "ElementDecoder",
     "LinePublisher",
     "LineReader",
     "LineSplitter",
@@ -196,7 +196,7 @@ def decoder(codec: str) -> Decode | None:
     return element
 
 
-class LineDecoder(Decoder[Any]):
+class ElementDecoder(Decoder[Any]):
     """Makes elements of chunks of bytes, as a framing: a framing asks for one chunk at a time."""
 
     def __init__(self, splitter: LineSplitter, *, end_is_newline: bool = False) -> None:

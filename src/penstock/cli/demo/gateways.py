@@ -17,7 +17,7 @@ from penstock.cli.demo.ipc import listen, tell
 from penstock.cli.demo.sensors import BUFFER
 from penstock.spec import Subscription
 
-__all__ = ["Reader", "main", "serve_readings", "serve_results"]
+__all__ = ["ResultReader", "main", "serve_readings", "serve_results"]
 
 _READINGS: Final = 60_000
 """Readings that the journal holds: when Spark is that far behind, the sensors have to wait."""
@@ -45,7 +45,7 @@ def serve_readings(journal: str) -> None:
             )
 
 
-class Reader:
+class ResultReader:
     """Requests one result after the other, and keeps the latest of each window and sensor."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Reader:
 
 def serve_results() -> None:
     """Serve what Spark writes, and read it, until the director closes the pipe."""
-    reader = Reader()
+    reader = ResultReader()
 
     def obey(word: str) -> None:
         reader.slow = word == "slow"

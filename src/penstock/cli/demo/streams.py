@@ -16,7 +16,7 @@ from penstock.cli.table import Block, bar, columns, fit, row, wrap
 from penstock.spec import Subscription
 from penstock.streams import Flux, StageState, scan, schedulers
 
-__all__ = ["Figures", "View", "drawing", "line", "run_streams"]
+__all__ = ["StreamFigures", "StreamView", "drawing", "line", "run_streams"]
 
 PREFETCH = 256
 WINDOW = 64
@@ -108,7 +108,7 @@ def _run(duration: float, headless: bool, stopped: threading.Event) -> int:
             .subscribe_on(source)
             .publish_on(there, prefetch=PREFETCH)
         )
-        view = View(Screen(sys.stdout, must_be_read=True), headless=headless)
+        view = StreamView(Screen(sys.stdout, must_be_read=True), headless=headless)
         view.open(stream.explain())
         subscriber = SlowSubscriber()
         stream.subscribe(subscriber)
@@ -119,7 +119,7 @@ def _run(duration: float, headless: bool, stopped: threading.Event) -> int:
     return 1 if lost else 130 if stopped.is_set() else 0
 
 
-def _watch(subscriber: SlowSubscriber, view: View, duration: float, stopped: threading.Event) -> int:
+def _watch(subscriber: SlowSubscriber, view: StreamView, duration: float, stopped: threading.Event) -> int:
     """Draw until the time is over; returns the longest queue that was seen."""
     begin = last = time.monotonic()
     emitted = received = worst = 0
@@ -134,7 +134,7 @@ def _watch(subscriber: SlowSubscriber, view: View, duration: float, stopped: thr
         taken = boundary.emitted
         worst = max(worst, boundary.queued)
         view.show(
-            Figures(
+            StreamFigures(
                 elapsed=last - begin,
                 slow=slow,
                 source_rate=(top.emitted - emitted) / seconds,
@@ -166,7 +166,7 @@ def _verdict(subscriber: SlowSubscriber, worst: int, stopped: bool) -> str:
 
 # ---------------------------------------------------------------- the screen
 @dataclass(frozen=True, slots=True)
-class Figures:
+class StreamFigures:
     """One moment of the run."""
 
     elapsed: float
@@ -179,7 +179,7 @@ class Figures:
     asked_of_source: int
 
 
-class View:
+class StreamView:
     """Writes figures to a terminal, or to a file that has no cursor to move."""
 
     def __init__(self, out: Screen, *, headless: bool) -> None:
@@ -196,7 +196,7 @@ class View:
         said = "Data goes right, demand goes left. The subscriber slows down in the middle."
         self._out.write("\n".join(wrap(said, self._width)) + "\n\n")
 
-    def show(self, figures: Figures) -> None:
+    def show(self, figures: StreamFigures) -> None:
         """Draw, or print a line if a second has passed."""
         if self._block is not None:
             self._block.draw(drawing(figures, self._out.width))
@@ -211,7 +211,7 @@ class View:
         self._out.write("\n" + "\n".join(wrap(verdict, self._width)) + "\n")
 
 
-def drawing(f: Figures, width: int) -> list[str]:
+def drawing(f: StreamFigures, width: int) -> list[str]:
     """A moment, for a screen of so many columns."""
     queue = bar(f.queued / f.capacity, max(min(32, width - 30), 6))
     return [
@@ -222,7 +222,7 @@ def drawing(f: Figures, width: int) -> list[str]:
     ]
 
 
-def line(f: Figures, width: int = _ANY) -> str:
+def line(f: StreamFigures, width: int = _ANY) -> str:
     """A moment in one line: in full if there is room."""
     pace = "slow" if f.slow else "fast"
     full = (

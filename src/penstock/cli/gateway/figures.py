@@ -1,7 +1,7 @@
-"""From what a gateway says of itself, time after time, to what a person wants to know: rates, lags, room.
+"""Rates, lags and fill levels, computed from the status of a gateway at several moments.
 
-A status is the dict that :meth:`penstock.aquifer.Gateway.status` returns and that a running gateway gives to
-a probe. One says how far everything has come; a :class:`Meter` is shown several and tells how fast.
+One status says how far everything has come; a :class:`Meter` compares several, and says how fast. An
+:class:`Audience` finds out when every required reader is done.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
-__all__ = ["Audience", "Away", "Figures", "Meter", "Reader", "Status"]
+__all__ = ["Audience", "AwayFigures", "GatewayFigures", "Meter", "ReaderFigures", "Status"]
 
 Status: TypeAlias = Mapping[str, Any]
 _GRACE: Final = 2.0
-"""Seconds in which those who have everything may leave by themselves, before they are left."""
+"""Seconds in which subscribers that have everything may leave by themselves, before the gateway closes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
-    """One subscriber that is there."""
+class ReaderFigures:
+    """One subscriber that is connected."""
 
     id: str | None
     dialect: str
@@ -33,25 +33,25 @@ class Reader:
 
     @property
     def label(self) -> str:
-        """What to call it on a screen."""
+        """Its name on a screen."""
         return self.id if self.id is not None else "(no id)"
 
 
 @dataclass(frozen=True, slots=True)
-class Away:
-    """A durable subscriber that is not there, and for which records are kept."""
+class AwayFigures:
+    """A durable subscriber that is not connected, and whose records are kept."""
 
     id: str
     behind: int
     remaining: float
-    """For how many more seconds it is kept, unless it comes back."""
+    """The seconds that are left of its lease."""
     lease: float
-    """For how many it is kept in all."""
+    """The seconds of its whole lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """One moment of a gateway."""
+class GatewayFigures:
+    """A gateway at one moment."""
 
     uptime: float
     epoch: str
@@ -59,52 +59,52 @@ class Figures:
     codec: str
     taken: int
     skipped: int
-    """Lines of the source that could not be records."""
+    """How many lines of the source could not be records."""
     source_rate: float
     held_back: float
-    """The part of the time, from 0 to 1, in which the source was not allowed to give anything."""
+    """The part of the time, from 0 to 1, in which there was no demand for the source."""
     first: int
     head: int
     end: int | None
     failure: str | None
     stalled: str | None
     full: float
-    """The part of the log's room, from 0 to 1, that is in use."""
+    """The part of the log, from 0 to 1, that is in use."""
     needed: float
-    """The part that somebody still needs: at 1 the source has to wait."""
+    """The part that a required reader still needs: at 1 the source has to wait."""
     records: int
     max_records: int
     bytes: int
     max_bytes: int
-    readers: list[Reader]
-    away: list[Away]
+    readers: list[ReaderFigures]
+    away: list[AwayFigures]
     counters: dict[str, int]
     left_out: dict[str, int]
-    """How many more there are than those that the gateway has listed: ``subscribers`` and ``absent``."""
+    """How many more there are than the gateway lists: ``subscribers`` and ``absent``."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For a line of JSON."""
+        """Return everything, for a line of JSON."""
         return asdict(self)
 
 
 class Meter:
-    """Is shown one status after the other; tells what became of it since it was last asked."""
+    """Looks at one status after the other, and computes the rates between two calls of :meth:`figures`."""
 
     def __init__(self) -> None:
         self._then: tuple[float, int, dict[tuple[str, str | int], int]] | None = None
         self._looks = self._held = 0
 
     def look(self, status: Status) -> None:
-        """Note whether the source is held back now; the more looks, the better the answer."""
+        """Note whether the source is held back now; the more looks, the better the estimate."""
         source = status["source"]
         self._looks += 1
-        # Where nothing was ever asked for, there may be nobody to ask: others write to this gateway.
+        # If nothing was ever requested, there may be no source: others write to this gateway.
         waits = source["requested"] > 0 or status["records"] >= status["max_records"]
         waits |= status["bytes"] >= status["max_bytes"]
         self._held += status["end"] is None and waits and source["requested"] <= source["received"]
 
-    def figures(self, status: Status, now: float) -> Figures:
-        """How things stand, and how fast they went since the last time."""
+    def figures(self, status: Status, now: float) -> GatewayFigures:
+        """Return the figures of this moment, with the rates since the last call."""
         taken = status["source"]["received"]
         sent = _by_reader(status)
         seconds, source_rate, before = 0.0, 0.0, sent
@@ -117,14 +117,14 @@ class Meter:
         self._looks = self._held = 0
         readers = []
         for key, subscriber in zip(sent, status["subscribers"], strict=True):
-            # One that came since is taken to have come just after the last look.
+            # A new subscriber counts as if it had come just after the last call.
             fresh = subscriber["records"] - before.get(key, 0)
-            # Fewer than before: this is another one, in the place of one that left.
+            # Fewer than before: another subscriber has taken the place of one that left.
             fresh = subscriber["records"] if fresh < 0 else fresh
             readers.append(_reader(subscriber, fresh / seconds if seconds else 0.0))
         needed = status["head"] - status["floor"]
-        room = max(status["records"] / status["max_records"], status["bytes"] / status["max_bytes"])
-        return Figures(
+        used = max(status["records"] / status["max_records"], status["bytes"] / status["max_bytes"])
+        return GatewayFigures(
             uptime=status["uptime"],
             epoch=status["epoch"],
             durable=status["durable"],
@@ -138,15 +138,15 @@ class Meter:
             end=status["end"],
             failure=status["failure"],
             stalled=status["stalled"],
-            full=min(room, 1.0),
-            needed=min(room * needed / status["records"], 1.0) if status["records"] else 0.0,
+            full=min(used, 1.0),
+            needed=min(used * needed / status["records"], 1.0) if status["records"] else 0.0,
             records=status["records"],
             max_records=status["max_records"],
             bytes=status["bytes"],
             max_bytes=status["max_bytes"],
             readers=readers,
             away=[
-                Away(
+                AwayFigures(
                     name,
                     max(status["head"] - cursor["acknowledged"], 0),
                     cursor["remaining"],
@@ -159,8 +159,8 @@ class Meter:
         )
 
 
-def _reader(subscriber: Mapping[str, Any], rate: float) -> Reader:
-    return Reader(
+def _reader(subscriber: Mapping[str, Any], rate: float) -> ReaderFigures:
+    return ReaderFigures(
         id=subscriber["id"],
         dialect=subscriber["dialect"],
         state=subscriber["state"],
@@ -173,7 +173,7 @@ def _reader(subscriber: Mapping[str, Any], rate: float) -> Reader:
 
 
 def _by_reader(status: Status) -> dict[tuple[str, str | int], int]:
-    """How many records each subscriber has got; those without an id are told apart by their order alone."""
+    """Return how many records each subscriber received; without an id they differ only by their order."""
     sent: dict[tuple[str, str | int], int] = {}
     nameless: Counter[str] = Counter()
     for subscriber in status["subscribers"]:
@@ -187,19 +187,19 @@ def _by_reader(status: Status) -> dict[tuple[str, str | int], int]:
 
 
 class Audience:
-    """Is shown the status of a gateway time after time, and notes how far its subscribers have come."""
+    """Follows the status of a gateway, and finds out when every required reader is done."""
 
     def __init__(self) -> None:
         self.is_served = False
-        """Whether the source has ended and there is nobody left to serve."""
+        """Whether the source has ended and every required reader is done."""
         self.records = 0
-        """How many records were sent, to all subscribers together."""
+        """How many records were sent to all subscribers together."""
         self._furthest = 0
-        """Somebody has got everything before this offset."""
+        """At least one subscriber has everything before this offset."""
         self._content_since: float | None = None
 
     def look(self, status: Status, now: float) -> None:
-        """Take note of who is there and what they have."""
+        """Look at which subscribers there are, and what they have."""
         here = status["subscribers"]
         departed = status.get("departed", {})
         present = sum(reader["records"] for reader in here)
@@ -207,9 +207,9 @@ class Audience:
         self._furthest = max(
             self._furthest,
             departed.get("to", 0),
-            # Who asked for the latest alone was never sent anything, and has not got what came before.
+            # A subscriber that asked for the latest records alone does not have the earlier ones.
             *(reader["acknowledged"] for reader in here if reader["records"]),
-            # A plain subscriber that was told the end has everything: it does not acknowledge the last of it.
+            # A plain subscriber that was told the end has everything, and does not acknowledge it.
             *(
                 reader["next"]
                 for reader in here
@@ -223,14 +223,14 @@ class Audience:
             return
         if self._content_since is None:
             self._content_since = now
-        # They have been told the end and will leave, unless they are of a kind that never says goodbye. A
-        # Spark query is never here: it asks now and then, and has to hear that it was the end.
-        kept = [reader for reader in here if reader["keep"]]
-        self.is_served = not (kept or status["absent"]) or now - self._content_since > _GRACE
+        # They know the end and will leave, unless they are of a kind that never unsubscribes. A Spark query
+        # is never connected: it asks from time to time, and has to learn that this was the end.
+        required = [reader for reader in here if reader["keep"]]
+        self.is_served = not (required or status["absent"]) or now - self._content_since > _GRACE
 
     def _is_content(self, status: Status, end: int) -> bool:
         if status["records"] and self._furthest < end:
-            return False  # Nobody has come yet, or nobody stayed to the end.
+            return False  # No subscriber has come yet, or none stayed to the end.
         return all(
             reader["acknowledged"] >= end and reader["state"] == "ended"
             for reader in status["subscribers"]

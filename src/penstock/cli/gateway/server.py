@@ -23,7 +23,7 @@ from penstock.aquifer import (
 )
 from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.gateway.figures import Audience, Meter
-from penstock.cli.gateway.view import JsonView, LineView, LiveView, QuietView, View
+from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView, QuietView
 from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
@@ -252,7 +252,7 @@ def _gateway(
         raise CommandError(str(error)) from None
 
 
-def _view(options: GatewayCommandOptions) -> View:
+def _view(options: GatewayCommandOptions) -> GatewayView:
     screen = Screen()
     if options.format == "json":
         return JsonView(sys.stdout, screen, progress=not options.quiet)
@@ -261,7 +261,9 @@ def _view(options: GatewayCommandOptions) -> View:
     return LiveView(screen) if screen.is_terminal else LineView(screen)
 
 
-def _introduce(gateway: Gateway, options: GatewayCommandOptions, feed: feeds.Feed | None, view: View) -> None:
+def _introduce(
+    gateway: Gateway, options: GatewayCommandOptions, feed: feeds.Feed | None, view: GatewayView
+) -> None:
     plain = gateway.endpoint if options.listen.control != "none" else None
     encrypted = gateway.curve_endpoint if options.listen.curve is not None else None
     where = [plain] if plain is not None else []
@@ -279,7 +281,7 @@ def _introduce(gateway: Gateway, options: GatewayCommandOptions, feed: feeds.Fee
 
 # ---------------------------------------------------------------- running
 def _watch(
-    gateway: Gateway, feed: feeds.Feed | None, stay: bool, view: View, interruption: Interruption
+    gateway: Gateway, feed: feeds.Feed | None, stay: bool, view: GatewayView, interruption: Interruption
 ) -> Audience:
     """Show the progress until every required reader is done or a signal comes."""
     meter, audience = Meter(), Audience()
@@ -319,7 +321,7 @@ def _finish(
     feed: feeds.Feed | None,
     journal: Journal,
     audience: Audience,
-    view: View,
+    view: GatewayView,
     interruption: Interruption,
 ) -> int:
     """Close, and report what happened to the records."""

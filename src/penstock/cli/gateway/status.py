@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.cli.connection import ConnectionOptions
 from penstock.cli.errors import CommandError
-from penstock.cli.gateway.figures import Figures, Meter
+from penstock.cli.gateway.figures import GatewayFigures, Meter
 from penstock.cli.gateway.view import block
 from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import Screen
@@ -89,7 +89,7 @@ def _show(options: StatusOptions) -> int:
     return 0
 
 
-def _answers(options: StatusOptions) -> Iterator[tuple[dict[str, Any], Figures]]:
+def _answers(options: StatusOptions) -> Iterator[tuple[dict[str, Any], GatewayFigures]]:
     from penstock.aquifer import probe
 
     curve, meter = options.curve_client(), Meter()
@@ -104,14 +104,14 @@ def _answers(options: StatusOptions) -> Iterator[tuple[dict[str, Any], Figures]]
         yield status, meter.figures(status, status["uptime"])
 
 
-def _rates(figures: Figures) -> dict[str, Any]:
+def _rates(figures: GatewayFigures) -> dict[str, Any]:
     return {
         "source": round(figures.source_rate, 1),
         "subscribers": [round(reader.rate, 1) for reader in figures.readers],
     }
 
 
-def _lines(endpoint: str, figures: Figures, width: int) -> Iterator[str]:
+def _lines(endpoint: str, figures: GatewayFigures, width: int) -> Iterator[str]:
     where = "in a file" if figures.durable else "in memory"
     up = duration(figures.uptime)
     yield from wrap(

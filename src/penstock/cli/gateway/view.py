@@ -1,4 +1,4 @@
-"""What a running gateway shows: a block that is drawn over and over, lines now and then, or JSON."""
+"""What a running gateway shows: a block that is redrawn, a line every few seconds, or JSON."""
 
 from __future__ import annotations
 
@@ -8,62 +8,62 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final, Protocol, TextIO
 
-from penstock.cli.gateway.figures import Figures, Reader
+from penstock.cli.gateway.figures import GatewayFigures, ReaderFigures
 from penstock.cli.screen import Screen
 from penstock.cli.table import Block, bar, duration, pad, printable, row, size, wrap
 
-__all__ = ["JsonView", "LineView", "LiveView", "QuietView", "View", "block"]
+__all__ = ["GatewayView", "JsonView", "LineView", "LiveView", "QuietView", "block"]
 
 _BAR: Final = 24
 _SHORTEST_BAR: Final = 6
 _BESIDE_BAR: Final = 44
-"""Columns that the label, and what is said beside a bar, take up."""
+"""Columns that the label and the text beside a bar take."""
 _ONE_LINE: Final = 1000
 _MOST_READERS: Final = 12
 _LINE_EVERY: Final = 5.0
-"""Seconds between lines where nothing can be drawn over."""
+"""Seconds between two lines, where nothing can be redrawn."""
 
 
-class View(Protocol):
-    """Where a gateway tells what it does."""
+class GatewayView(Protocol):
+    """Shows what a gateway does."""
 
     def begin(self, what: str, **facts: Any) -> None:
-        """It listens."""
+        """Show that the gateway listens."""
         ...
 
-    def show(self, figures: Figures) -> None:
-        """How things stand, about once a second."""
+    def show(self, figures: GatewayFigures) -> None:
+        """Show the figures, about once a second."""
         ...
 
     def note(self, text: str) -> None:
-        """Something happened that the user should know; from any thread."""
+        """Show something that happened; from any thread."""
         ...
 
     def close(self, text: str, **facts: Any) -> None:
-        """The last word."""
+        """Show how it ended."""
         ...
 
 
 class QuietView:
-    """Only the beginning, the end, and what goes wrong."""
+    """Shows the start, the end, and what goes wrong."""
 
     def __init__(self, out: Screen) -> None:
         self._out = out
         self._mutex = threading.Lock()
 
     def begin(self, what: str, **facts: Any) -> None:
-        """Where it listens: whoever started it may need the port."""
+        """Write where it listens."""
         self._write(f"penstock gateway: {what}\n")
 
-    def show(self, figures: Figures) -> None:
-        """Nothing."""
+    def show(self, figures: GatewayFigures) -> None:
+        """Show nothing."""
 
     def note(self, text: str) -> None:
-        """One line."""
+        """Write one line."""
         self._write(f"penstock gateway: {text}\n")
 
     def close(self, text: str, **facts: Any) -> None:
-        """One line."""
+        """Write one line."""
         self._write(f"penstock gateway: {text}\n")
 
     def _write(self, text: str) -> None:
@@ -72,42 +72,42 @@ class QuietView:
 
 
 class LineView(QuietView):
-    """A line every few seconds, for a file or the journal of a service."""
+    """Writes a line every few seconds, for a file or the log of a service."""
 
     def __init__(self, out: Screen) -> None:
         super().__init__(out)
         self._next = time.monotonic() + _LINE_EVERY
 
-    def show(self, figures: Figures) -> None:
-        """A line, if it is time for one."""
+    def show(self, figures: GatewayFigures) -> None:
+        """Write a line, if it is time for one."""
         if time.monotonic() >= self._next:
             self._next += _LINE_EVERY
             self._write(_line(figures) + "\n")
 
 
 class LiveView(QuietView):
-    """A block at the bottom of a terminal that is drawn over."""
+    """Redraws a block at the bottom of a terminal."""
 
     def __init__(self, out: Screen) -> None:
         super().__init__(out)
         self._block = Block(out)
 
-    def show(self, figures: Figures) -> None:
-        """Draw over what was there."""
+    def show(self, figures: GatewayFigures) -> None:
+        """Redraw the block."""
         self._block.draw(block(figures, self._out.width))
 
     def note(self, text: str) -> None:
-        """A line above the block, which stays."""
+        """Write a line above the block; it stays."""
         self._block.say(f"penstock gateway: {text}")
 
     def close(self, text: str, **facts: Any) -> None:
-        """A line below the block."""
+        """Write a line below the block."""
         self._block.leave()
         super().close(text, **facts)
 
 
 class JsonView(QuietView):
-    """One JSON object to a line, on standard output; what goes wrong is on standard error as always."""
+    """Writes one JSON object to a line on standard output; what goes wrong is on standard error."""
 
     def __init__(self, out: TextIO, errors: Screen, *, progress: bool) -> None:
         super().__init__(errors)
@@ -115,16 +115,16 @@ class JsonView(QuietView):
         self._progress = progress
 
     def begin(self, what: str, **facts: Any) -> None:
-        """``{"event": "listening", "control": …}``."""
+        """Write ``{"event": "listening", "control": …}``."""
         self._print("listening", facts)
 
-    def show(self, figures: Figures) -> None:
-        """``{"event": "progress", …}``."""
+    def show(self, figures: GatewayFigures) -> None:
+        """Write ``{"event": "progress", …}``."""
         if self._progress:
             self._print("progress", figures.as_dict())
 
     def close(self, text: str, **facts: Any) -> None:
-        """``{"event": "end", …}``."""
+        """Write ``{"event": "end", …}``."""
         self._print("end", facts)
 
     def _print(self, event: str, facts: dict[str, Any]) -> None:
@@ -132,14 +132,14 @@ class JsonView(QuietView):
         self._lines.flush()
 
 
-def block(figures: Figures, width: int) -> Iterator[str]:
-    """The lines of a live block, and of ``penstock gateway status``, for a screen of so many columns."""
+def block(figures: GatewayFigures, width: int) -> Iterator[str]:
+    """Lay out the figures for a screen of ``width`` columns."""
     yield from row("source", _source(figures, width), width)
     shown = bar(figures.full, max(min(_BAR, width - _BESIDE_BAR), _SHORTEST_BAR))
     yield from row("log", [shown, f"{figures.full:.0%} full,", f"{figures.needed:.0%} still needed"], width)
-    kept = f"{figures.records:,} of {figures.max_records:,} records,"
-    room = f"{size(figures.bytes)} of {size(figures.max_bytes)}"
-    yield from row("", [f"offsets {_offsets(figures)},", kept, room], width)
+    records = f"{figures.records:,} of {figures.max_records:,} records,"
+    used = f"{size(figures.bytes)} of {size(figures.max_bytes)}"
+    yield from row("", [f"offsets {_offsets(figures)},", records, used], width)
     if figures.stalled is not None:
         yield from row("STALLED", figures.stalled.split(), width)
     if not figures.readers:
@@ -151,7 +151,7 @@ def block(figures: Figures, width: int) -> Iterator[str]:
         said = [
             pad(printable(away.id), 20),
             f"{away.behind:,} behind;",
-            f"kept for {duration(max(away.remaining, 0))} of {duration(away.lease)}",
+            f"resumable for {duration(max(away.remaining, 0))} of {duration(away.lease)}",
         ]
         yield from row("" if number else "away", said, width)
     yield from _more(len(figures.away) + figures.left_out["absent"], width)
@@ -162,7 +162,7 @@ def _more(total: int, width: int) -> Iterator[str]:
         yield from row("", [f"and {total - _MOST_READERS:,} more;", "penstock gateway ids lists them"], width)
 
 
-def _source(figures: Figures, width: int) -> list[str]:
+def _source(figures: GatewayFigures, width: int) -> list[str]:
     taken = f"{figures.taken:,} taken" + (f", {figures.skipped:,} skipped" if figures.skipped else "")
     if figures.failure is not None:
         return [f"FAILED after {taken}:", *wrap(printable(figures.failure), max(width - 14, 20))]
@@ -171,27 +171,27 @@ def _source(figures: Figures, width: int) -> list[str]:
     return [f"{figures.source_rate:>10,.0f}/s ", f"{taken} ", _held_back(figures)]
 
 
-def _held_back(figures: Figures) -> str:
+def _held_back(figures: GatewayFigures) -> str:
     if figures.held_back < 0.005:
         return "not held back"
     return "HELD BACK" if figures.held_back > 0.995 else f"held back {figures.held_back:.0%} of the time"
 
 
-def _offsets(figures: Figures) -> str:
+def _offsets(figures: GatewayFigures) -> str:
     return f"{figures.first:,}..{figures.head - 1:,}" if figures.head > figures.first else "none yet"
 
 
-def _told(reader: Reader) -> list[str]:
+def _told(reader: ReaderFigures) -> list[str]:
     return [
         pad(printable(reader.label), 20),
         f"{reader.dialect:8} {reader.state:9}",
         f"{reader.rate:>9,.0f}/s ",
         f"lag {reader.lag:,} ",
-        *([] if reader.keep else ["best effort"]),
+        *([] if reader.keep else ["optional"]),
     ]
 
 
-def _line(figures: Figures) -> str:
+def _line(figures: GatewayFigures) -> str:
     readers = figures.readers
     worst = max((reader.lag for reader in readers), default=0)
     rate = sum(reader.rate for reader in readers)

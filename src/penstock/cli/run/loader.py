@@ -1,4 +1,4 @@
-"""From ``app.py:pipeline`` to the pipeline."""
+"""Finds the pipeline that ``app.py:pipeline`` names."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 def load_pipeline(target: str, start_spark: Callable[[], object]) -> Pipeline:
-    """The Pipeline that ``target`` names, or that the function returns which it names.
+    """Return the Pipeline that ``target`` names, or that the function it names returns.
 
-    ``start_spark`` is called if the code wants a session while it is loaded, as ``@udf("bigint")`` does.
-    Otherwise what is wrong with the target is told before the seconds that Spark takes to start.
+    ``start_spark`` is called if the code needs a session while it is loaded, as ``@udf("bigint")`` does.
+    Otherwise a wrong target is reported before Spark starts, which takes seconds.
     """
     from penstock.spark import Pipeline
 
@@ -51,7 +51,7 @@ def load_pipeline(target: str, start_spark: Callable[[], object]) -> Pipeline:
             raise CommandError(f"{target}() failed: {_where(error)}", 1) from error
     if not isinstance(found, Pipeline):
         raise CommandError(
-            f"{target} is no Pipeline, nor a function that returns one, but {type(found).__name__}"
+            f"{target} is neither a Pipeline nor a function that returns one, but {type(found).__name__}"
         )
     if found.sink is None:
         raise CommandError(f"the pipeline {target} has no sink: add .into(…)")
@@ -69,7 +69,7 @@ def _file(path: Path, start_spark: Callable[[], object]) -> ModuleType:
         raise CommandError(f"there is no file {path}: check the path")
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
-    # What it imports from beside it, the workers have to find as well.
+    # The workers have to find the modules beside it as well.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     name = path.stem if path.stem not in sys.modules else f"_penstock_run_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -80,12 +80,12 @@ def _file(path: Path, start_spark: Callable[[], object]) -> ModuleType:
     try:
         _with_spark_if_need_be(lambda: loader.exec_module(module), start_spark)
     except CommandError:
-        raise  # Spark did not start: not the fault of the file.
+        raise  # Spark did not start, which is not the fault of the file.
     except Exception as error:
         raise CommandError(f"{path} cannot be run: {_where(error)}", 1) from error
     from pyspark import cloudpickle
 
-    # Its functions go to the workers as they are: there, a module of this name is another one, or none.
+    # Its functions are sent to the workers by value: there, this module does not exist, or is another one.
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return module
 
@@ -115,7 +115,7 @@ def _with_spark_if_need_be(load: Callable[[], T], start_spark: Callable[[], obje
 
 
 def _where(error: BaseException) -> str:
-    """The error in one line, with the line of the user's code where it happened."""
+    """Describe an error in one line, with the line of the user's code where it happened."""
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     what = " ".join(what.split())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]

@@ -1,4 +1,4 @@
-"""A pipeline at the command line: loaded, started, watched, and stopped in good order whatever ends it."""
+"""A pipeline at the command line: loaded, started, watched, and stopped in order however it ends."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = ["run_pipeline"]
 _LOOK: Final = 0.1
 _LOOKS_PER_SHOW: Final = 10
 _STOPPING: Final = 20.0
-"""Seconds that stopping may take; after that the process ends, and Spark with it."""
+"""Seconds that stopping may take; after that the process exits, and Spark with it."""
 
 
 def run_pipeline(options: RunOptions) -> int:
-    """Run until the source has ended and everything is dealt with, or a signal comes; the exit code."""
+    """Run until every record is processed or a signal arrives; returns the exit code."""
     view = RunView(Screen(), quiet=options.quiet)
     with _Notes(view.warn):
         try:
@@ -43,7 +43,7 @@ def run_pipeline(options: RunOptions) -> int:
             return interrupted.code
         except KeyboardInterrupt:
             return 130
-        with Interruption() as interruption:  # After Spark, which would take Ctrl-C for itself.
+        with Interruption() as interruption:  # After Spark, which would handle Ctrl-C itself.
             try:
                 return _run(pipeline, spark, options, view, interruption)
             finally:
@@ -60,29 +60,31 @@ def _run(
     again = f"--checkpoint {options.checkpoint}" if options.checkpoint else None
     try:
         running = pipeline.start(spark=spark, checkpoint=options.checkpoint, once=options.once)
-        view.note(f"running {options.target}; Ctrl-C stops it")
+        view.note(f"running {options.target}; stop it with Ctrl-C")
         try:
             _watch(running, view, interruption)
         finally:
             _bounded(running.stop, interruption, view)
     except QueryFailed as error:
-        remedy = f"; mend it and run again with {again}: it goes on there" if again else ""
+        remedy = f"; fix it and run again with {again}: it continues there" if again else ""
         raise CommandError(f"the query failed: {error}{remedy}", 1) from None
     except (AquiferError, JournalError, OSError) as error:
         raise CommandError(str(error), 1) from None
-    except ValueError as error:  # An option that cannot be.
+    except ValueError as error:  # A wrong option.
         raise CommandError(str(error)) from None
     progress = running.progress()
     records = f"{progress.records:,} records" if progress is not None else "no records"
     if interruption.signal is None:
         view.note(f"done: {records}")
         return 0
-    view.note(f"stopped after {records}; " + (f"{again} goes on there" if again else "a restart begins anew"))
+    view.note(
+        f"stopped after {records}; " + (f"{again} continues there" if again else "a restart begins again")
+    )
     return interruption.exit_code
 
 
 def _watch(running: RunningPipeline, view: RunView, interruption: Interruption) -> None:
-    """Show how things go until it ends; a failure is raised."""
+    """Show the progress until the pipeline ends; raise its failure."""
     looks = 0
     while not interruption.wait(_LOOK):
         looks += 1
@@ -94,13 +96,13 @@ def _watch(running: RunningPipeline, view: RunView, interruption: Interruption) 
 
 
 def _bounded(stop: object, interruption: Interruption, view: RunView) -> None:
-    """Stop something that may hang, for as long as a user would wait; a kill does no harm."""
+    """Stop something that may hang, but wait no longer than a user would; exiting without it is safe."""
     assert callable(stop)
     thread = threading.Thread(target=stop, name="penstock-run-stop", daemon=True)
     thread.start()
     thread.join(_STOPPING)
     if thread.is_alive():
-        view.warn(f"stopping takes longer than {_STOPPING:g} s: ended without it; nothing is lost")
+        view.warn(f"stopping takes longer than {_STOPPING:g} s: exiting without it; nothing is lost")
         os._exit(interruption.exit_code if interruption.signal is not None else 1)
 
 
@@ -112,7 +114,7 @@ def _session(options: RunOptions, view: RunView) -> SparkSession:
         view.note("starting Spark …")
     config: dict[str, object] = dict(options.conf)
     if importlib.util.find_spec("pandas") is None:
-        # Spark would try Arrow for every function in Python, and warn each time that it needs pandas for it.
+        # Spark would try Arrow for every Python function, and warn each time that this needs pandas.
         config.setdefault("spark.sql.execution.pythonUDF.arrow.enabled", "false")
     try:
         with view.starting(), _stderr_to(_log_file(options)), _not_interrupted():
@@ -123,12 +125,12 @@ def _session(options: RunOptions, view: RunView) -> SparkSession:
     except Exception as error:
         from penstock.spark import reason_of
 
-        where = "" if options.spark_log == "-" else "; --spark-log - shows what Spark has to say"
+        where = "" if options.spark_log == "-" else "; --spark-log - shows Spark's own log"
         raise CommandError(f"Spark did not start: {reason_of(error)}{where}", 1) from None
 
 
 class _Interrupted(BaseException):
-    """A signal came while Spark was being started; not an error of the code that may have asked for it."""
+    """A signal arrived while Spark started. It is not an error of the code that may have started Spark."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -137,12 +139,12 @@ class _Interrupted(BaseException):
 
 @contextlib.contextmanager
 def _not_interrupted() -> Iterator[None]:
-    """Let Spark start to its end, whatever comes, and stop it then: a half-started one is left behind."""
+    """Let Spark finish its start, and stop it then: a half-started Spark would stay behind."""
     with Interruption() as interruption:
         try:
             yield
             code = None if interruption.signal is None else interruption.exit_code
-        except KeyboardInterrupt:  # Towards the end of its start Spark puts a handler of its own in place.
+        except KeyboardInterrupt:  # Towards the end of its start, Spark installs a handler of its own.
             code = 130
     if code is not None:
         from pyspark import SparkContext
@@ -153,7 +155,7 @@ def _not_interrupted() -> Iterator[None]:
 
 
 def _log_file(options: RunOptions) -> str | None:
-    """Where Spark's log goes; None is standard error."""
+    """Return where Spark's log goes; None is standard error."""
     if options.spark_log is not None:
         return None if options.spark_log == "-" else str(options.spark_log)
     if options.checkpoint is None:
@@ -162,16 +164,16 @@ def _log_file(options: RunOptions) -> str | None:
         Path(options.checkpoint).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(
-            f"--checkpoint {options.checkpoint}: {error.strerror}; choose another place"
+            f"--checkpoint {options.checkpoint}: {error.strerror}; choose another directory"
         ) from None
     return str(Path(options.checkpoint) / "spark.log")
 
 
 @contextlib.contextmanager
 def _stderr_to(file: str | None) -> Iterator[None]:
-    """Have the processes that are started meanwhile write their standard error to a file.
+    """Let the processes that are started meanwhile write their standard error to a file.
 
-    Spark's log is for other eyes than those that watch the progress: a failing batch fills a hundred lines.
+    Spark's log does not belong between the lines of progress: a failing batch takes a hundred lines.
     """
     if file is None:
         yield
@@ -192,7 +194,7 @@ def _stderr_to(file: str | None) -> Iterator[None]:
 
 
 class _Notes(ScreenLog):
-    """Shows what our modules, not only those of the gateway, have to warn of."""
+    """Shows the warnings of every layer, not only of the gateway."""
 
     def __init__(self, show: object) -> None:
         assert callable(show)

@@ -1,4 +1,4 @@
-"""What ``penstock run`` shows on standard error: a line that is written over, or a line a second."""
+"""What ``penstock run`` shows on standard error: one line that is rewritten, or a line a second."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["RunView"]
 
 _SIGN_EVERY: Final = 10
-"""Seconds between signs of life where nothing can be written over."""
+"""Seconds between two signs of life, where nothing can be rewritten."""
 
 
 class RunView:
-    """Writes notes, and figures unless it is quiet."""
+    """Writes notes and progress, or with ``quiet`` only warnings."""
 
     def __init__(self, out: Screen, *, quiet: bool) -> None:
         self._out = out
@@ -30,18 +30,18 @@ class RunView:
         self._last: Progress | None = None
 
     def note(self, text: str) -> None:
-        """Something that happened."""
+        """Write something that happened."""
         if not self._quiet:
             self._write(f"{text}\n")
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
-        """Give signs of life while Spark starts, which takes seconds, or minutes on a busy machine."""
+        """Show signs of life while Spark starts, which takes seconds, or minutes on a busy machine."""
         if self._quiet:
             yield
             return
         over = threading.Event()
-        # Of its own: standard error is given to Spark meanwhile.
+        # A copy, because standard error belongs to Spark meanwhile.
         with open(os.dup(2), "w") as copy:
             signs = threading.Thread(target=self._give_signs, args=(Screen(copy), over))
             signs.start()
@@ -60,23 +60,23 @@ class RunView:
             out.write("\r\x1b[2K")
 
     def warn(self, text: str) -> None:
-        """Something that the user should know even if nothing else is shown."""
+        """Write something that the user has to know, even if it is quiet."""
         self._write(f"penstock run: {text}\n")
 
     def show(self, progress: Progress | None) -> None:
-        """The figures of this moment, if they are others than before."""
+        """Show the progress, if it has changed."""
         if self._quiet or progress is None or progress == self._last:
             return
         self._last = progress
         if self._live:
-            # A line that is too long would take two, and only one of them is written over.
+            # A line that is too long would take two rows, and only one of them would be rewritten.
             self._write(_line(progress)[: self._out.width - 1])
             self._drawn = True
         else:
             self._write(f"{_line(progress)}\n")
 
     def _write(self, text: str) -> None:
-        # What was drawn last is written over: by the next figures, or by what is to stay.
+        # The line of progress is rewritten by whatever comes next.
         self._out.write(f"\r\x1b[2K{text}" if self._drawn else text)
         self._drawn = False
 

@@ -1,7 +1,7 @@
-"""The records of a gateway on standard output: taken by one thread, printed by another, asked for as printed.
+"""The records of a gateway on standard output: one thread receives them, another prints and requests them.
 
-Demand follows the printing. A pipe that nobody reads from stops the printing, then the asking, then the
-gateway; so does ``--rate``, which asks for so many records at a time and no more.
+Demand follows the printing. When nobody reads the pipe, the printing stops, then the demand, then the
+gateway. ``--rate`` limits the demand in the same way.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from penstock.spec import Subscription
 
 __all__ = ["run_tail"]
 
-WINDOW: Final = 8192
-"""How many records may be asked for and not printed."""
+READ_AHEAD: Final = 8192
+"""How many records may be requested and not yet printed."""
 _TICK: Final = 0.05
-"""Seconds between two requests under ``--rate``, if the rate gives something to ask for that often."""
+"""Seconds between two requests under ``--rate``, unless the rate is lower than that."""
 _PORTION: Final = 256
 _LOOK: Final = 0.2
 _STILL: Final = 1.0
-"""Seconds without anything to see, after which a user is told what is being waited for."""
+"""Seconds without output after which the user is told what the command waits for."""
 _PRINTING: Final = 20.0
-"""Seconds that the last records may take to be printed; a gateway hears nothing of us meanwhile."""
+"""Seconds that printing the last records may take; the gateway hears nothing from us meanwhile."""
 _PARTING: Final = 0.2
-"""Seconds in which a reader that has enough, such as `head`, leaves after it got the last it wanted."""
+"""Seconds in which a reader such as `head` leaves after the last line that it wanted."""
 _SETTLING: Final = 1.0
 """Seconds in which the last acknowledgement has to arrive."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Inbox:
-    """The Subscriber: elements wait here for the printing thread."""
+    """The Subscriber. Elements wait here for the printing thread."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.subscription: AquiferSubscription | None = None
@@ -85,48 +85,48 @@ class Inbox:
         self.is_over = True
         self._wake()
         if self.error is None:
-            # The goodbye that follows says how far we have come: not before the last record is printed.
+            # The subscription leaves after this call, and says how far it has come: wait for the printing.
             self._dealt_with.wait(_PRINTING)
 
     def release(self) -> None:
-        """Everything that will be printed has been: let the subscription say goodbye."""
+        """Let the subscription leave: everything is printed."""
         self._dealt_with.set()
 
     def take(self) -> list[Any]:
-        """Everything that waits."""
+        """Return everything that waits."""
         waiting = self._waiting
         return [waiting.popleft() for _ in range(len(waiting))]
 
     def is_still(self) -> bool:
-        """Whether nothing waits; from then on the next element wakes the reader."""
+        """Return whether nothing waits; from then on, the next element wakes the printing thread."""
         self._reader_sleeps = True
         return not self._waiting and not self.is_over
 
 
-class Pace:
-    """How many records may be asked for when."""
+class RequestPace:
+    """Decides how many records to request, and when."""
 
     def __init__(self, rate: float | None, count: int | None) -> None:
         self.requested = 0
         self.rate = rate
         self.count = count
-        self.window = WINDOW
+        self.read_ahead = READ_AHEAD
         self._last = time.monotonic()
         if rate is not None:
-            self.window = max(1, min(WINDOW, int(rate / 4)))
-            # The first one at once.
+            self.read_ahead = max(1, min(READ_AHEAD, int(rate / 4)))
+            # The first record at once.
             self._last -= 1 / rate
 
     def due(self, printed: int, now: float) -> int:
-        """How many to ask for now."""
-        room = self.window - (self.requested - printed)
+        """Return how many to request now."""
+        unused = self.read_ahead - (self.requested - printed)
         if self.rate is None:
-            # Not for every record: in portions.
-            due = room if room >= self.window // 4 else 0
+            # In portions, not for every record.
+            due = unused if unused >= self.read_ahead // 4 else 0
         else:
             earned = int((now - self._last) * self.rate)
-            due = min(earned, room)
-            # What could not be asked for is not saved up: a rate is no average over the night.
+            due = min(earned, unused)
+            # Unused demand is not saved up: a rate is not an average over the night.
             self._last += earned / self.rate
         if self.count is not None:
             due = min(due, self.count - self.requested)
@@ -134,12 +134,12 @@ class Pace:
         return max(due, 0)
 
     def pause(self) -> float:
-        """How many seconds there is nothing to ask for."""
+        """Return for how many seconds there is nothing to request."""
         return _LOOK if self.rate is None else min(max(_TICK, 1 / self.rate), _LOOK)
 
 
 class Output:
-    """Standard output, written to without a buffer of Python's, in as few pieces as possible."""
+    """Standard output, written to without Python's buffer, in as few pieces as possible."""
 
     def __init__(self, interruption: Interruption) -> None:
         self._interruption = interruption
@@ -152,26 +152,26 @@ class Output:
             self._poll.register(self._descriptor, 0)
 
     def write(self, data: bytes) -> None:
-        """Write it all; BrokenPipeError if nobody reads any more, Interrupted if a signal comes first."""
+        """Write it all; BrokenPipeError if the reader is gone, Interrupted if a signal arrives first."""
         view = memoryview(data)
         while view:
             piece = view
             if self._may_block:
-                # So much can be written without waiting if anything can be written at all.
+                # If anything can be written without waiting, this much can.
                 self._interruption.wait_to_write(self._descriptor)
                 piece = view[: select.PIPE_BUF]
             view = view[os.write(self._descriptor, piece) :]
 
     def is_closed(self, within: float = 0.0) -> bool:
-        """Whether the reader is gone, or goes within some seconds; seen without writing."""
+        """Return whether the reader is gone, or leaves within some seconds, without writing anything."""
         return self._poll is not None and bool(self._poll.poll(within * 1000))
 
 
 def run_tail(options: TailOptions) -> int:
-    """Print until the stream ends, enough was printed, or a signal comes."""
-    _publisher(options, "bytes")  # Whatever is wrong with the command line is told first.
+    """Print until the stream ends, enough is printed, or a signal arrives."""
+    _publisher(options, "bytes")  # First, so that a wrong command line is reported at once.
     if was_output_closed():
-        return 0  # Nobody could read it.
+        return 0  # Nobody can read the output.
     with Interruption() as interruption, ScreenLog(_say, logging.INFO):
         codec = options.codec or _codec_there(options, interruption)
         if codec is None:
@@ -182,9 +182,9 @@ def run_tail(options: TailOptions) -> int:
         try:
             tail.run()
         except BrokenPipeError:
-            return 0  # Somebody like `head` has read enough.
+            return 0  # A reader like `head` has read enough.
         except Interrupted:
-            pass  # The same as a signal at any other time: see below.
+            pass  # As with a signal at any other time; see below.
         finally:
             tail.leave()
         if interruption.signal is not None:
@@ -200,7 +200,7 @@ def _say(text: str) -> None:
 
 
 def _codec_there(options: TailOptions, interruption: Interruption) -> str | None:
-    """What the gateway says its values are, as soon as it is there; None if a signal comes first."""
+    """Ask the gateway what its values are, as soon as it answers; None if a signal arrives first."""
     curve, began = options.curve_client(), time.monotonic()
     told = False
     while not interruption.wait(0):
@@ -211,7 +211,7 @@ def _codec_there(options: TailOptions, interruption: Interruption) -> str | None
             if left <= 0:
                 raise CommandError(
                     f"no gateway answers at {options.endpoint} after {options.patience:g} s; is it "
-                    "running there, and do both sides use keys or neither?",
+                    "running there, and do both sides use keys, or neither?",
                     1,
                 ) from None
             if not told and left > _STILL:
@@ -221,21 +221,21 @@ def _codec_there(options: TailOptions, interruption: Interruption) -> str | None
                     f"{duration(options.patience)}"
                 )
         except AquiferError:
-            return "bytes"  # A gateway that cannot say; what is wrong with it, the subscription will tell.
+            return "bytes"  # It cannot say. If something is wrong with it, the subscription reports that.
         else:
-            # Text and JSON are printed as they are in the log.
+            # Text and JSON are printed as they are stored.
             as_it_is = codec not in CODECS or (options.format == "raw" and codec in ("text", "json"))
             return "bytes" if as_it_is else codec
     return None
 
 
 def _with_offsets(options: TailOptions) -> bool:
-    """Whether a record is more than its value: to print that, and to say how far the printing has come."""
+    """Return whether records with offsets are needed: to print them, or to acknowledge what was printed."""
     return bool(options.format == "json" or options.id is not None or options.dialect != "plain")
 
 
 def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = None) -> AquiferPublisher:
-    window = Pace(options.rate, None).window
+    window = RequestPace(options.rate, None).read_ahead
     try:
         return AquiferPublisher(
             options.endpoint,
@@ -267,23 +267,23 @@ class _Tail:
         self._options = options
         self._inbox = inbox
         self._interruption = interruption
-        self._pace = Pace(options.rate, options.count)
+        self._pace = RequestPace(options.rate, options.count)
         self._output = Output(interruption)
         self._form = _form(options.format, codec)
         self._is_told = not sys.stderr.isatty()
-        """Whether the user knows that there is nothing to print yet; elsewhere nobody wants to know."""
+        """Whether the user knows that there is nothing to print yet; without a terminal nobody is told."""
         self._began = time.monotonic()
         self._printed = 0
         self._behind: int | None = None
-        """The offset behind the last record that was printed, if it has one."""
+        """The offset after the last record that was printed, if it has one."""
         self._welcomes = 1
 
     def run(self) -> None:
-        """Print, and ask for as much as was printed."""
+        """Print, and request as much as was printed."""
         inbox = self._inbox
         while True:
             self._ask()
-            is_over = inbox.is_over  # Read first: what came before the end is taken below.
+            is_over = inbox.is_over  # First: what arrived before the end is taken below.
             records = inbox.take()
             if records:
                 self._print(records)
@@ -304,31 +304,31 @@ class _Tail:
                     return
 
     def leave(self) -> None:
-        """Cancel, and wait until the gateway has been told."""
+        """Cancel, and wait until the gateway knows."""
         subscription = self._inbox.subscription
         has_left = subscription is not None and subscription.join(0)
         self._inbox.release()
         if subscription is not None:
             subscription.cancel()
         if has_left and self._inbox.error is None and self._options.id is not None and self._behind:
-            # The printing took so long that the subscription has said goodbye before. An empty range that
-            # begins behind what was printed tells the gateway of it.
+            # The printing took so long that the subscription has already left. An empty range that begins
+            # after what was printed tells the gateway.
             settling = threading.Event()
             late = Inbox(settling.set)
             late.release()
             _publisher(self._options, "bytes", self._behind).subscribe(late)
             settling.wait(2 * _SETTLING)
-        # The subscription's thread says goodbye; without that the gateway would keep us for a while.
+        # The subscription's thread unsubscribes; otherwise the gateway would wait for the lease to end.
         for thread in threading.enumerate():
             if thread.name == "penstock-aquifer":
                 thread.join(2.0)
 
     def summary(self) -> str:
-        """What was done until the signal came."""
-        kept = ""
+        """Say what was done until the signal arrived."""
+        resumes = ""
         if self._options.id is not None:
-            kept = f"; the gateway keeps the place of {self._options.id} for {duration(self._options.lease)}"
-        return f"interrupted: {self._printed:,} record{'s' * (self._printed != 1)} printed{kept}"
+            resumes = f"; {self._options.id} can continue there within {duration(self._options.lease)}"
+        return f"interrupted: {self._printed:,} record{'s' * (self._printed != 1)} printed{resumes}"
 
     def _ask(self) -> None:
         due = self._pace.due(self._printed, time.monotonic())
@@ -338,7 +338,7 @@ class _Tail:
 
     def _print(self, records: Sequence[Any]) -> None:
         assert self._inbox.subscription is not None
-        # In small portions: a signal in the middle of one leaves it uncounted and unacknowledged.
+        # In small portions: one that a signal interrupts is neither counted nor acknowledged.
         for start in range(0, len(records), _PORTION):
             portion = records[start : start + _PORTION]
             self._output.write(self._form(portion))
@@ -347,8 +347,9 @@ class _Tail:
             if isinstance(last, Record) and last.offset is not None:
                 self._behind = last.offset + 1
         if self._behind is not None:
-            # A gateway leaves when somebody has everything. `head` or --count only has a look: without an id
-            # the last record is not acknowledged before the end, or before it is known not to be the last.
+            # A gateway exits when a reader has everything, and `head` or --count may only want a look. So
+            # without an id the last record is not acknowledged before the end, or before it is clear that it
+            # is not the last one.
             self._inbox.subscription.acknowledge(self._behind - (self._options.id is None))
 
     def _acknowledge_all(self) -> None:
@@ -360,7 +361,7 @@ class _Tail:
         if not self._is_told and time.monotonic() - self._began > _STILL:
             self._is_told = True
             if not self._printed:
-                _say(f"waiting for records from {self._options.endpoint}; Ctrl-C ends it")
+                _say(f"waiting for records from {self._options.endpoint}; stop with Ctrl-C")
 
     def _tell_reconnects(self) -> None:
         assert self._inbox.subscription is not None
@@ -368,7 +369,7 @@ class _Tail:
         if metrics.subscriptions > self._welcomes:
             self._welcomes = metrics.subscriptions
             where = f" at offset {metrics.next:,}" if metrics.dialect == "extended" else ""
-            _say(f"connected again to {self._options.endpoint}; going on{where}")
+            _say(f"reconnected to {self._options.endpoint}; continuing{where}")
 
 
 # ---------------------------------------------------------------- from records to bytes
@@ -409,5 +410,5 @@ def _iso(microseconds: int | None) -> str | None:
     try:
         time = _EPOCH + timedelta(microseconds=microseconds)
     except OverflowError:
-        return None  # Somebody's own idea of a time, beyond the year 9999.
+        return None  # Beyond the year 9999.
     return time.isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
-from penstock.feeds.lines import LineDecoder, LineSplitter
+from penstock.feeds.lines import ElementDecoder, LineSplitter
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.net.framing import frames
 from penstock.spec import Publisher
@@ -28,7 +28,7 @@ class HttpFeed(Feed):
 
         # A response that is cut short is an error, so its end also ends its last line.
         response = http.get(self._url, timeout=None).receive()
-        return frames(response, lambda: LineDecoder(self._splitter, end_is_newline=True))
+        return frames(response, lambda: ElementDecoder(self._splitter, end_is_newline=True))
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from penstock.backoff import Backoff
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, FeedUnavailable
-from penstock.feeds.lines import LineDecoder, LineSplitter
+from penstock.feeds.lines import ElementDecoder, LineSplitter
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.net import (
     BindFailed,
@@ -97,7 +97,7 @@ class TcpFeed(Feed):
                     scheduler=lambda: self._scheduler,
                 )
             )
-        return frames(chunks, lambda: LineDecoder(self._splitter))
+        return frames(chunks, lambda: ElementDecoder(self._splitter))
 
     def _connected(self) -> Publisher[bytes]:
         """Return the bytes of one connection; unless ``once``, its end is an error that is retried."""
