@@ -28,7 +28,7 @@ def test_demand_goes_left_when_the_reader_is_slow_and_everything_arrives(tmp_pat
     shown, complaints = demo.communicate(timeout=300)
 
     assert demo.returncode == 0, shown + complaints
-    assert "Nothing was lost, and nothing came twice." in shown
+    assert "Nothing was lost, and nothing arrived twice." in shown
     sent, received = re.findall(r"(?:sent|received) +([\d,]+) readings, fingerprint (\w+)", shown)
     assert sent == received
     # The reader is slow, its gateway is full: so Spark waits, and the sensors, whose socket takes nothing.

@@ -59,7 +59,7 @@ MOMENT = picture.Moment(
     sent=12_345_678,
     sent_rate=20_000.0,
     blocked=True,
-    asked=2048,
+    open_demand=2048,
     held=60_000,
     capacity=60_000,
     batch=123,
@@ -105,7 +105,7 @@ def test_the_demo_of_streams_fits(width: int) -> None:
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
-        ({"slow": False, "blocked": False, "backlog": 100}, "everybody keeps up"),
+        ({"slow": False, "blocked": False, "backlog": 100}, "every stage keeps up"),
         ({"slow": False, "blocked": True, "backlog": 60_000}, "the sensors wait"),
         ({"slow": False, "blocked": False, "backlog": 50_000}, "catches up"),
         ({"slow": True, "blocked": False, "backlog": 0}, "fill up"),

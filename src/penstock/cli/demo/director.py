@@ -1,4 +1,4 @@
-"""The director: starts the parts, slows the reader down in the middle, and compares what went and came."""
+"""The director: starts the parts, makes the reader slow for a while, and checks that nothing was lost."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeVar
 
-from penstock.cli.demo.ipc import Part, PartFailed
+from penstock.cli.demo.ipc import (
+    EngineReport,
+    IntakeReport,
+    Part,
+    PartFailed,
+    Report,
+    ResultsReport,
+    SensorsReport,
+)
 from penstock.cli.demo.picture import Moment, Picture
 from penstock.cli.screen import Screen, say
 from penstock.cli.signals import Interruption
 
 __all__ = ["direct", "phase_of"]
 
-Facts: TypeAlias = dict[str, Any]
-"""What a part has said, by name."""
+R = TypeVar("R", bound=Report)
 
 _RATE: Final = 20_000
-"""Readings per second that the source would like to send."""
+"""Readings per second that the sensors would like to send."""
 _SIGN_AFTER: Final = 2.0
-"""Seconds in which most parts have started, and nobody has to be told."""
+"""Seconds in which most parts start; after that the user sees a sign of life."""
 _BACKLOG: Final = 2 * _RATE
-"""Readings of two seconds: whoever is not so far behind keeps up."""
+"""Readings of two seconds: with a smaller backlog, Spark keeps up."""
 _FINISH: Final = 120.0
 """Seconds that may pass between the last reading and the last result."""
 _SEEN: Final = 3.0
@@ -33,7 +40,7 @@ _SEEN: Final = 3.0
 
 
 def direct(duration: float, records: int | None, headless: bool, start_limit: float) -> int:
-    """Run the demo; 0 if the results speak of exactly the readings that were sent."""
+    """Run the demo; 0 if the results count exactly the readings that were sent."""
     picture = Picture(Screen(sys.stdout, must_be_read=True), headless=headless)
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     with Interruption() as interruption, ExitStack() as ending:
@@ -65,22 +72,22 @@ class _Run:
         self._rates = _Rates()
 
     def run(self, duration: float, records: int | None) -> int:
-        """Start the parts from right to left, so that nobody waits for somebody who is not there."""
-        self._results = self._part("results", "results", module="gateways")
-        sink = self._started(self._results, "endpoint")
-        limit = ["--records", str(records)] if records is not None else []
+        """Start the parts from right to left, so that each finds the next one ready."""
+        self._results = self._part("results", ResultsReport, "results", module="gateways")
+        sink = self._started(self._results)
         journal = str(self._folder / "journal.db")
-        self._feed = self._part("intake", "intake", journal, module="gateways")
-        source = self._started(self._feed, "endpoint")
+        self._intake = self._part("intake", IntakeReport, "intake", journal, module="gateways")
+        source = self._started(self._intake)
         if sink is None or source is None:
             return self._interrupted()
-        port = str(self._feed.facts["port"])
+        limit = ["--records", str(records)] if records is not None else []
         pace = ["--rate", str(_RATE), "--duration", str(duration)]
-        self._sensors = self._part("sensors", port, *pace, *limit)
-        if self._started(self._sensors, "sent") is None:
+        self._sensors = self._part("sensors", SensorsReport, str(source.port), *pace, *limit)
+        if self._started(self._sensors) is None:
             return self._interrupted()
-        self._engine = self._part("engine", source, sink, str(self._folder / "checkpoint"))
-        if self._started(self._engine, "taken") is None:
+        checkpoint = str(self._folder / "checkpoint")
+        self._engine = self._part("engine", EngineReport, source.endpoint, sink.endpoint, checkpoint)
+        if self._started(self._engine) is None:
             return self._interrupted()
         self._picture.started()
         self._began = time.monotonic()
@@ -88,21 +95,21 @@ class _Run:
         self._filled: float | None = None
         return self._watch(duration)
 
-    def _started(self, part: Part, fact: str) -> Any:
-        """What a part says when it runs; None if somebody interrupts. Meanwhile there are signs of life."""
+    def _started(self, part: Part[R]) -> R | None:
+        """Wait for a part with signs of life; None if the user interrupts."""
 
         def waits(seconds: float, elapsed: float) -> bool:
             if part.name == "engine":
-                held = self._feed.look().get("held", 0)
+                held = self._intake.report.held
                 self._picture.starting(f"starting Spark; {held:,} readings wait in the journal", elapsed)
             elif elapsed > _SIGN_AFTER:
                 self._picture.starting(f"starting the part {part.name!r}", elapsed)
             return self._interruption.wait(seconds)
 
-        return part.wait_for(fact, self._start_limit, waits)
+        return part.wait(self._start_limit, waits)
 
-    def _part(self, name: str, *arguments: str, module: str | None = None) -> Part:
-        part = Part(name, *arguments, log=self._folder / f"{name}.log", module=module)
+    def _part(self, name: str, kind: type[R], *arguments: str, module: str | None = None) -> Part[R]:
+        part = Part(name, kind, *arguments, log=self._folder / f"{name}.log", module=module)
         self._ending.callback(part.end)
         return part
 
@@ -111,33 +118,33 @@ class _Run:
         ended: float | None = None
         slow = False
         while not self._interruption.wait(0.25):
-            sensors, feed = self._sensors.look(), self._feed.look()
-            engine, results = self._engine.look(), self._results.look()
-            if sensors["error"]:
-                raise PartFailed(f"the sensors could not send: {sensors['error']}")
-            if results.get("error"):
-                raise PartFailed(f"the reader got an error: {results['error']}")
+            sensors, intake = self._sensors.report, self._intake.report
+            engine, results = self._engine.report, self._results.report
+            if sensors.error:
+                raise PartFailed(f"the sensors could not send: {sensors.error}")
+            if results.error:
+                raise PartFailed(f"the reader failed: {results.error}")
             now = time.monotonic()
-            if results["received"] and self._first_result is None:
+            if results.received and self._first_result is None:
                 self._first_result = now
-            if slow and self._filled is None and results["held"] >= results["capacity"] * 0.75:
+            if slow and self._filled is None and results.held >= results.capacity * 0.75:
                 self._filled = now
             wanted = ended is None and self._in_the_middle(now, duration)
             if wanted != slow:
                 slow = wanted
                 self._results.say("slow" if slow else "fast")
-            if ended is None and sensors["ended"] and feed["journalled"] > sensors["sent"]:
+            if ended is None and sensors.ended and intake.journalled > sensors.sent:
                 ended = now
-            self._picture.show(self._moment(now, slow, ended is not None, sensors, feed, engine, results))
-            if ended is not None and results["counted"] >= sensors["sent"]:
-                return self._verdict(sensors, feed, engine, results, ended - self._began)
+            self._picture.show(self._moment(now, slow, ended is not None, sensors, intake, engine, results))
+            if ended is not None and results.counted >= sensors.sent:
+                return self._verdict(sensors, intake, engine, results, ended - self._began)
             if ended is not None and now - ended > _FINISH:
-                self._verdict(sensors, feed, engine, results, ended - self._began)
+                self._verdict(sensors, intake, engine, results, ended - self._began)
                 return 1
         return self._interrupted()
 
     def _in_the_middle(self, now: float, duration: float) -> bool:
-        """Of the time in which there are results: before that, nobody would notice a slow reader.
+        """Return whether the reader should be slow now: in the middle of the time in which there are results.
 
         On a busy machine it takes longer until its gateway has filled up, which is what there is to see.
         """
@@ -148,58 +155,72 @@ class _Run:
         return 0.1 < passed < 0.5 or (0.5 <= passed < 1.5 and unseen)
 
     def _moment(
-        self, now: float, slow: bool, ended: bool, sensors: Facts, feed: Facts, engine: Facts, results: Facts
+        self,
+        now: float,
+        slow: bool,
+        ended: bool,
+        sensors: SensorsReport,
+        intake: IntakeReport,
+        engine: EngineReport,
+        results: ResultsReport,
     ) -> Moment:
         return Moment(
             elapsed=now - self._began,
-            phase=phase_of(slow=slow, ended=ended, blocked=sensors["blocked"], backlog=feed["held"]),
-            sent=sensors["sent"],
-            sent_rate=self._rates.of("sent", sensors["sent"], now),
-            blocked=sensors["blocked"],
-            asked=feed["asked"],
-            held=feed["held"],
-            capacity=feed["capacity"],
-            batch=engine["batch"],
-            batch_seconds=engine["seconds"],
-            taken=engine["taken"],
-            taken_rate=self._rates.of("taken", engine["taken"], now),
-            results_held=results["held"],
-            results_capacity=results["capacity"],
-            results=results["received"],
-            results_rate=self._rates.of("results", results["received"], now),
+            phase=phase_of(slow=slow, ended=ended, blocked=sensors.blocked, backlog=intake.held),
+            sent=sensors.sent,
+            sent_rate=self._rates.of("sent", sensors.sent, now),
+            blocked=sensors.blocked,
+            open_demand=intake.open_demand,
+            held=intake.held,
+            capacity=intake.capacity,
+            batch=engine.batch,
+            batch_seconds=engine.seconds,
+            taken=engine.taken,
+            taken_rate=self._rates.of("taken", engine.taken, now),
+            results_held=results.held,
+            results_capacity=results.capacity,
+            results=results.received,
+            results_rate=self._rates.of("results", results.received, now),
             slow=slow,
         )
 
     # ---------------------------------------------------------------- the end
-    def _verdict(self, sensors: Facts, feed: Facts, engine: Facts, results: Facts, seconds: float) -> int:
-        same = results["counted"] == sensors["sent"] and results["fingerprint"] == sensors["fingerprint"]
+    def _verdict(
+        self,
+        sensors: SensorsReport,
+        intake: IntakeReport,
+        engine: EngineReport,
+        results: ResultsReport,
+        seconds: float,
+    ) -> int:
+        same = results.counted == sensors.sent and results.fingerprint == sensors.fingerprint
         memory = {
-            "sensors": sensors["memory"],
-            "server and gateway": feed["memory"],
-            "Spark": engine["memory"] + engine["jvm"],
-            "gateway and reader": results["memory"],
+            "sensors": sensors.memory,
+            "server and gateway": intake.memory,
+            "Spark": engine.memory + engine.jvm,
+            "gateway and reader": results.memory,
         }
         said = [
             "",
-            f"  sent      {sensors['sent']:>12,} readings, fingerprint {sensors['fingerprint']:x}",
-            f"  received  {results['counted']:>12,} readings, fingerprint {results['fingerprint']:x}",
-            f"  results   {results['received']:>12,}",
-            f"  pace      {sensors['sent'] / max(seconds, 0.1):>12,.0f} a second, over {seconds:.0f} s",
-            f"  waiting   {sensors['blocked_for']:>12.1f} s, the sensors for room",
+            f"  sent      {sensors.sent:>12,} readings, fingerprint {sensors.fingerprint:x}",
+            f"  received  {results.counted:>12,} readings, fingerprint {results.fingerprint:x}",
+            f"  results   {results.received:>12,}",
+            f"  pace      {sensors.sent / max(seconds, 0.1):>12,.0f} a second, over {seconds:.0f} s",
+            f"  waiting   {sensors.blocked_for:>12.1f} s, the sensors for demand",
             *(f"  memory    {nbytes / 2**20:>12.0f} MiB at most, {name}" for name, nbytes in memory.items()),
             "",
-            "  Nothing was lost, and nothing came twice." if same else "  NOT THE SAME: this is a defect.",
+            "  Nothing was lost, and nothing arrived twice." if same else "  NOT THE SAME: this is a defect.",
         ]
         self._picture.say("\n".join(said))
         return 0 if same else 1
 
     def _interrupted(self) -> int:
-        self._picture.say("\n  interrupted; everything is being stopped")
+        self._picture.say("\n  interrupted; stopping everything")
         return self._interruption.exit_code
 
 
 def phase_of(*, slow: bool, ended: bool, blocked: bool, backlog: int) -> str:
-    """What is going on, in a few words that the figures bear out."""
+    """Say in a few words what the figures show."""
     if ended:
         return "the sensors have ended; the rest is on its way"
     if slow and blocked:
@@ -209,18 +230,18 @@ def phase_of(*, slow: bool, ended: bool, blocked: bool, backlog: int) -> str:
     if blocked:
         return "the journal is full, so the sensors wait for Spark"
     if backlog > _BACKLOG:
-        return "Spark catches up with what waits in the journal"
-    return "everybody keeps up"
+        return "Spark catches up with the journal"
+    return "every stage keeps up"
 
 
 class _Rates:
-    """How fast counts grow, over the last seconds."""
+    """Computes how fast counts grow, over the last seconds."""
 
     def __init__(self) -> None:
         self._seen: dict[str, list[tuple[float, int]]] = {}
 
     def of(self, name: str, count: int, now: float) -> float:
-        """Per second."""
+        """Return the growth per second of a count."""
         seen = self._seen.setdefault(name, [])
         seen.append((now, count))
         while len(seen) > 2 and seen[0][0] < now - 3:

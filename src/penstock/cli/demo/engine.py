@@ -1,4 +1,4 @@
-"""Part two: Spark, which reads from one gateway, counts by window and sensor, and writes to the other."""
+"""Part three of the demo: Spark reads one gateway, counts by window and sensor, and writes to the other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.demo.ipc import listen, tell
+from penstock.cli.demo.ipc import EngineReport, listen, tell
 from penstock.spark import Pipeline, session
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _READING = "n bigint, sensor int, celsius double, at timestamp"
 
 
 def by_window(readings: DataFrame) -> DataFrame:
-    """What is to be known about each sensor in each second, as soon as that second is over."""
+    """Count and average the readings of each sensor in each second, as soon as the second is over."""
     from pyspark.sql.functions import expr, window
 
     return (
@@ -35,14 +35,14 @@ def by_window(readings: DataFrame) -> DataFrame:
 
 
 def _peak_memory(process: int) -> int:
-    """Of Java, in bytes, where the system tells."""
+    """Return the peak memory of a process in bytes; 0 where the system does not tell."""
     status = Path(f"/proc/{process}/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def main() -> None:
-    """Run the query until the director has heard enough."""
+    """Run the query until the director closes the pipe."""
     parser = argparse.ArgumentParser()
     parser.add_argument("source")
     parser.add_argument("sink")
@@ -55,9 +55,7 @@ def main() -> None:
     java = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     options = {"targetBatchSeconds": "1", "partitions": "2", "maxRecordsPerTrigger": "100000"}
     pipeline = (
-        Pipeline(
-            arguments.source, schema="n bigint, sensor int, celsius double, at timestamp", options=options
-        )
+        Pipeline(arguments.source, schema=_READING, options=options)
         .through(by_window)
         .into(arguments.sink, mode="append", value="json")
     )
@@ -69,11 +67,13 @@ def main() -> None:
                 break
             if progress is not None:
                 tell(
-                    batch=progress.batch,
-                    taken=progress.records,
-                    seconds=progress.batch_seconds,
-                    lag=progress.lag,
-                    jvm=_peak_memory(java),
+                    EngineReport(
+                        batch=progress.batch,
+                        taken=progress.records,
+                        seconds=progress.batch_seconds,
+                        lag=progress.lag,
+                        jvm=_peak_memory(java),
+                    )
                 )
     spark.stop()
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import threading
 import time
+from dataclasses import replace
 from typing import Any, Final
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal, SqliteJournal
-from penstock.cli.demo.ipc import listen, tell
+from penstock.cli.demo.ipc import IntakeReport, ResultsReport, listen, tell
 from penstock.cli.demo.sensors import BUFFER
 from penstock.spec import Subscription
 
@@ -34,14 +35,17 @@ def serve_readings(journal: str) -> None:
     feed = feeds.TcpListenFeed("127.0.0.1", 0, feeds.FeedOptions(max_line=4096), buffer=BUFFER)
     log = SqliteJournal(journal, max_records=_READINGS)
     with feed, Gateway(feed, "tcp://127.0.0.1:0", journal=log, prefetch=2048) as gateway:
-        tell(endpoint=gateway.endpoint, port=feed.port)
+        report = IntakeReport(endpoint=gateway.endpoint, port=feed.port, capacity=_READINGS)
+        tell(report)
         while not over.wait(_TELL_EVERY):
             status = gateway.status()
             tell(
-                asked=status["source"]["requested"] - status["source"]["received"],
-                journalled=status["head"],
-                held=status["head"] - status["floor"],
-                capacity=_READINGS,
+                replace(
+                    report,
+                    open_demand=status["source"]["requested"] - status["source"]["received"],
+                    journalled=status["head"],
+                    held=status["head"] - status["floor"],
+                )
             )
 
 
@@ -97,18 +101,20 @@ def serve_results() -> None:
     with Gateway(None, "tcp://127.0.0.1:0", writable=True, journal=journal) as gateway:
         # A small window, so that results wait in the gateway, where they can be seen.
         AquiferPublisher(gateway.endpoint, codec="json", window=1, max_window=1).subscribe(reader)
-        tell(endpoint=gateway.endpoint)
+        report = ResultsReport(endpoint=gateway.endpoint, capacity=_RESULTS)
+        tell(report)
         while not over.wait(_TELL_EVERY):
             status = gateway.status()
             count, fingerprint = reader.totals()
             tell(
-                received=reader.received,
-                counted=count,
-                fingerprint=fingerprint,
-                held=status["head"] - status["floor"],
-                capacity=_RESULTS,
-                slow=reader.slow,
-                error=repr(reader.error) if reader.error is not None else None,
+                replace(
+                    report,
+                    received=reader.received,
+                    counted=count,
+                    fingerprint=fingerprint,
+                    held=status["head"] - status["floor"],
+                    error=repr(reader.error) if reader.error is not None else None,
+                )
             )
 
 

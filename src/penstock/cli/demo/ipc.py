@@ -1,4 +1,4 @@
-"""How the director of the demo and its parts talk: lines of JSON on the pipes between the processes."""
+"""How the director of the demo and its parts talk: reports as lines of JSON, and words in return."""
 
 from __future__ import annotations
 
@@ -13,26 +13,100 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeVar
 
 from penstock.spark import reason_of
 
-__all__ = ["Part", "PartFailed", "listen", "tell"]
+__all__ = [
+    "EngineReport",
+    "IntakeReport",
+    "Part",
+    "PartFailed",
+    "Report",
+    "ResultsReport",
+    "SensorsReport",
+    "listen",
+    "tell",
+]
 
 _lock = threading.Lock()
 
 
-def tell(**facts: Any) -> None:
-    """Say something to the director; the peak memory of this process is said along with it."""
-    facts["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a part says of itself several times a second; the first one says that it has started."""
+
+    memory: int = 0
+    """The peak memory of its process, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SensorsReport(Report):
+    """The sensors: how much they have sent."""
+
+    sent: int
+    fingerprint: int
+    blocked: bool
+    blocked_for: float
+    ended: bool
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeReport(Report):
+    """The gateway for the readings: where it listens, and how full its journal is."""
+
+    endpoint: str
+    port: int
+    open_demand: int = 0
+    """How many readings are requested and have not arrived."""
+    journalled: int = 0
+    held: int = 0
+    """How many readings in the journal are still needed."""
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineReport(Report):
+    """Spark: its last batch, and how many readings it has taken."""
+
+    batch: int
+    taken: int
+    seconds: float
+    lag: int
+    jvm: int
+    """The peak memory of Java, in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultsReport(Report):
+    """The gateway for the results and its reader: what the results count."""
+
+    endpoint: str
+    received: int = 0
+    counted: int = 0
+    fingerprint: int = 0
+    held: int = 0
+    capacity: int
+    error: str | None = None
+
+
+R = TypeVar("R", bound=Report)
+
+
+# ---------------------------------------------------------------- in a part
+def tell(report: Report) -> None:
+    """Send a report to the director, with the peak memory of this process."""
+    report = replace(report, memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     with _lock:
-        sys.stdout.write(json.dumps(facts) + "\n")
+        sys.stdout.write(json.dumps(asdict(report)) + "\n")
         sys.stdout.flush()
 
 
 def listen(on_word: Callable[[str], object]) -> threading.Event:
-    """Call ``on_word`` for each line from the director; the event is set when it has no more to say."""
+    """Call ``on_word`` for each word of the director; the event is set when the director closes the pipe."""
     over = threading.Event()
 
     def read() -> None:
@@ -44,19 +118,22 @@ def listen(on_word: Callable[[str], object]) -> threading.Event:
     return over
 
 
+# ---------------------------------------------------------------- in the director
 class PartFailed(RuntimeError):
-    """A part of the demo ended before its time."""
+    """A part of the demo ended too early, or did not start."""
 
 
-class Part:
-    """A process of its own, and a group of its own: whatever it starts is ended with it."""
+class Part(Generic[R]):
+    """A part of the demo: a process in a group of its own, so that whatever it starts is ended with it."""
 
-    def __init__(self, name: str, *arguments: str, log: Path, module: str | None = None) -> None:
+    def __init__(
+        self, name: str, kind: type[R], *arguments: str, log: Path, module: str | None = None
+    ) -> None:
         self.name = name
-        self.facts: dict[str, Any] = {}
-        """The latest that it has said, by name."""
+        self._kind = kind
+        self._last: R | None = None
         self._log = log
-        self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._reports: queue.SimpleQueue[R] = queue.SimpleQueue()
         with log.open("w") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"penstock.cli.demo.{module or name}", *arguments],
@@ -68,34 +145,41 @@ class Part:
             )
         threading.Thread(target=self._read, daemon=True).start()
 
-    def look(self) -> dict[str, Any]:
-        """Take in what it has said; :class:`PartFailed` if it is gone."""
-        while not self._said.empty():
-            self.facts.update(self._said.get())
+    @property
+    def report(self) -> R:
+        """The last report of a part that has started; :class:`PartFailed` if it is gone."""
+        last = self.look()
+        assert last is not None, f"the part {self.name!r} has not started"
+        return last
+
+    def look(self) -> R | None:
+        """Return the last report, None before the first; :class:`PartFailed` if the part is gone."""
+        while not self._reports.empty():
+            self._last = self._reports.get()
         if self._process.poll() is not None:
-            raise PartFailed(f"the part {self.name!r} of the demo has ended: {self._last_words()}")
-        return self.facts
+            raise PartFailed(f"the part {self.name!r} of the demo has ended: {self._reason()}")
+        return self._last
 
-    def wait_for(self, fact: str, limit: float, interrupted: Callable[[float, float], bool]) -> Any:
-        """What it says under this name, as soon as it does; None if somebody interrupts.
+    def wait(self, limit: float, interrupted: Callable[[float, float], bool]) -> R | None:
+        """Wait until it has started, and return its first report; None if the user interrupts.
 
-        ``interrupted`` waits for so many seconds, and is told how many have passed in all.
+        ``interrupted`` waits for some seconds, and is given the seconds that have passed in all.
         """
         began = time.monotonic()
-        while fact not in self.look():
+        while (report := self.look()) is None:
             elapsed = time.monotonic() - began
             if elapsed > limit:
-                # What is in its log by now is not the reason: it would have ended.
+                # What is in its log by now is not the reason: with an error it would have ended.
                 raise PartFailed(
                     f"the part {self.name!r} has not started within {limit:g} s. On a busy machine it takes "
                     f"longer: allow more with --start-limit {2 * limit:g}s"
                 )
             if interrupted(0.1, elapsed):
                 return None
-        return self.facts[fact]
+        return report
 
     def say(self, word: str) -> None:
-        """Tell it something."""
+        """Send it a word."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(word + "\n")
@@ -104,7 +188,7 @@ class Part:
             return  # It is gone, and look() will say so.
 
     def end(self, patience: float = 15.0) -> None:
-        """Let it end by itself, and end it if it does not; nothing of it is left."""
+        """Let it exit by itself, and kill it and its children if it does not."""
         if self._process.stdin is not None and not self._process.stdin.closed:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -121,15 +205,15 @@ class Part:
         try:
             for line in self._process.stdout:
                 try:
-                    self._said.put(json.loads(line))
-                except ValueError:
-                    continue  # Something that prints; it is none of the facts.
+                    self._reports.put(self._kind(**json.loads(line)))
+                except (ValueError, TypeError):
+                    continue  # Something else that the part, or a library, prints.
         except ValueError:
-            return  # Closed while we were reading.
+            return  # The pipe was closed during the read.
 
-    def _last_words(self) -> str:
+    def _reason(self) -> str:
         text = self._log.read_text(errors="replace")
         if "Traceback (most recent call last):" in text:
             return reason_of(text)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return lines[-1] if lines else "nothing"
+        return lines[-1] if lines else "it has printed nothing"

@@ -1,4 +1,4 @@
-"""What the demo shows: the way of the data, part by part, drawn over and over; or a line now and then."""
+"""What the demo shows: the path of the data, part by part, redrawn; or a line every few seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Moment", "Picture", "drawing", "line"]
 _ANY = 10_000
 """Columns, where there is no screen."""
 _SIGN_EVERY = 5.0
-"""Seconds between signs of life where nothing can be drawn over."""
+"""Seconds between two signs of life, where nothing can be redrawn."""
 _WAYS = (
     "sensors ▸ TCP ▸ Flux ▸ gateway, SQLite journal ▸ Spark: counts by window and sensor ▸ gateway ▸ reader",
     "sensors ▸ TCP ▸ gateway, journal ▸ Spark: counts ▸ gateway ▸ reader",
@@ -29,7 +29,7 @@ class Moment:
     sent: int
     sent_rate: float
     blocked: bool
-    asked: int
+    open_demand: int
     held: int
     capacity: int
     batch: int
@@ -44,7 +44,7 @@ class Moment:
 
 
 class Picture:
-    """Writes moments to a terminal, or to something without a cursor."""
+    """Shows moments on a terminal, or as lines where there is none."""
 
     def __init__(self, out: Screen, *, headless: bool) -> None:
         self._out = out
@@ -53,13 +53,13 @@ class Picture:
         self._next_line = 0.0
 
     def way(self) -> None:
-        """The way of the data, as far as there is room for it."""
+        """Show the path of the data, in the longest form that fits."""
         way = next((way for way in _WAYS if columns(way) + 2 <= self._width), _WAYS[-1])
         line = f"◀{' demand '.center(columns(way) - 1, '─')}"
         self.say(f"  {way}\n  {line}\n")
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Write lines that stay."""
         if self._block is not None:
             self._block.leave()
         for said in text.split("\n"):
@@ -68,7 +68,7 @@ class Picture:
             self._out.write("".join(f"{part}\n" for part in parts))
 
     def starting(self, what: str, seconds: float) -> None:
-        """Something takes its time: a sign of life."""
+        """Show a sign of life while something takes its time."""
         if self._block is not None:
             self._block.draw(f"  {part}" for part in wrap(f"{seconds:5.1f} s  {what} …", self._out.width - 2))
         elif seconds >= self._next_line:
@@ -76,7 +76,7 @@ class Picture:
             self._out.write(f"{seconds:5.1f} s  {what} …\n")
 
     def started(self) -> None:
-        """The moments begin."""
+        """Begin to show moments."""
         self._next_line = 0.0
 
     def show(self, moment: Moment) -> None:
@@ -89,14 +89,14 @@ class Picture:
 
 
 def drawing(m: Moment, width: int) -> list[str]:
-    """A moment, for a screen of so many columns."""
+    """Lay out a moment for a screen of ``width`` columns."""
     bars = max(min(28, width - 34), 6)
     held = bar(m.held / m.capacity if m.capacity else 0, bars)
     results = bar(m.results_held / m.results_capacity if m.results_capacity else 0, bars)
-    asked = "BLOCKED: the socket is full" if m.blocked else f"asked for {m.asked:,} more"
+    demand = "BLOCKED: the socket is full" if m.blocked else f"demand {m.open_demand:,}"
     batch = f"batch {m.batch}: {m.batch_seconds:.1f} s"
     rows = [
-        ("sensors", [f"{m.sent_rate:>9,.0f}/s", f"{m.sent:>11,} sent", asked]),
+        ("sensors", [f"{m.sent_rate:>9,.0f}/s", f"{m.sent:>11,} sent", demand]),
         ("journal", [held, f"{m.held:,} of {m.capacity:,}", "wait for Spark"]),
         ("Spark", [f"{m.taken_rate:>9,.0f}/s", f"{m.taken:>11,} taken", batch]),
         ("results", [results, f"{m.results_held:,} of {m.results_capacity:,}", "wait for the reader"]),
@@ -107,7 +107,7 @@ def drawing(m: Moment, width: int) -> list[str]:
     ]
     lines = [*(f"  {part}" for part in wrap(f"{m.elapsed:5.1f} s  {m.phase}", width - 2)), ""]
     for label, pieces in rows:
-        # What does not fit beside the figures is not worth a line of its own, but for the word that counts.
+        # What does not fit beside the figures is shortened, or left out.
         short = [piece.partition(":")[0] for piece in pieces]
         shown = next((p for p in (pieces, short) if len(row(label, p, width, indent=10)) == 1), pieces[:2])
         lines.append(row(label, shown, width, indent=10)[0])
@@ -115,7 +115,7 @@ def drawing(m: Moment, width: int) -> list[str]:
 
 
 def line(m: Moment, width: int = _ANY) -> str:
-    """A moment in one line: in full if there is room."""
+    """Write a moment in one line, in full if it fits."""
     pace = "slow" if m.slow else "fast"
     blocked = " BLOCKED" if m.blocked else ""
     full = (

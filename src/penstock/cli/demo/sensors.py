@@ -1,4 +1,4 @@
-"""Part one: sensors, which send their readings over TCP; whoever does not read them holds them back."""
+"""Part one of the demo: sensors, which send their readings over TCP as fast as they are read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from penstock.cli.demo.ipc import listen, tell
+from penstock.cli.demo.ipc import SensorsReport, listen, tell
 from penstock.net import TcpClient
 from penstock.streams import Flux, schedulers
 
@@ -18,26 +18,26 @@ __all__ = ["SENSORS", "fingerprint", "main"]
 
 SENSORS = 8
 BUFFER = 64 * 1024
-"""Bytes that the kernel may hold on each side; it would take megabytes, and hide the waiting for a while."""
+"""Bytes that the kernel may hold on each side; by default these are megabytes, and hide the waiting."""
 _NOTICEABLE = 0.25
-"""Seconds without being asked for anything, after which the sender counts as blocked."""
+"""Seconds without demand after which the sensors count as blocked."""
 
 
 class Sensors:
-    """Readings of some sensors at a steady rate, unless nobody asks for them."""
+    """Makes readings at a steady rate, as long as there is demand."""
 
     def __init__(self, rate: float, duration: float, records: int | None) -> None:
         self.sent = 0
         self.fingerprint = 0
         self.blocked_for = 0.0
-        """Seconds in which a reading was ready and could not be sent."""
+        """Seconds in which a reading was ready and there was no demand for it."""
         self._ready_since: float | None = None
         self._rate = rate
         self._duration = duration
         self._records = records
 
     def readings(self) -> Iterator[bytes]:
-        """Readings, a line of JSON each."""
+        """Yield the readings, each as a line of JSON."""
         start = time.monotonic()
         while self._records is None or self.sent < self._records:
             now = time.monotonic()
@@ -45,7 +45,7 @@ class Sensors:
             if ahead > 0.01:
                 time.sleep(ahead)
             elif ahead < -1:
-                start -= ahead  # It was held back; what was not measured meanwhile is not made up for.
+                start -= ahead  # It was held back. The readings of that time are not made up for.
             if now - start > self._duration:
                 break
             number = self.sent
@@ -55,7 +55,7 @@ class Sensors:
             self.sent += 1
             self.fingerprint += fingerprint(number, sensor)
             yield from self._given(reading)
-        # A window is over when something later comes: this comes late enough for all of them.
+        # A window closes when a later reading arrives: this one closes them all.
         later = (datetime.now(UTC) + timedelta(hours=1)).isoformat(timespec="milliseconds")
         yield from self._given({"n": -1, "sensor": -1, "celsius": 0.0, "at": later})
 
@@ -69,18 +69,18 @@ class Sensors:
 
     @property
     def blocked(self) -> bool:
-        """Whether the next reading has been waiting for a while."""
+        """Whether the next reading has waited for a while."""
         since = self._ready_since
         return since is not None and time.monotonic() - since > _NOTICEABLE
 
 
 def fingerprint(number: int, sensor: int) -> int:
-    """What Spark computes for each reading as well."""
+    """Return what Spark computes for each reading as well."""
     return zlib.crc32(f"{number}:{sensor}".encode())
 
 
 def main() -> None:
-    """Send until the director has heard enough."""
+    """Send until the director closes the pipe."""
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
     parser.add_argument("--rate", type=float, required=True)
@@ -93,17 +93,19 @@ def main() -> None:
     failed: list[BaseException] = []
     client = TcpClient.create().port(arguments.port).option("SO_SNDBUF", BUFFER)
     connection = client.connect_now()
-    # On a thread of its own: it sleeps between readings, and an event loop must not.
+    # On a thread of its own, because it sleeps between readings, and an event loop must not.
     source = Flux.from_iterable(sensors.readings()).subscribe_on(schedulers.single("sensors"))
     connection.outbound.send(source).mono().subscribe(on_error=failed.append, on_complete=ended.set)
     while not over.wait(0.25):
         tell(
-            sent=sensors.sent,
-            fingerprint=sensors.fingerprint,
-            blocked=sensors.blocked,
-            blocked_for=sensors.blocked_for,
-            ended=ended.is_set(),
-            error=repr(failed[0]) if failed else None,
+            SensorsReport(
+                sent=sensors.sent,
+                fingerprint=sensors.fingerprint,
+                blocked=sensors.blocked,
+                blocked_for=sensors.blocked_for,
+                ended=ended.is_set(),
+                error=repr(failed[0]) if failed else None,
+            )
         )
     connection.abort()
 

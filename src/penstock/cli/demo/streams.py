@@ -1,4 +1,4 @@
-"""``penstock demo --only-streams``: a fast source, a boundary, a slow subscriber, and demand on screen."""
+"""``penstock demo --only-streams``: a fast source, a queue, a slow subscriber, and the demand on screen."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from penstock.streams import Flux, StageState, scan, schedulers
 __all__ = ["StreamFigures", "StreamView", "drawing", "line", "run_streams"]
 
 PREFETCH = 256
-WINDOW = 64
-"""How many elements the subscriber asks for at a time."""
+REQUEST = 64
+"""How many elements the subscriber requests at a time."""
 SLOWLY = 0.001
-"""Seconds that the subscriber takes for an element while it is slow."""
+"""Seconds that the slow subscriber takes for an element."""
 REFRESH = 0.2
 _ANY = 10_000
 """Columns, where there is no screen."""
 
 
 class SlowSubscriber:
-    """A conforming Subscriber that asks for a window at a time and takes its time when told to."""
+    """A conforming Subscriber that requests some elements at a time, and can be made slow."""
 
     def __init__(self) -> None:
         self.pause = 0.0
@@ -41,19 +41,19 @@ class SlowSubscriber:
         self.subscription: Subscription | None = None
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Ask for the first window."""
+        """Make the first request."""
         self.subscription = subscription
-        self._ask()
+        self._request()
 
     def on_next(self, element: int, /) -> None:
-        """Take an element; ask for more when half of the window is gone."""
+        """Take an element; request more when half of the last request has arrived."""
         if element != self.received * 2 + 1:
             self.out_of_order += 1
         self.received += 1
         if self.pause:
             time.sleep(self.pause)
-        if self.requested - self.received <= WINDOW // 2:
-            self._ask()
+        if self.requested - self.received <= REQUEST // 2:
+            self._request()
 
     def on_error(self, error: BaseException, /) -> None:
         """Keep it for the verdict."""
@@ -61,22 +61,22 @@ class SlowSubscriber:
         self.finished.set()
 
     def on_complete(self) -> None:
-        """The source never ends by itself; taking that many elements would."""
+        """Note the end, although this source has none."""
         self.finished.set()
 
     def cancel(self) -> None:
-        """Stop."""
+        """Cancel the subscription."""
         if self.subscription is not None:
             self.subscription.cancel()
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         assert self.subscription is not None
-        self.requested += WINDOW
-        self.subscription.request(WINDOW)
+        self.requested += REQUEST
+        self.subscription.request(REQUEST)
 
 
 def run_streams(duration: float, *, headless: bool) -> int:
-    """Run the demo; 0 if nothing was lost and nothing waited beyond its bound."""
+    """Run the demo; 0 if nothing was lost and the queue stayed within its bound."""
     stopped = threading.Event()
     before = {number: signal.signal(number, _stopper(stopped)) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -120,7 +120,7 @@ def _run(duration: float, headless: bool, stopped: threading.Event) -> int:
 
 
 def _watch(subscriber: SlowSubscriber, view: StreamView, duration: float, stopped: threading.Event) -> int:
-    """Draw until the time is over; returns the longest queue that was seen."""
+    """Draw until the time is over; return the longest queue that was seen."""
     begin = last = time.monotonic()
     emitted = received = worst = 0
     while (now := time.monotonic()) - begin < duration and not subscriber.finished.is_set():
@@ -142,7 +142,7 @@ def _watch(subscriber: SlowSubscriber, view: StreamView, duration: float, stoppe
                 queued=boundary.queued,
                 capacity=PREFETCH,
                 open_demand=_open(boundary),
-                asked_of_source=_open(top),
+                source_demand=_open(top),
             )
         )
         emitted, received = top.emitted, taken
@@ -167,7 +167,7 @@ def _verdict(subscriber: SlowSubscriber, worst: int, stopped: bool) -> str:
 # ---------------------------------------------------------------- the screen
 @dataclass(frozen=True, slots=True)
 class StreamFigures:
-    """One moment of the run."""
+    """The run at one moment."""
 
     elapsed: float
     slow: bool
@@ -176,11 +176,11 @@ class StreamFigures:
     queued: int
     capacity: int
     open_demand: int
-    asked_of_source: int
+    source_demand: int
 
 
 class StreamView:
-    """Writes figures to a terminal, or to a file that has no cursor to move."""
+    """Shows figures on a terminal, or as lines where there is none."""
 
     def __init__(self, out: Screen, *, headless: bool) -> None:
         self._out = out
@@ -189,7 +189,7 @@ class StreamView:
         self._last_line = -1
 
     def open(self, picture: str) -> None:
-        """What runs where."""
+        """Show what runs where."""
         lines = picture.splitlines()
         if all(columns(line) <= self._width for line in lines):
             self._out.write(f"{picture}\n\n")
@@ -197,7 +197,7 @@ class StreamView:
         self._out.write("\n".join(wrap(said, self._width)) + "\n\n")
 
     def show(self, figures: StreamFigures) -> None:
-        """Draw, or print a line if a second has passed."""
+        """Redraw, or print a line if a second has passed."""
         if self._block is not None:
             self._block.draw(drawing(figures, self._out.width))
         elif int(figures.elapsed) > self._last_line:
@@ -205,25 +205,25 @@ class StreamView:
             self._out.write(line(figures, self._width) + "\n")
 
     def close(self, verdict: str) -> None:
-        """The last word."""
+        """Show the verdict."""
         if self._block is not None:
             self._block.leave()
         self._out.write("\n" + "\n".join(wrap(verdict, self._width)) + "\n")
 
 
 def drawing(f: StreamFigures, width: int) -> list[str]:
-    """A moment, for a screen of so many columns."""
+    """Lay out a moment for a screen of ``width`` columns."""
     queue = bar(f.queued / f.capacity, max(min(32, width - 30), 6))
     return [
         f"  {f.elapsed:5.1f} s   subscriber is {'SLOW' if f.slow else 'fast'}",
-        row("source", [f"{f.source_rate:>11,.0f}/s", f"asked for {f.asked_of_source:>4} more"], width)[0],
+        row("source", [f"{f.source_rate:>11,.0f}/s", f"demand {f.source_demand:>7}"], width)[0],
         row("queue", [queue, f"{f.queued:>4} of {f.capacity}"], width)[0],
-        row("subscriber", [f"{f.subscriber_rate:>11,.0f}/s", f"asks for  {f.open_demand:>4} more"], width)[0],
+        row("subscriber", [f"{f.subscriber_rate:>11,.0f}/s", f"demand {f.open_demand:>7}"], width)[0],
     ]
 
 
 def line(f: StreamFigures, width: int = _ANY) -> str:
-    """A moment in one line: in full if there is room."""
+    """Write a moment in one line, in full if it fits."""
     pace = "slow" if f.slow else "fast"
     full = (
         f"{f.elapsed:5.1f} s  subscriber {pace}  source {f.source_rate:>10,.0f}/s  "
