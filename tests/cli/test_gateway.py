@@ -2,13 +2,10 @@
 
 import contextlib
 import json
-import os
-import pty
 import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -19,6 +16,7 @@ from penstock.aquifer import SqliteJournal
 from penstock.cli import main
 from penstock.cli.gateway import status as status_command
 from tests.cli.running import PATIENCE, Gateway, Program, penstock
+from tests.cli.terminals import Terminal
 
 
 @pytest.fixture(autouse=True)
@@ -293,21 +291,12 @@ def test_keys_let_in_those_who_are_on_the_list_and_nobody_else(
 
 @pytest.mark.slow
 def test_on_a_terminal_it_draws_over_its_own_block() -> None:
-    ours, theirs = pty.openpty()
-    shown = bytearray()
-    command = [sys.executable, "-m", "penstock.cli", "gateway", "--source", "stdin", "--stay"]
-    with subprocess.Popen(
-        [*command, "--control", "tcp://127.0.0.1:0"], stdin=subprocess.DEVNULL, stderr=theirs
-    ) as program:
-        os.close(theirs)
-        while b"\x1b[4A" not in shown:
-            shown += os.read(ours, 4096)
+    command = ("gateway", "--source", "stdin", "--stay", "--control", "tcp://127.0.0.1:0")
+    with Terminal() as terminal, terminal.run(*command) as program:
+        shown = terminal.read_until(b"\x1b[4A")
         program.send_signal(signal.SIGINT)
-        with contextlib.suppress(OSError):  # the other end is closed: the program has ended
-            while piece := os.read(ours, 4096):
-                shown += piece
+        shown += terminal.read_all()
         assert program.wait(PATIENCE) == 130
-    os.close(ours)
 
     assert b"subscribers none" in shown
     assert b"interrupted: 0 records taken" in shown

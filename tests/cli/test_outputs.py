@@ -1,14 +1,10 @@
 """Commands whose output or whose terminal is gone: they end quietly, or go on."""
 
 import contextlib
-import fcntl
-import os
-import pty
 import shutil
 import signal
 import subprocess
 import sys
-import termios
 from pathlib import Path
 
 import pytest
@@ -18,6 +14,7 @@ from penstock.aquifer import Gateway as LibraryGateway
 from penstock.cli import main
 from penstock.streams import Flux
 from tests.cli.running import PATIENCE, Gateway, Program, penstock
+from tests.cli.terminals import Terminal
 
 COMMANDS = [
     ["--help"],
@@ -103,27 +100,13 @@ def test_a_hangup_ends_a_gateway_and_a_tail_as_sigterm_does() -> None:
 
 
 def test_a_gateway_whose_terminal_is_gone_ends_in_good_order(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
     journal = tmp_path / "lines.db"
     command = ["gateway", "--source", "stdin", "--journal", str(journal), "--control", "tcp://127.0.0.1:0"]
-
-    def take_the_terminal() -> None:
-        os.setsid()
-        fcntl.ioctl(theirs, termios.TIOCSCTTY, 0)
-
-    with subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", *command],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        preexec_fn=take_the_terminal,
-    ) as gateway:
-        os.close(theirs)
-        os.write(ours, b"one\n")
-        shown = b""
-        while b"subscribers none" not in shown:
-            shown += os.read(ours, 4096)
-        os.close(ours)
+    terminal = Terminal()
+    with terminal.run(*command, controlling=True) as gateway:
+        terminal.type(b"one\n")
+        terminal.read_until(b"subscribers none")
+        terminal.close()
         assert gateway.wait(PATIENCE) == 0
 
     assert not Path(f"{journal}-wal").exists()

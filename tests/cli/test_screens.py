@@ -1,15 +1,8 @@
 """What is drawn fits the screen, whatever its size: nothing wraps, scrolls away, or is cut wrongly."""
 
-import fcntl
 import io
-import os
-import pty
 import re
 import signal
-import struct
-import subprocess
-import sys
-import termios
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +17,7 @@ from penstock.cli.gateway.view import block
 from penstock.cli.screen import Screen
 from penstock.cli.table import Block, columns, fit, printable, row
 from tests.cli.running import PATIENCE
+from tests.cli.terminals import Terminal
 
 WIDTHS = [36, 50, 80, 132]
 
@@ -124,19 +118,15 @@ def test_a_row_goes_on_below_and_a_name_cannot_command_a_terminal() -> None:
     assert fit("한국어입니다", 6) == "한국…"
 
 
-class Terminal(io.StringIO):
-    """Knows its size, which may change."""
+class Drawing(io.StringIO):
+    """Keeps what is drawn on a terminal, and knows its size."""
 
-    def __init__(self, width: int, height: int) -> None:
+    def __init__(self, terminal: Terminal) -> None:
         super().__init__()
-        self.ours, self.theirs = pty.openpty()
-        self.resize(width, height)
-
-    def resize(self, width: int, height: int) -> None:
-        fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        self._terminal = terminal
 
     def fileno(self) -> int:
-        return self.theirs
+        return self._terminal.fileno()
 
     def isatty(self) -> bool:
         return True
@@ -147,51 +137,35 @@ class Terminal(io.StringIO):
         self.truncate()
         return text
 
-    def close(self) -> None:
-        os.close(self.ours)
-        os.close(self.theirs)
-        super().close()
-
 
 def test_a_block_is_never_higher_than_its_screen_and_follows_its_width() -> None:
-    terminal = Terminal(80, 6)
-    drawn = Block(Screen(terminal))
-    drawn.draw(["x" * 60] * 20)
-    first = terminal.taken()
-    assert first.count("\n") == 5
-    assert "16 more lines" in first
-    terminal.resize(40, 24)
-    drawn.draw(["y"])
-    # Four lines of sixty columns are two each now, and so is the fifth.
-    assert terminal.taken().startswith("\x1b[10A")
-    drawn.draw(["z"])
-    assert terminal.taken().startswith("\x1b[1A\x1b[2Kz\n")
-    drawn.say("news")
-    assert terminal.taken() == "\x1b[1A\x1b[2Knews\n\x1b[2Kz\n\x1b[J"
-    terminal.close()
+    with Terminal(80, 6) as terminal:
+        shown = Drawing(terminal)
+        drawn = Block(Screen(shown))
+        drawn.draw(["x" * 60] * 20)
+        first = shown.taken()
+        assert first.count("\n") == 5
+        assert "16 more lines" in first
+        terminal.resize(40, 24)
+        drawn.draw(["y"])
+        # Four lines of sixty columns are two each now, and so is the fifth.
+        assert shown.taken().startswith("\x1b[10A")
+        drawn.draw(["z"])
+        assert shown.taken().startswith("\x1b[1A\x1b[2Kz\n")
+        drawn.say("news")
+        assert shown.taken() == "\x1b[1A\x1b[2Knews\n\x1b[2Kz\n\x1b[J"
 
 
 def shown_at(width: int, *command: str) -> list[str]:
     """The lines of a command on a terminal of so many columns, without what moves the cursor."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    output, stopped = bytearray(), False
-    with subprocess.Popen(
-        [sys.executable, "-m", "penstock.cli", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-    ) as program:
-        os.close(theirs)
-        try:
-            while piece := os.read(ours, 4096):
-                output += piece
-                if not stopped and b"subscribers none" in output:
-                    stopped = True
-                    program.send_signal(signal.SIGINT)
-        except OSError:  # The other end is closed: the program has ended.
-            program.wait(PATIENCE)
-    os.close(ours)
+    with Terminal(width) as terminal, terminal.run(*command) as program:
+        output, stopped = b"", False
+        while piece := terminal.read():
+            output += piece
+            if not stopped and b"subscribers none" in output:
+                stopped = True
+                program.send_signal(signal.SIGINT)
+        program.wait(PATIENCE)
     return re.sub(r"\x1b\[\d*[A-Z]", "", output.decode()).splitlines()
 
 

@@ -1,12 +1,11 @@
 """``penstock demo --only-streams`` as a user runs it."""
 
-import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-import threading
+
+from tests.cli.terminals import Terminal
 
 
 def _command(*arguments: str) -> list[str]:
@@ -41,26 +40,11 @@ def test_the_source_is_held_to_the_pace_of_the_slow_subscriber() -> None:
 
 
 def test_on_a_terminal_it_draws_over_its_own_picture() -> None:
-    ours, theirs = pty.openpty()
-    shown: list[bytes] = []
+    with Terminal() as terminal, terminal.run("demo", "--only-streams", "--duration", "2") as program:
+        shown = terminal.read_all()
 
-    def read() -> None:
-        try:
-            while piece := os.read(ours, 4096):
-                shown.append(piece)
-        except OSError:
-            return  # the other end is closed: the program has ended
-
-    reader = threading.Thread(target=read)
-    with subprocess.Popen(_command("--duration", "2"), stdout=theirs, stderr=subprocess.PIPE) as program:
-        os.close(theirs)
-        reader.start()
-        _, complaints = program.communicate(timeout=50)
-    reader.join(10)
-    os.close(ours)
-
-    assert program.returncode == 0, complaints
-    assert b"\x1b[4A" in b"".join(shown)
+    assert program.returncode == 0, shown
+    assert b"\x1b[4A" in shown
 
 
 def test_ctrl_c_ends_it_cleanly() -> None:

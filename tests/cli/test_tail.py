@@ -1,8 +1,6 @@
 """``penstock tail`` as a user runs it."""
 
 import json
-import os
-import pty
 import re
 import signal
 import socket
@@ -20,6 +18,7 @@ from penstock.cli import main
 from penstock.streams import Flux
 from tests.cli.running import PATIENCE, Program, penstock
 from tests.cli.running import Gateway as GatewayProgram
+from tests.cli.terminals import Terminal
 
 LINES = [b"line %d" % number for number in range(1000)]
 
@@ -238,17 +237,14 @@ def test_it_says_that_it_looks_for_a_gateway_and_finds_it_when_it_comes() -> Non
 
 @pytest.mark.slow
 def test_on_a_terminal_it_says_that_it_waits_for_records() -> None:
-    ours, theirs = pty.openpty()
-    with Gateway(Flux.never(), control="tcp://127.0.0.1:0") as gateway:
-        command = [sys.executable, "-m", "penstock.cli", "tail", gateway.endpoint]
-        with subprocess.Popen(command, stdout=theirs, stderr=theirs) as tail:
-            os.close(theirs)
-            shown = b""
-            while b"waiting for records from tcp://" not in shown:
-                shown += os.read(ours, 4096)
-            tail.send_signal(signal.SIGINT)
-            assert tail.wait(PATIENCE) == 130
-    os.close(ours)
+    with (
+        Gateway(Flux.never(), control="tcp://127.0.0.1:0") as gateway,
+        Terminal() as terminal,
+        terminal.run("tail", gateway.endpoint) as tail,
+    ):
+        terminal.read_until(b"waiting for records from tcp://")
+        tail.send_signal(signal.SIGINT)
+        assert tail.wait(PATIENCE) == 130
 
 
 def test_a_log_with_room_for_one_record_is_read_to_its_end() -> None:

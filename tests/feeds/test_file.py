@@ -1,13 +1,10 @@
 """A file as a source: no line is torn, none comes twice, and a file that is written is followed."""
 
 import os
-import queue
 import signal
 import subprocess
-import threading
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +13,9 @@ import pytest
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, SqliteJournal
 from penstock.feeds import BadFeed, FeedOptions, FileFeed
-from penstock.spec import Subscription
 from penstock.streams import Flux
 from tests.cli.running import PATIENCE, Gateway
+from tests.feeds.reading import Reader, followed, read
 
 LONGEST = 1 << 20
 EPOCH = "epoch"
@@ -31,52 +28,16 @@ def source_of(path: Path, memory: Path | None = None, **options: Any) -> FileFee
     return source
 
 
-def read(source: FileFeed, journalled: int = 0) -> list[Any]:
-    """Everything to the end; all of it is then in the journal, as the source is told."""
-    lines = list(Flux.from_publisher(source(journalled)))
-    source.journalled(journalled + len(lines))
-    source.close()
-    return lines
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file that is read."""
+    return tmp_path / "app.log"
 
 
-class Following:
-    """Takes lines as they come, on a thread that waits for them."""
-
-    def __init__(self) -> None:
-        self.lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self.error: BaseException | None = None
-        self.subscription: Subscription | None = None
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        self.subscription = subscription
-
-    def on_next(self, line: bytes, /) -> None:
-        self.lines.put(line)
-
-    def on_error(self, error: BaseException, /) -> None:
-        self.error = error
-
-    def on_complete(self) -> None:
-        raise AssertionError("a file that is followed has no end")
-
-    def take(self, count: int) -> list[bytes]:
-        return [self.lines.get(timeout=PATIENCE) for _ in range(count)]
-
-
-@contextmanager
-def followed(source: FileFeed, journalled: int = 0) -> Iterator[Following]:
-    following = Following()
-    source(journalled).subscribe(following)
-    assert following.subscription is not None
-    asking = threading.Thread(target=following.subscription.request, args=(1_000_000,))
-    asking.start()
-    try:
-        yield following
-    finally:
-        following.subscription.cancel()
-        asking.join(PATIENCE)
-        assert not asking.is_alive()
-    assert following.error is None
+@pytest.fixture
+def memory(tmp_path: Path) -> Path:
+    """Where the position in it is saved."""
+    return tmp_path / "position"
 
 
 def append(path: Path, data: bytes) -> None:
@@ -86,9 +47,8 @@ def append(path: Path, data: bytes) -> None:
 
 # ---------------------------------------------------------------- the last line
 def test_a_last_line_without_a_newline_is_left_out_and_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "app.log"
     path.write_bytes(b"one\ntwo\nthr")
 
     assert read(source_of(path)) == [b"one", b"two"]
@@ -96,8 +56,7 @@ def test_a_last_line_without_a_newline_is_left_out_and_told(
     assert "3 bytes are left out" in caplog.text
 
 
-def test_a_last_line_without_a_newline_is_taken_if_told_so(tmp_path: Path) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
+def test_a_last_line_without_a_newline_is_taken_if_told_so(path: Path, memory: Path) -> None:
     path.write_bytes(b"one\ntwo")
 
     assert read(source_of(path, memory, take_last_line=True)) == [b"one", b"two"]
@@ -105,8 +64,7 @@ def test_a_last_line_without_a_newline_is_taken_if_told_so(tmp_path: Path) -> No
     assert read(source_of(path, memory, take_last_line=True), 2) == [b"three"]
 
 
-def test_a_last_line_that_was_taken_and_has_grown_is_an_error(tmp_path: Path) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
+def test_a_last_line_that_was_taken_and_has_grown_is_an_error(path: Path, memory: Path) -> None:
     path.write_bytes(b"one\ntw")
     read(source_of(path, memory, take_last_line=True))
     append(path, b"o\n")
@@ -115,8 +73,10 @@ def test_a_last_line_that_was_taken_and_has_grown_is_an_error(tmp_path: Path) ->
         read(source_of(path, memory, take_last_line=True), 2)
 
 
-def test_a_file_that_grew_while_the_gateway_was_down_is_in_the_log_line_by_line(tmp_path: Path) -> None:
-    path, journal = tmp_path / "app.log", tmp_path / "app.db"
+def test_a_file_that_grew_while_the_gateway_was_down_is_in_the_log_line_by_line(
+    tmp_path: Path, path: Path
+) -> None:
+    journal = tmp_path / "app.db"
     arguments = ("--source", f"file:{path}", "--journal", str(journal), "--codec", "json", "--stay")
     path.write_bytes(b'{"n":1}\n{"n":2}\n{"n":3,"te')
 
@@ -133,8 +93,7 @@ def test_a_file_that_grew_while_the_gateway_was_down_is_in_the_log_line_by_line(
 
 
 # ---------------------------------------------------------------- where a restart goes on
-def test_a_restart_goes_on_at_the_byte_that_was_noted(tmp_path: Path) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
+def test_a_restart_goes_on_at_the_byte_that_was_noted(path: Path, memory: Path) -> None:
     path.write_bytes(b"x" * 999 + b"\n" + b"line\n" * 1000)
     assert len(read(source_of(path, memory))) == 1001
     with path.open("r+b") as file:
@@ -145,8 +104,7 @@ def test_a_restart_goes_on_at_the_byte_that_was_noted(tmp_path: Path) -> None:
     assert memory.stat().st_mode & 0o077 == 0
 
 
-def test_a_note_that_is_older_than_the_journal_is_made_up_for(tmp_path: Path) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
+def test_a_note_that_is_older_than_the_journal_is_made_up_for(path: Path, memory: Path) -> None:
     path.write_bytes(b"".join(b"%d\n" % number for number in range(10)))
     assert len(read(source_of(path, memory))) == 10
     append(path, b"".join(b"%d\n" % number for number in range(10, 20)))
@@ -155,8 +113,7 @@ def test_a_note_that_is_older_than_the_journal_is_made_up_for(tmp_path: Path) ->
     assert read(source_of(path, memory), 15) == [b"%d" % number for number in range(15, 20)]
 
 
-def test_what_is_not_in_the_journal_is_not_noted(tmp_path: Path) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
+def test_what_is_not_in_the_journal_is_not_noted(path: Path, memory: Path) -> None:
     path.write_bytes(b"one\ntwo\n")
     source = source_of(path, memory)
     list(Flux.from_publisher(source(0)))
@@ -166,8 +123,7 @@ def test_what_is_not_in_the_journal_is_not_noted(tmp_path: Path) -> None:
     assert read(source_of(path, memory), 1) == [b"two"]
 
 
-def test_a_note_of_another_log_or_a_damaged_one_is_not_used(tmp_path: Path) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
+def test_a_note_of_another_log_or_a_damaged_one_is_not_used(path: Path, memory: Path) -> None:
     path.write_bytes(b"one\ntwo\nthree\n")
     read(source_of(path, memory))
     another = FileFeed(str(path), FeedOptions())
@@ -178,8 +134,7 @@ def test_a_note_of_another_log_or_a_damaged_one_is_not_used(tmp_path: Path) -> N
     assert read(source_of(path, memory), 2) == [b"three"]
 
 
-def test_bad_lines_that_were_skipped_do_not_move_the_place(tmp_path: Path) -> None:
-    path = tmp_path / "app.log"
+def test_bad_lines_that_were_skipped_do_not_move_the_place(path: Path) -> None:
     path.write_bytes(b'{"n":1}\nbad\n{"n":2}\n')
     lines: list[Any] = []
     for policy in ("skip", "fail"):
@@ -192,16 +147,14 @@ def test_bad_lines_that_were_skipped_do_not_move_the_place(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_a_file_with_fewer_lines_than_the_journal_is_an_error(tmp_path: Path, follow: bool) -> None:
-    path = tmp_path / "app.log"
+def test_a_file_with_fewer_lines_than_the_journal_is_an_error(path: Path, follow: bool) -> None:
     path.write_bytes(b"one\ntwo\n")
 
     with pytest.raises(ValueError, match="it has 2 lines, but the journal has 3 already"):
         read(source_of(path, follow=follow), 3)
 
 
-def test_another_file_under_the_same_name_is_refused(tmp_path: Path) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
+def test_another_file_under_the_same_name_is_refused(path: Path, memory: Path) -> None:
     path.write_bytes(b"one\ntwo\n")
     read(source_of(path, memory))
     path.write_bytes(b"1\n2\n3\n4\n5\n")
@@ -210,8 +163,8 @@ def test_another_file_under_the_same_name_is_refused(tmp_path: Path) -> None:
         read(source_of(path, memory), 2)
 
 
-def test_a_gateway_says_that_its_file_is_another_one(tmp_path: Path) -> None:
-    path, journal = tmp_path / "app.log", tmp_path / "app.db"
+def test_a_gateway_says_that_its_file_is_another_one(tmp_path: Path, path: Path) -> None:
+    journal = tmp_path / "app.db"
     arguments = ("--source", f"file:{path}", "--journal", str(journal), "--stay")
     path.write_bytes(b"one\ntwo\n")
     with Gateway(*arguments) as gateway:
@@ -228,8 +181,7 @@ def test_a_gateway_says_that_its_file_is_another_one(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- following
-def test_a_file_that_is_followed_gives_a_line_when_its_newline_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "app.log"
+def test_a_file_that_is_followed_gives_a_line_when_its_newline_is_there(path: Path) -> None:
     path.write_bytes(b"one\nhal")
     with followed(source_of(path, follow=True)) as following:
         assert following.take(1) == [b"one"]
@@ -237,8 +189,7 @@ def test_a_file_that_is_followed_gives_a_line_when_its_newline_is_there(tmp_path
         assert following.take(2) == [b"half", b"three"]
 
 
-def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "app.log"
+def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(tmp_path: Path, path: Path) -> None:
     path.write_bytes(b"one\n")
     with followed(source_of(path, follow=True)) as following, path.open("ab") as writer:
         assert following.take(1) == [b"one"]
@@ -253,8 +204,7 @@ def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(tmp_path: Path) 
         assert following.take(2) == [b"three", b"four"]
 
 
-def test_two_rotations_in_a_row_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "app.log"
+def test_two_rotations_in_a_row_lose_nothing(tmp_path: Path, path: Path) -> None:
     path.write_bytes(b"one\n")
     with followed(source_of(path, follow=True)) as following:
         assert following.take(1) == [b"one"]
@@ -266,13 +216,11 @@ def test_two_rotations_in_a_row_lose_nothing(tmp_path: Path) -> None:
         assert following.take(1) == [b"three"]
 
 
-def test_rotations_while_nobody_asks_for_lines_lose_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "app.log"
+def test_rotations_while_nobody_asks_for_lines_lose_nothing(tmp_path: Path, path: Path) -> None:
     path.write_bytes(b"one\ntwo\n")
-    following = Following()
-    source_of(path, follow=True)(0).subscribe(following)
-    assert following.subscription is not None
-    following.subscription.request(1)  # Then the log is full, say.
+    reader = Reader()
+    source_of(path, follow=True)(0).subscribe(reader)
+    reader.subscription.request(1)  # Then the log is full, say.
     for number in range(3):
         for older in range(number, 0, -1):
             (tmp_path / f"app.log.{older}").rename(tmp_path / f"app.log.{older + 1}")
@@ -281,18 +229,14 @@ def test_rotations_while_nobody_asks_for_lines_lose_nothing(tmp_path: Path) -> N
         # As if some time lay between them.
         written = os.stat(tmp_path / "app.log.1").st_mtime_ns + 1_000_000
         os.utime(path, ns=(written, written))
-    asking = threading.Thread(target=following.subscription.request, args=(1000,))
-    asking.start()
-    assert following.take(5) == [b"one", b"two", b"file 0", b"file 1", b"file 2"]
-    following.subscription.cancel()
-    asking.join(PATIENCE)
-    assert not asking.is_alive()
+    with reader.requesting(1000):
+        assert reader.take(5) == [b"one", b"two", b"file 0", b"file 1", b"file 2"]
 
 
 def test_a_file_that_was_read_is_not_read_again_because_somebody_has_written_to_it_late(
     tmp_path: Path,
+    path: Path,
 ) -> None:
-    path = tmp_path / "app.log"
     path.write_bytes(b"one\n")
     with followed(source_of(path, follow=True)) as following:
         assert following.take(1) == [b"one"]
@@ -305,8 +249,7 @@ def test_a_file_that_was_read_is_not_read_again_because_somebody_has_written_to_
         assert following.take(1) == [b"three"]
 
 
-def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "app.log"
+def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, path: Path) -> None:
     path.write_bytes(b"one\n")
     with followed(source_of(path, follow=True)) as following:
         assert following.take(1) == [b"one"]
@@ -319,8 +262,7 @@ def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
         assert following.take(1) == [b"three"]
 
 
-def test_a_line_that_is_passed_over_is_not_kept_to_know_the_file_again(tmp_path: Path) -> None:
-    path, memory = tmp_path / "readings.txt", tmp_path / "place"
+def test_a_line_that_is_passed_over_is_not_kept_to_know_the_file_again(path: Path, memory: Path) -> None:
     with path.open("wb") as file:
         for _ in range(32):
             file.write(b"x" * LONGEST)
@@ -339,9 +281,8 @@ def test_a_line_that_is_passed_over_is_not_kept_to_know_the_file_again(tmp_path:
 
 
 def test_a_file_that_is_cut_off_is_read_from_its_beginning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "app.log"
     path.write_bytes(b"a long first line\nhalf")
     with followed(source_of(path, follow=True)) as following:
         assert following.take(1) == [b"a long first line"]
@@ -352,8 +293,9 @@ def test_a_file_that_is_cut_off_is_read_from_its_beginning(
     assert "was truncated; its last line had no newline, and its 4 bytes are left out" in caplog.text
 
 
-def test_a_file_that_was_rotated_while_nobody_read_is_found_under_its_new_name(tmp_path: Path) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
+def test_a_file_that_was_rotated_while_nobody_read_is_found_under_its_new_name(
+    tmp_path: Path, path: Path, memory: Path
+) -> None:
     path.write_bytes(b"one\ntwo\n")
     source = source_of(path, memory, follow=True)
     with followed(source) as following:
@@ -370,9 +312,8 @@ def test_a_file_that_was_rotated_while_nobody_read_is_found_under_its_new_name(t
 
 
 def test_a_file_that_was_removed_while_nobody_read_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    path: Path, memory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path, memory = tmp_path / "app.log", tmp_path / "place"
     path.write_bytes(b"one\ntwo\n")
     source = source_of(path, memory, follow=True)
     with followed(source) as following:
@@ -390,8 +331,8 @@ def test_a_file_that_was_removed_while_nobody_read_is_told(
 
 
 @pytest.mark.slow
-def test_a_gateway_that_follows_a_file_and_is_killed_has_every_line_once(tmp_path: Path) -> None:
-    path, journal = tmp_path / "app.log", tmp_path / "app.db"
+def test_a_gateway_that_follows_a_file_and_is_killed_has_every_line_once(tmp_path: Path, path: Path) -> None:
+    journal = tmp_path / "app.db"
     path.write_bytes(b"")
     arguments = ("--source", f"file:{path}", "--follow", "--journal", str(journal))
     written = 0

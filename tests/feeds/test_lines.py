@@ -5,8 +5,6 @@ import io
 import os
 import socket
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ import pytest
 from penstock import feeds
 from penstock.feeds import BadFeed, FeedOptions, FileFeed, OnBadLine, StdinFeed
 from penstock.feeds.lines import CHUNK
-from penstock.spec import Subscription
 from penstock.streams import Flux
 from penstock.tck import PublisherVerification
+from tests.feeds.reading import Reader
 
 OPTIONS = FeedOptions()
 
@@ -125,45 +123,18 @@ def test_a_file_that_is_gone_when_it_is_read_is_an_error_of_the_stream(tmp_path:
         list(Flux.from_publisher(source(0)))
 
 
-class Asking:
-    """A subscriber that asks by hand, from another thread."""
-
-    def __init__(self) -> None:
-        self.got: list[bytes] = []
-        self.ended = threading.Event()
-        self.subscription: Subscription | None = None
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        self.subscription = subscription
-
-    def on_next(self, element: bytes, /) -> None:
-        self.got.append(element)
-
-    def on_error(self, error: BaseException, /) -> None:
-        self.ended.set()
-
-    def on_complete(self) -> None:
-        self.ended.set()
-
-
 def test_a_cancel_ends_a_read_that_waits_and_half_a_line_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     outside, inside = os.pipe()
     with os.fdopen(outside, "rb") as reading, os.fdopen(inside, "wb", buffering=0) as writing:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(reading))
-        subscriber = Asking()
-        StdinFeed(OPTIONS)(7).subscribe(subscriber)
-        assert subscriber.subscription is not None
+        reader = Reader()
+        StdinFeed(OPTIONS)(7).subscribe(reader)
         writing.write(b"one\nhalf")
-        asking = threading.Thread(target=subscriber.subscription.request, args=(10,))
-        asking.start()
-        while subscriber.got != [b"one"]:
-            time.sleep(0.001)
-        subscriber.subscription.cancel()
-        asking.join(10)
+        with reader.requesting(10):
+            assert reader.take(1) == [b"one"]
 
-        assert not asking.is_alive()
-        assert subscriber.got == [b"one"]
-        assert not subscriber.ended.is_set()
+        assert reader.lines.empty()
+        assert not reader.ended.is_set()
 
 
 def test_a_server_that_is_asked_for_nothing_can_send_only_what_the_buffers_hold() -> None:
@@ -173,18 +144,18 @@ def test_a_server_that_is_asked_for_nothing_can_send_only_what_the_buffers_hold(
         source = feeds.open(f"tcp://127.0.0.1:{server.getsockname()[1]}", OPTIONS)
         sender, _ = server.accept()
         with sender:
-            subscriber = Asking()
-            source(0).subscribe(subscriber)
-            assert subscriber.subscription is not None
+            reader = Reader()
+            source(0).subscribe(reader)
             sender.sendall(b"0123456789\n" * 1000)
-            subscriber.subscription.request(2)
+            reader.subscription.request(2)
             sender.settimeout(0.3)
             with contextlib.suppress(TimeoutError):
                 while sent < 50_000_000:
                     sent += sender.send(b"0123456789\n" * 1000)
-            subscriber.subscription.cancel()
+            reader.subscription.cancel()
 
-    assert subscriber.got == [b"0123456789"] * 2
+    assert reader.take(2) == [b"0123456789"] * 2
+    assert reader.lines.empty()
     assert sent < 6_000_000
 
 
