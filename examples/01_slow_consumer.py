@@ -1,8 +1,8 @@
-"""A source that never waits, and a consumer that takes its time: demand holds the source back.
+"""A fast source and a slow consumer: demand holds the source back.
 
-The source runs on a thread of its own, as fast as it is allowed to. The loop below asks for 64 elements and,
-whenever three quarters of them are used up, for 48 more. So the source is never more than 64 ahead, and what
-waits in between stays small, however long this runs.
+The source runs on a thread of its own. The loop below requests 64 elements and, whenever three quarters of
+them are used up, 48 more. So the source is never more than 64 elements ahead, and the queue between the two
+stays small, however long this runs.
 """
 
 import itertools
@@ -16,7 +16,7 @@ made = 0
 
 
 def readings() -> Iterator[int]:
-    """Endless, and without a pause."""
+    """Make readings without end and without a pause."""
     global made
     for number in itertools.count():
         made += 1

@@ -1,7 +1,7 @@
-"""From a thread that blocks to an event loop that must not: read there, use here, with a bound in between.
+"""A source that blocks, on a thread; a consumer on an event loop, which must not block; a bound between them.
 
-`subscribe_on` lets the source work on a pool of threads; `async for` reads it on the loop. Up to 256 elements
-wait in between, and then the thread stops reading until the loop has caught up.
+`subscribe_on` moves the source to a pool of threads, and `async for` reads it on the loop. Up to 256 elements
+wait between the two; then the thread stops reading until the loop has caught up.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from penstock.streams import Flux, schedulers
 
 
 def lines() -> Iterator[str]:
-    """A serial port, a driver, a slow file: something that blocks."""
+    """Stand for a serial port, a driver or a slow file: something that blocks."""
     for number in range(200):
         time.sleep(0.001)
         yield f"line {number}"
@@ -22,7 +22,7 @@ async def main() -> None:
     turns = 0
 
     async def others() -> None:
-        """What else lives on the event loop."""
+        """Stand for everything else on the event loop."""
         nonlocal turns
         while True:
             turns += 1

@@ -1,7 +1,7 @@
-"""A call for each element, so many at once and no more, and the answers in the order of the questions.
+"""An asynchronous call for each element, at most eight at a time, with the answers in order.
 
-`map_async` takes a new element only when an answer has been handed on. A slow reader therefore slows the
-calls down, and these the source.
+`map_async` takes a new element only when an answer has been passed on. So a slow reader slows down the calls,
+and the calls slow down the source.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ running = most = 0
 
 
 async def fetch(number: int) -> str:
-    """Stands for a request over HTTP."""
+    """Stand for an HTTP request."""
     global running, most
     running += 1
     most = max(most, running)

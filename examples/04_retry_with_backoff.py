@@ -1,4 +1,4 @@
-"""Try again after a failure, with pauses that grow, and give up with an error that says why."""
+"""Retry after a failure with growing pauses, and give up with an error that says why."""
 
 import time
 
@@ -9,7 +9,7 @@ attempts = 0
 
 
 def connect() -> Flux[str]:
-    """A feed that refuses twice."""
+    """Refuse the first two connections."""
     global attempts
     attempts += 1
     print(f"attempt {attempts}")

@@ -1,7 +1,7 @@
-"""Two sensors with different periods, mixed as they tick, and cut into lists of four.
+"""Two sensors with different periods, merged as they tick, in lists of four.
 
-Time is virtual here: it stands still until it is told to move on. So 12 seconds pass at once, and the result
-is the same every time. With another scheduler, or with none given, the same stream runs on the clock.
+Time is virtual here: it stands still until the program advances it. So 12 seconds pass at once, and the
+result is the same every time. With another scheduler, or without one, the same stream runs in real time.
 """
 
 from penstock.streams import Flux, schedulers

@@ -1,7 +1,7 @@
-"""One sink, a fast and a slow subscriber: both get everything, and the slow one sets the pace.
+"""One sink, a fast and a slow subscriber: both receive every element, and the slow one sets the pace.
 
-`await sink.emit(x)` waits while the slowest subscriber is a full sink behind. Nothing is lost, and nothing
-piles up.
+`await sink.emit(x)` waits while the slowest subscriber is a full sink behind. Nothing is lost, and the memory
+is bounded.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def main() -> None:
 
     for name, numbers in received.items():
         print(f"{name}: {len(numbers)} elements, all in order: {numbers == list(range(COUNT))}")
-    # The slow reader holds one element in its hand and has one waiting; the rest is in the sink.
+    # The slow reader works on one element and has one more waiting; the rest is in the sink.
     print(f"never more than the sink's {CAPACITY} and these two ahead: {lead <= CAPACITY + 2}")
 
 

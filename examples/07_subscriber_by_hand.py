@@ -1,7 +1,7 @@
-"""A Subscriber without any library: four methods, and a request for each batch it is ready for.
+"""A Subscriber without any library: four methods, and a request for each batch.
 
-Any Reactive Streams publisher will serve it. It asks for three elements, works on them, and asks again; the
-source makes no more than that.
+It works with every Reactive Streams publisher. It requests three elements, processes them, and requests three
+more; the source makes no more than that.
 """
 
 from penstock.spec import Subscription
@@ -9,7 +9,7 @@ from penstock.streams import Flux
 
 
 class BatchPrinter:
-    """Takes three at a time."""
+    """Prints three elements at a time."""
 
     def __init__(self) -> None:
         self.batch: list[int] = []

@@ -1,8 +1,8 @@
-"""Somebody else's publisher, and a guard around it that says which rule it breaks.
+"""A guard around somebody else's publisher names the rules that it breaks.
 
-The guard keeps the subscriber safe: an element that nobody asked for is held back, the stream ends with an
-error that names the rule, and what comes after the end is not passed on. Every violation goes to `report`, or
-to the log. `Flux.from_publisher` puts this guard around each publisher that is not one of ours.
+The guard protects the subscriber. It drops an element that was not requested, ends the stream with an error
+that names the rule, and passes on nothing after the end. Every violation goes to `report`, or to the log.
+`Flux.from_publisher` puts this guard around each publisher that is not one of ours.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from penstock.spec import RuleViolation, strict
 
 
 class Pushy:
-    """Sends three elements whether they were asked for or not, and goes on after its end."""
+    """Sends three elements whether they were requested or not, and another one after its end."""
 
     def subscribe(self, subscriber: Any) -> None:
         subscriber.on_subscribe(self)
@@ -21,14 +21,14 @@ class Pushy:
         subscriber.on_next("one more thing")
 
     def request(self, n: int) -> None:
-        """Not a good listener."""
+        """Ignore demand, which is the mistake."""
 
     def cancel(self) -> None:
-        """Nor now."""
+        """Ignore this as well."""
 
 
 class TakesTwo:
-    """A subscriber that asks for two elements."""
+    """Requests two elements."""
 
     def on_subscribe(self, subscription: Any) -> None:
         subscription.request(2)

@@ -1,8 +1,8 @@
-"""One source, a gateway, and readers elsewhere: each at its own pace, and the slow one holds the source back.
+"""One source, a gateway, and two readers, each at its own pace: the slow one holds the source back.
 
-The gateway holds 200 records. Both readers have to be waited for, so when the slow one is a full journal
-behind, the source is asked for nothing more until it has caught up. What the readers run in is up to you:
-here two threads, elsewhere two machines; they know nothing but the endpoint.
+The gateway's journal has space for 200 records. Both readers are required, so when the slow one is a full
+journal behind, the gateway requests nothing from the source until it has caught up. The readers can run
+anywhere, here on two threads, elsewhere on two machines: all they need is the endpoint.
 """
 
 import threading
@@ -22,7 +22,7 @@ lead = 0
 
 
 def readings() -> Iterator[int]:
-    """As fast as it is asked."""
+    """Make readings as fast as they are requested."""
     global lead
     everybody_is_here.wait()
     for number in range(RECORDS):
@@ -55,7 +55,7 @@ def main() -> None:
 
     for name, numbers in taken.items():
         print(f"{name}: {len(numbers)} records, all in order: {numbers == list(range(RECORDS))}")
-    # The journal, what the slow reader has waiting in front of it, and the record in its hand.
+    # The journal, what the slow reader has read ahead, and the record that it works on.
     print(f"never more than {HELD + AHEAD + 1} ahead of the slow one: {lead <= HELD + AHEAD + 1}")
 
 

@@ -1,9 +1,9 @@
-"""A reader goes away, the gateway is restarted, the reader comes back: nothing is lost, nothing comes twice.
+"""A reader leaves, the gateway restarts, the reader comes back: nothing is lost, and nothing arrives twice.
 
-The journal is a SQLite file, so a new gateway goes on with the offsets of the old one, and asks its source
-only for what is not stored yet. The reader has an id: the gateway keeps for it what it has not acknowledged.
-And it stores the offset of each record together with the record, in one step. That makes it exact: whatever
-happens in between, the offset in its own table says where to go on.
+The journal is a SQLite file, so a new gateway continues with the offsets of the old one, and requests only
+what is not stored yet. The reader has an id: the gateway keeps the records that it has not
+acknowledged. The reader stores the offset of each record together with the record, in one transaction. That
+makes it exactly once: whatever happens, the offset in its own table says where to continue.
 """
 
 import tempfile
@@ -18,7 +18,7 @@ LINES = [f"line {number}" for number in range(1000)]
 
 
 class Visit:
-    """Takes so many records, puts them into the table, and leaves."""
+    """Puts some records into the table, and leaves."""
 
     def __init__(self, table: list[tuple[int, str]], most: int) -> None:
         self.table, self.left = table, most
@@ -30,7 +30,7 @@ class Visit:
 
     def on_next(self, record: Record) -> None:
         self.table.append((record.offset or 0, record.value))  # a transaction of your database
-        self.subscription.acknowledge(self.table[-1][0] + 1)  # the gateway need not keep it any more
+        self.subscription.acknowledge(self.table[-1][0] + 1)  # the gateway no longer has to keep it
         self.left -= 1
         if not self.left:
             self.subscription.cancel()

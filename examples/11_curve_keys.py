@@ -1,7 +1,7 @@
-"""A gateway that others can reach: traffic is encrypted, and only those whose key is on the list come in.
+"""A gateway for other machines: the traffic is encrypted, and only clients whose key is listed get in.
 
-On the command line, `penstock gateway --keygen PATH` makes a pair of keys. The public half of each client
-goes into a folder of the gateway, the public half of the gateway goes to the clients.
+At the command line, `penstock gateway --keygen PATH` makes a pair of keys. The public keys of the clients go
+into a folder of the gateway, and the public key of the gateway goes to the clients.
 """
 
 import logging
@@ -23,7 +23,7 @@ from penstock.streams import Flux
 
 
 def main() -> None:
-    # The gateway logs a warning for everybody that it turns away, with the key that was shown.
+    # The gateway logs a warning for each client that it refuses, with its key.
     logging.getLogger("penstock.aquifer").setLevel(logging.ERROR)
 
     with tempfile.TemporaryDirectory() as name:
@@ -37,9 +37,9 @@ def main() -> None:
         alice = CurveClient(load_keys(folder / "alice"), server.keys.public)
         mallory = CurveClient(generate_keys(), server.keys.public)
 
-        # The list of clients stays where it is: the gateway reads it again when it changes.
+        # The gateway reads the folder again when it changes.
         source = Flux.just("one", "two", "three")
-        # control=None: there is no endpoint without encryption. In earnest it is "tcp://*:5556".
+        # control=None: there is no endpoint without encryption. On a real machine, listen at "tcp://*:5556".
         with Gateway(
             source, control=None, curve=server, curve_control="tcp://127.0.0.1:0", codec="text"
         ) as gateway:

@@ -1,7 +1,7 @@
 """Arrow record batches through a gateway: a batch goes over the wire as it is, and each row has an offset.
 
-A reader that asks for Arrow gets batches and copies nothing. It may start in the middle of one. A reader that
-wants single records, or knows only the plain dialect, gets a JSON object for each row of the same log.
+A reader that requests Arrow receives batches without a copy, and may start in the middle of one. A reader of
+single records, or of the plain dialect, receives a JSON object for each row of the same log.
 """
 
 import pyarrow
@@ -11,7 +11,7 @@ from penstock.streams import Flux
 
 
 def batch(day: int) -> pyarrow.RecordBatch:
-    """A thousand measurements."""
+    """Make a thousand measurements."""
     rows = range(day * 1000, day * 1000 + 1000)
     return pyarrow.record_batch({"day": [day] * 1000, "reading": list(rows)})
 

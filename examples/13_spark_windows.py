@@ -1,7 +1,7 @@
 """Sensor readings in, averages by window out: a gateway, Spark, and a Subscriber, in one script.
 
-The query is Spark's own: a watermark says how late a reading may be, and a window appears when nothing more
-can come for it. The last reading is an hour later than the others, so that all their windows are over.
+The query is Spark's own: a watermark says how late a reading may be, and a window is emitted when no more
+readings can arrive for it. The last reading is an hour later than the others, which closes all their windows.
 """
 
 import tempfile
@@ -19,13 +19,13 @@ SENSORS = 2
 
 
 def reading(number: int) -> dict[str, Any]:
-    """Ten a second; the sensors take turns."""
+    """Make ten readings a second; the sensors take turns."""
     at = START + (timedelta(seconds=number / 10) if number < READINGS else timedelta(hours=2))
     return {"sensor": number % SENSORS, "celsius": 20.0 + number % 10, "at": at.isoformat()}
 
 
 class Averages:
-    """Gets a dictionary for each window and sensor."""
+    """Receives a dictionary for each window and sensor."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
-"""Log lines to Parquet, and again after a stop: each line is in the files exactly once.
+"""Log lines to Parquet, continued after a stop: each line is in the files exactly once.
 
-The pipeline reads a file of lines through a gateway of its own, whose journal lies with the checkpoint. It is
-stopped after the first run; the file grows; the second run goes on after the last line of the first.
+The pipeline reads a file of lines through a gateway of its own, whose journal is stored with the checkpoint.
+It stops after the first run; the file grows; the second run continues after the last line of the first.
 """
 
 import tempfile

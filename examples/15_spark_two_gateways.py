@@ -1,6 +1,6 @@
-"""Two feeds behind two gateways, joined by Spark: orders with the payments that come for them.
+"""Two streams behind two gateways, joined by Spark: orders with their payments.
 
-Both sides are streams, so Spark keeps what has not found its partner yet, for as long as the watermarks say.
+Spark keeps what has not found its partner yet, for as long as the watermarks say.
 """
 
 import tempfile

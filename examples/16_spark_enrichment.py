@@ -1,4 +1,4 @@
-"""A stream and a table that stands still: readings get the name of the place where their sensor is."""
+"""A stream joined with a static table: each reading gets the name of the place where its sensor is."""
 
 import tempfile
 

@@ -1,8 +1,8 @@
-"""State of one's own: a live feed of sensors, and an alarm when one of them falls silent.
+"""State of your own: a live stream of readings, and an alarm when a sensor falls silent.
 
-For each sensor Spark keeps when it was last heard of, and a timer. The timers go by the time in the readings,
-not by the clock on the wall: one goes off when the other sensors have got half a minute further. State and
-timers are in the checkpoint, so a pipeline that is started again forgets neither.
+For each sensor Spark keeps the time of its last reading, and a timer. The timers use the time in the readings
+and not the wall clock: one fires when the other sensors are half a minute ahead. State and timers are in the
+checkpoint, so a pipeline that restarts forgets neither.
 """
 
 import tempfile
@@ -22,14 +22,14 @@ PATIENCE_MS = 30_000
 
 
 def readings(second: int) -> list[dict[str, Any]]:
-    """One of each sensor; the yard's has a pause of a minute, and the roof's breaks off."""
+    """Make a reading of each sensor; the yard's pauses for a minute, and the roof's breaks off."""
     at = (START + timedelta(seconds=second)).isoformat()
     silent = {"yard": 200 <= second < 260, "roof": second >= 450}
     return [{"sensor": name, "at": at} for name in ("cellar", "roof", "yard") if not silent.get(name)]
 
 
 class Watch(StatefulProcessor):
-    """Says when a sensor has been silent for too long, and when it is back."""
+    """Reports a sensor that is silent for too long, and its return."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -62,7 +62,7 @@ class Watch(StatefulProcessor):
 
 
 class Alarms:
-    """Gets a dictionary for each event, as soon as it is known."""
+    """Receives a dictionary for each event, as soon as it is known."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,4 +1,4 @@
-"""A client that reads slowly: the server's source is asked for no more than the sockets between them hold."""
+"""A client that reads slowly: the server's source makes no more than the sockets between them hold."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ made = 0
 
 
 def chunks():
-    """As much as anybody wants, and no more."""
+    """Make chunks as they are requested."""
     global made
     while True:
         made += 1

@@ -1,4 +1,4 @@
-"""Lines over TLS, with a certificate made for the occasion: each line is answered, in order."""
+"""Lines over TLS with a self-signed certificate: each line is answered, in order."""
 
 import asyncio
 import logging

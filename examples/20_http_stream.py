@@ -1,9 +1,8 @@
-"""Streams over HTTP: an endless answer, events, and an upload, each at the pace of the one who reads.
+"""Streams over HTTP: an endless response, events, and an upload, each at the pace of its reader.
 
-The service sends readings for ever as JSON lines, tells the news as server-sent events, and takes an upload
-line by line. It is a plain ASGI application: any server runs it, here uvicorn in the same process. The client
-that reads the endless stream takes ten readings and leaves: the source was asked for a few more than that,
-and hears of the leaving at once.
+The service sends endless readings as JSON lines and news as server-sent events, and reads an upload line by
+line. It is a plain ASGI application that any server runs, here uvicorn in the same process. The client takes
+ten readings of the endless stream and leaves: the source made a few more than that, and is cancelled at once.
 """
 
 import asyncio

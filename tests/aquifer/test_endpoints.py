@@ -60,8 +60,8 @@ def test_right_ones(text: str, host: str, port: int) -> None:
     [
         ("", "tcp://"),
         ("127.0.0.1:5556", "tcp://"),
-        ("ipc:///tmp/gateway", "only transport"),
-        ("TCP://127.0.0.1:5556", "only transport"),
+        ("ipc:///tmp/gateway", "only supported transport"),
+        ("TCP://127.0.0.1:5556", "only supported transport"),
         ("tcp://127.0.0.1", "port is missing"),
         ("tcp://127.0.0.1:", "port is missing"),
         ("tcp://[::1]", "port is missing"),
