@@ -311,7 +311,7 @@ def test_a_failing_batch_is_told_in_one_line_to_whoever_waits_and_to_the_sink(sp
         (Pipeline(numbers(3), schema=N).through(raising).into(print), "KeyError: 'sensor'"),
         (
             Pipeline(numbers(3), schema=N).through(lambda df: None).into(print),
-            "has to return a DataFrame, not",
+            "must return a DataFrame, not",
         ),
         (Pipeline(numbers(3), schema=N).into("perquet"), "[DATA_SOURCE_NOT_FOUND]"),
         (Pipeline(numbers(3), schema="n nonsense").into(print), "[UNSUPPORTED_DATATYPE]"),

@@ -213,7 +213,7 @@ def test_wrong_arguments_are_refused_before_anything_is_started() -> None:
     assert not left_behind()
     with pytest.raises(TypeError, match="needs a function"):
         SparkProcessor("df")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="capacity=0"):
+    with pytest.raises(ValueError, match="capacity needs a number of at least 16, not 0"):
         SparkProcessor(unchanged, capacity=0)
 
 

@@ -35,7 +35,7 @@ def test_another_pyspark_is_refused_in_one_sentence_that_names_both_versions(
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-1] == (
         f"ImportError: penstock.spark works with PySpark 4.3, and PySpark {version} is installed: "
-        "pip install 'penstock-streams[spark]' brings 4.3"
+        "pip install 'penstock-streams[spark]' installs 4.3"
     )
 
 

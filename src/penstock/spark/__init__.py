@@ -1,10 +1,10 @@
-"""The data pipeline on Spark: gateways as a source and a sink of Structured Streaming.
+"""Pipelines on Spark: gateways as a source and a sink of Structured Streaming.
 
 ::
 
     from penstock.spark import session
 
-    spark = session()                                   # works without a Java on the machine
+    spark = session()                                   # needs no installed Java
     readings = (
         spark.readStream.format("aquifer")
         .schema("sensor string, celsius double, at timestamp")
@@ -12,7 +12,8 @@
         .load()
     )
 
-Spark's pace is felt by the gateway, and by whatever is before it; every record has its effect exactly once.
+The query sets the pace for the gateway and for everything before it. Every record has its effect exactly
+once.
 Needs the extra ``spark``: ``pip install 'penstock-streams[spark]'``.
 """
 

@@ -1,4 +1,4 @@
-"""The format ``aquifer``, as Spark knows it."""
+"""The format ``aquifer``, as Spark sees it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["AquiferDataSource"]
 
 
 class AquiferDataSource(DataSource):
-    """Reads from gateways, and writes to one."""
+    """Makes the readers and writers of the format; Spark creates it with the options of a query."""
 
     @classmethod
     def name(cls) -> str:
-        """What stands in ``format("…")``."""
+        """The name to use in ``format("…")``."""
         return "aquifer"
 
     def schema(self) -> str:
-        """The columns when the user names none."""
+        """The columns if the user does not give a schema."""
         return default_schema(SourceOptions.of(self.options).value)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -47,7 +47,7 @@ class AquiferDataSource(DataSource):
         try:
             options = self._source(schema)
             if options.ending != "latest":
-                raise BadOption("endingOffsets", options.ending, "a stream does not end; spark.read does")
+                raise BadOption("endingOffsets", options.ending, "a stream does not end; use spark.read")
         except (BadOption, BadSchema) as error:
             return RefusedStreamReader(error)
         return AquiferStreamReader(schema, options)
@@ -70,13 +70,13 @@ class AquiferDataSource(DataSource):
     def _refuse_overwriting(overwrite: bool) -> None:
         if overwrite:
             raise ValueError(
-                "a gateway's log only grows: use mode append. For a stream with outputMode complete or "
-                "update: foreachBatch, and in it df.write with the options writerId and batchId"
+                "a gateway cannot overwrite records: use mode append. For a stream with outputMode complete "
+                "or update, use foreachBatch, and in it df.write with the options writerId and batchId"
             )
 
     def _source(self, schema: StructType) -> SourceOptions:
         from penstock.spark.source.columns import Columns
 
         options = SourceOptions.of(self.options)
-        Columns(schema, options.value)  # A schema that does not fit is told now, not by a task.
+        Columns(schema, options.value)  # Raises here, rather than in a task, if the schema does not fit.
         return options

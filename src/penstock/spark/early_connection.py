@@ -1,9 +1,9 @@
 """Starts a Python process for Spark that connects first, and imports what it needs afterwards.
 
-Spark gives each process that plans a stream 10 seconds to connect back, and there is no setting for that. The
-process imports PySpark, pyarrow and numpy before it connects, which is most of a second of work: on a machine
-with twenty other processes that want to run, it is too late. Spark then waits for the process number, with
-patience. So this file connects at once, and hands the connection over when PySpark asks for it.
+Spark gives each process that plans a stream 10 seconds to connect back, and has no setting for that. The
+process imports PySpark, pyarrow and numpy before it connects, which takes most of a second of CPU time: on a
+machine with twenty other busy processes, it connects too late. Once it has connected, Spark waits without a
+limit. So this file connects at once, and hands the connection over when PySpark connects.
 
 It is run by its path, in place of ``python -m MODULE``, and must not import anything of this package.
 """
@@ -17,7 +17,7 @@ PATH = os.environ["PYTHON_WORKER_FACTORY_SOCK_PATH"]
 
 
 def connect_early() -> None:
-    """Connect to Spark, and give that connection to whoever wants to connect there next."""
+    """Connect to Spark, and use that connection for the next socket that connects there."""
     early = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
     early[0].connect(PATH)
     connect = socket.socket.connect
@@ -44,5 +44,5 @@ if __name__ == "__main__":
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except (BrokenPipeError, ConnectionResetError):
-        # The query was stopped, and nobody wants the answer: no reason for three tracebacks on the screen.
+        # The query was stopped. That is no reason for three tracebacks on the screen.
         sys.exit(1)

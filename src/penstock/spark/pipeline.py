@@ -14,6 +14,7 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.aquifer import Endpoint
+from penstock.arguments import a_function
 from penstock.spark.errors import QueryFailed, is_from_spark, reason_of
 from penstock.spark.pipeline_ends import PipelineSink, PipelineSource
 from penstock.spark.queries import activate, process_everything
@@ -29,48 +30,59 @@ __all__ = ["Pipeline", "Progress", "RunningPipeline"]
 _log = logging.getLogger("penstock.spark")
 
 _LOOK: Final = 0.2
-"""Seconds between looks at a running query."""
+"""Seconds between checks of a running query."""
 _LAST_WORD: Final = 5.0
-"""Seconds that a Subscriber has to take the error of a query that failed."""
+"""Seconds that a Subscriber has to receive the error of a failed query."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
     """``Pipeline(source).through(lambda df: …).into(sink)``, then :meth:`start` or :meth:`run`.
 
-    A *source* is a Publisher; a function that makes one from the number of records that are journalled
-    already; the endpoint of a gateway, ``"tcp://127.0.0.1:5556"``; or a file of lines, ``"file:app.log"``.
-    With a ``schema`` records are objects, and become columns: dictionaries from a Publisher, JSON in a file
-    and behind an endpoint. Without one there are the columns endpoint, offset, timestamp, key and value.
-    ``codec`` says what the elements of a Publisher are: ``"bytes"``, ``"text"``, ``"json"``.
+    A *source* is one of
 
-    A *sink* is a Subscriber, which gets each row as a dictionary, with what JSON has no type for as a text;
-    the endpoint of a gateway that can be written to; a format of Spark with its options,
-    ``into("parquet", path="…")``; or a function of a DataFrame and the number of its batch.
+    * a Publisher;
+    * a function that takes the number of records that the journal already has, and returns a Publisher of
+      the rest;
+    * the endpoint of a gateway, ``"tcp://127.0.0.1:5556"``;
+    * a file of lines, ``"file:app.log"``.
 
-    Everything in between is Spark's own: windows, watermarks, joins, state. With a ``checkpoint`` a pipeline
-    that was stopped, or killed, goes on where it was, and every record has its effect exactly once. That
-    needs a source that can go on, too: a file, an endpoint, or a function that is told how many records are
-    there already. (What a Subscriber got in the moment of a crash, and nobody has noted, it gets again.)
+    With a ``schema``, records are objects, and their fields become columns: dictionaries from a Publisher,
+    JSON from a file or an endpoint. Without one, the columns are endpoint, offset, timestamp, key and value.
+    ``codec`` says what the elements of a Publisher are: ``"bytes"``, ``"text"`` or ``"json"``.
+
+    A *sink* is one of
+
+    * a Subscriber, which receives each row as a dictionary; values of types that JSON lacks are strings;
+    * the endpoint of a writable gateway;
+    * a format of Spark with its options, ``into("parquet", path="…")``;
+    * a function that takes a DataFrame and the number of its batch.
+
+    Everything in between is Spark's own: windows, watermarks, joins, state. With a ``checkpoint``, a pipeline
+    that was stopped or killed resumes where it was, and every record has its effect exactly once. For that
+    the source has to resume, too: a file, an endpoint or a function can. The exception is a Subscriber: after
+    a crash it receives again the elements that it had not acknowledged.
     """
 
     source: Publisher[Any] | Callable[[int], Publisher[Any]] | str
     schema: str | None = None
     codec: str | None = None
     options: Mapping[str, str] | None = None
-    """Options of the format ``aquifer``, for reading."""
+    """Options of the format ``aquifer`` for reading."""
     steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
     sink: Subscriber[Any] | str | Callable[[DataFrame, int], None] | None = None
     sink_options: Mapping[str, str] | None = None
     mode: str | None = None
     host: str | None = None
-    """An address of this machine that the executors of a cluster reach: sources and sinks that are in this
-    process listen there, without keys. Not needed with a ``local`` master."""
+    """An address of this machine that the executors of a cluster can reach. A source or a sink in this
+    process listens there, without keys. Not needed with a ``local`` master."""
 
     def __post_init__(self) -> None:
-        self._source_end()  # Wrong things are refused where they are written.
+        self._source_end()  # Raises here, where the mistake is.
         if self.host is not None and not Endpoint(self.host, 1).is_one_place:
-            raise ValueError(f"host={self.host!r} means all addresses: give one that the executors can reach")
+            raise ValueError(
+                f"host={self.host!r} stands for all addresses: give one that the executors can reach"
+            )
 
     def _source_end(self) -> PipelineSource:
         options = dict(self.options or {})
@@ -79,10 +91,8 @@ class Pipeline:
         )
 
     def through(self, step: Callable[[DataFrame], DataFrame]) -> Pipeline:
-        """Then this: a function from DataFrame to DataFrame. May be called several times."""
-        if not callable(step):
-            raise TypeError(f"through() needs a function of a DataFrame, not {step!r}")
-        return replace(self, steps=(*self.steps, step))
+        """Add a step, a function from DataFrame to DataFrame. Steps are applied in order."""
+        return replace(self, steps=(*self.steps, a_function(step, "through()")))
 
     def into(
         self,
@@ -91,7 +101,7 @@ class Pipeline:
         mode: str | None = None,
         **options: object,
     ) -> Pipeline:
-        """And there it goes. ``mode`` is Spark's output mode: append, update or complete."""
+        """Set the sink. ``mode`` is Spark's output mode: append, update or complete."""
         texts = {name: option_text(value) for name, value in options.items()}
         PipelineSink(sink, texts)
         return replace(self, sink=sink, sink_options=texts, mode=mode)
@@ -104,10 +114,12 @@ class Pipeline:
         trigger: Mapping[str, Any] | None = None,
         once: bool = False,
     ) -> RunningPipeline:
-        """Start. ``trigger`` is Spark's: ``{"processingTime": "5 seconds"}``.
+        """Start the query. ``trigger`` is Spark's: ``{"processingTime": "5 seconds"}``.
 
-        With ``once`` it ends when it has dealt with what a gateway elsewhere has at this moment. A source in
-        this process is always read to its end.
+        With ``once``, a pipeline that reads from an endpoint ends when it has processed the records that the
+        gateway has now. A source in this process is always read to its end.
+
+        Raises :class:`~penstock.spark.QueryFailed` if Spark does not accept the query.
         """
         if self.sink is None:
             raise ValueError("a pipeline needs a sink: .into(…)")
@@ -122,7 +134,7 @@ class Pipeline:
                 query = self._start_query(spark, folder, start, end, trigger, opened)
             except Exception as error:
                 if not is_from_spark(error):
-                    raise  # A file that is not there, a journal that is in use: not the query's fault.
+                    raise  # Not the query's fault: a missing file, or a journal in use.
                 raise QueryFailed(reason_of(error)) from error
             return RunningPipeline(query, opened.pop_all(), start, end)
 
@@ -137,7 +149,7 @@ class Pipeline:
     ) -> StreamingQuery:
         results = start.open(spark, folder, opened)
         for step in self.steps:
-            results = _taken(step, results)
+            results = _applied(step, results)
         writer = end.open(results, folder, opened)
         if self.mode is not None:
             writer = writer.outputMode(self.mode)
@@ -146,33 +158,35 @@ class Pipeline:
         return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
 
     def run(self, **how: Any) -> None:
-        """:meth:`start` it, and wait for its end; Ctrl-C stops it cleanly."""
+        """:meth:`start` the pipeline and wait for its end; Ctrl-C stops it cleanly."""
         with self.start(**how) as running:
             running.wait()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a pipeline is doing."""
+    """Figures of a running pipeline."""
 
     batch: int
     records: int
-    """In all batches of this run so far."""
+    """Records in all batches of this run."""
     records_per_second: float
     batch_seconds: float
     lag: int
-    """Records that are in the source's log and not in a batch yet."""
+    """Records in the source's log that are not in a batch yet."""
 
 
 class RunningPipeline:
-    """A pipeline that runs; a context manager that stops it.
+    """A running pipeline; as a context manager, it stops the pipeline at the end of the block.
 
-    A thread watches the query: when the source has ended it has the rest dealt with, and tells the sink.
+    A thread watches the query. When the source has ended, the thread waits until the query has processed the
+    rest, and then ends the sink.
     """
 
     def __init__(
         self, query: StreamingQuery, closing: ExitStack, source: PipelineSource, sink: PipelineSink
     ) -> None:
+        """Made by :meth:`Pipeline.start`."""
         self.query = query
         self._closing = closing
         self._source = source
@@ -187,10 +201,10 @@ class RunningPipeline:
         self._watcher.start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the source has ended and everything is dealt with, or the query was stopped or failed.
+        """Wait until the source has ended and every record is processed, or the query was stopped.
 
-        Returns False if the time is over first; raises :class:`~penstock.spark.QueryFailed` if the query
-        failed, :class:`~penstock.aquifer.SourceFailed` if the source did, and what a Subscriber raised.
+        Returns False on a timeout. Raises :class:`~penstock.spark.QueryFailed` if the query failed,
+        :class:`~penstock.aquifer.SourceFailed` if the source failed, and the error that a Subscriber raised.
         """
         if not self._ended.wait(timeout):
             return False
@@ -209,16 +223,16 @@ class RunningPipeline:
                 self._failure = error if isinstance(error, QueryFailed) else QueryFailed(reason_of(error))
                 self._failure.__cause__ = None if error is self._failure else error
         if not self._stopped.is_set() and self._sink.failure is not None:
-            self._failure = self._sink.failure  # It came first: without a sink the query was stopped.
+            self._failure = self._sink.failure  # It came first, and stopped the query.
         try:
             if not self._stopped.is_set() and not self._sink.has_left:
-                self._tell_the_sink()
+                self._end_sink()
                 self._failure = self._failure or self._sink.failure
         finally:
             self._ended.set()
 
     def _follow(self) -> None:
-        """Until the query has ended, or has dealt with all of a source that has."""
+        """Return when the query has ended, or has processed a source that has ended."""
         query, looks = self.query, 0
         while query.isActive and not self._stopped.wait(_LOOK) and not self._sink.has_left:
             if self._source.has_ended(query):
@@ -226,16 +240,16 @@ class RunningPipeline:
                 break
             looks += 1
             if looks % 10 == 0:
-                self.progress()  # Spark remembers a hundred batches: what is not counted in time is lost.
+                self.progress()  # Count in time: Spark remembers a hundred batches.
         failure = query.exception()
         if failure is not None:
             raise QueryFailed(reason_of(failure)) from failure
         self.progress()
         if self._sink.has_left:
-            self._sink.make_way()
+            self._sink.lift_bounds()
             query.stop()
 
-    def _tell_the_sink(self) -> None:
+    def _end_sink(self) -> None:
         self._sink.finish(self._failure)
         if self._failure is not None:
             self._sink.is_finished(_LAST_WORD)
@@ -245,7 +259,7 @@ class RunningPipeline:
 
     # ---------------------------------------------------------------- figures
     def progress(self) -> Progress | None:
-        """The latest figures, if a batch has run."""
+        """The latest figures; None before the first batch."""
         with self._counting:
             for progress in self.query.recentProgress:
                 if progress.batchId > self._seen:
@@ -264,9 +278,9 @@ class RunningPipeline:
 
     # ---------------------------------------------------------------- the end
     def stop(self) -> None:
-        """Stop the query, then the gateways. May be called again."""
+        """Stop the query, then the gateways; idempotent."""
         self._stopped.set()
-        self._sink.make_way()
+        self._sink.lift_bounds()
         self.query.stop()
         self._watcher.join()
         self._closing.close()
@@ -279,29 +293,31 @@ class RunningPipeline:
 
 
 class _StepFailed(QueryFailed):
-    """Something went wrong in a step, which is the user's code."""
+    """A step of the pipeline raised, or did not return a DataFrame."""
 
 
-def _taken(step: Callable[[DataFrame], DataFrame], results: DataFrame) -> DataFrame:
+def _applied(step: Callable[[DataFrame], DataFrame], results: DataFrame) -> DataFrame:
     try:
-        taken = step(results)
+        applied = step(results)
     except Exception as error:
         raise _StepFailed(reason_of(error)) from error
-    if not hasattr(taken, "writeStream"):
+    if not hasattr(applied, "writeStream"):
         name = getattr(step, "__name__", repr(step))
-        raise _StepFailed(f"through({name}) has to return a DataFrame, not {taken!r}")
-    return taken
+        raise _StepFailed(f"through({name}) must return a DataFrame, not {applied!r}")
+    return applied
 
 
 def _folder(checkpoint: str | Path | None, opened: ExitStack) -> Path:
-    """Where the state of the pipeline lies; if nobody said where, in a place that is removed at the end."""
+    """The folder with the pipeline's state; without a checkpoint, one that is removed at the end."""
     if checkpoint is not None:
         folder = Path(checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
     folder = Path(mkdtemp(prefix="penstock-pipeline-"))
     opened.callback(shutil.rmtree, folder, ignore_errors=True)
-    _log.warning("no checkpoint was named: %s is used and removed, and a restart will begin anew", folder)
+    _log.warning(
+        "there is no checkpoint: %s is used and removed at the end, and a restart begins anew", folder
+    )
     return folder
 
 
@@ -311,7 +327,7 @@ def _lag(progress: Any) -> int:
         try:
             heads, ends = json.loads(source.latestOffset or "{}"), json.loads(source.endOffset or "{}")
         except ValueError:
-            continue  # Another source than ours.
+            continue  # The source is not ours.
         if isinstance(heads, dict) and isinstance(ends, dict):
             for endpoint, head in heads.get("offsets", {}).items():
                 lag += max(head - ends.get("offsets", {}).get(endpoint, head), 0)

@@ -195,7 +195,7 @@ class PipelineSink:
         """What the Subscriber has raised, if it has."""
         return self._customer.raised if self._customer is not None else None
 
-    def make_way(self) -> None:
+    def lift_bounds(self) -> None:
         """Take what the query has in hand, though there may be no room for it, so that it can be stopped.
 
         A batch that waits for room cannot be interrupted: Spark would wait with it for as long as the

