@@ -36,7 +36,7 @@ def test_what_was_asked_for_is_reported_for_the_batch_that_it_was(folder: Path) 
     times = BatchTimes()
     write_reports(folder, progress(5, 1.0))
     assert times.seconds({HERE: 5}) is None, "nobody had asked"
-    times.ask("query")
+    times.request("query")
     assert times.seconds({HERE: 5}) is None
     write_reports(folder, progress(5, 1.5, waited=0.75))
     write_reports(folder, progress(5, 9.0, name="another"))
@@ -49,10 +49,10 @@ def test_what_was_asked_for_is_reported_for_the_batch_that_it_was(folder: Path) 
 
 def test_names_may_be_anything_and_what_was_left_behind_goes(folder: Path) -> None:
     old, new = BatchTimes(), BatchTimes()
-    old.ask("../../gone")
+    old.request("../../gone")
     (left,) = folder.iterdir()
     os.utime(left, (time.time() - 10**6,) * 2)
-    new.ask("a/b\0c")
+    new.request("a/b\0c")
     (file,) = folder.iterdir()
     assert file != left
     write_reports(folder, progress(1, 2.0, name="a/b\0c"))
@@ -63,7 +63,7 @@ def test_names_may_be_anything_and_what_was_left_behind_goes(folder: Path) -> No
 def test_a_folder_that_others_can_write_to_is_not_used(folder: Path) -> None:
     folder.chmod(0o777)
     times = BatchTimes()
-    times.ask("query")
+    times.request("query")
     assert times.seconds({HERE: 1}) is None
     assert list(folder.iterdir()) == []
 

@@ -119,7 +119,7 @@ def test_the_default_columns(value: str, kind: str) -> None:
 
 @pytest.mark.parametrize("value", ["json", "msgpack", "arrow"])
 def test_typed_records_have_no_default_columns(value: str) -> None:
-    with pytest.raises(BadSchema, match=r"so name them: \.schema"):
+    with pytest.raises(BadSchema, match=r"so give a schema: \.schema"):
         default_schema(value)
 
 
@@ -133,7 +133,7 @@ def test_typed_records_have_no_default_columns(value: str) -> None:
     ],
 )
 def test_columns_that_there_are_not_are_told_at_once(field: StructField, value: str) -> None:
-    with pytest.raises(BadSchema, match=f"{field.name} {field.dataType.simpleString()} is none of them"):
+    with pytest.raises(BadSchema, match=f"{field.name} {field.dataType.simpleString()} is not one of them"):
         Columns(StructType([field]), value)
 
 
@@ -255,7 +255,7 @@ def test_times_that_there_were_twice_or_never_are_those_that_java_takes() -> Non
 
 
 def test_a_zone_that_this_machine_does_not_know_is_told_with_what_to_do() -> None:
-    with pytest.raises(ValueError, match=r"timeZone is 'Atlantis/City'.*give one of the tz database"):
+    with pytest.raises(ValueError, match=r"timeZone is 'Atlantis/City'.*give a name of the tz database"):
         Zone("Atlantis/City")
 
 

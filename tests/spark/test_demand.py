@@ -143,5 +143,5 @@ def test_the_bounds_hold_whatever_is_observed(
 
 @pytest.mark.parametrize("target", [0.0, -1.0, float("nan")])
 def test_a_target_that_is_no_time_is_refused(target: float) -> None:
-    with pytest.raises(ValueError, match="longer than 0 seconds"):
+    with pytest.raises(ValueError, match="more than 0 seconds"):
         AdaptiveDemand(target, start=1)

@@ -9,25 +9,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.spark.source.positions import OffsetRange, Position, cut_ranges, partition_count
+from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
 
 A, B = "tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"
 OFFSETS = st.integers(0, 10**6)
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[Position, Position]:
+def batches(draw: st.DrawFn) -> tuple[QueryPosition, QueryPosition]:
     """Two positions of one query, the second not before the first."""
     endpoints = draw(st.sampled_from([(A,), (A, B)]))
     initial = {e: draw(OFFSETS) for e in endpoints}
     start = {e: initial[e] + draw(st.integers(0, 5000)) for e in endpoints}
     end = {e: start[e] + draw(st.integers(0, 5000)) for e in endpoints}
-    begin = Position(start, {e: f"epoch of {e}" for e in endpoints}, initial, "q", draw(st.integers(1, 9)))
+    begin = QueryPosition(
+        start, {e: f"epoch of {e}" for e in endpoints}, initial, "q", draw(st.integers(1, 9))
+    )
     return begin, begin.at(end, draw(st.integers(1, 64)))
 
 
 @given(batches())
-def test_the_ranges_of_a_batch_cover_it_exactly_and_in_order(batch: tuple[Position, Position]) -> None:
+def test_the_ranges_of_a_batch_cover_it_exactly_and_in_order(
+    batch: tuple[QueryPosition, QueryPosition],
+) -> None:
     start, end = batch
     for endpoint in end.offsets:
         cut = [part for part in cut_ranges(start, end) if part.endpoint == endpoint]
@@ -40,19 +44,19 @@ def test_the_ranges_of_a_batch_cover_it_exactly_and_in_order(batch: tuple[Positi
 
 @given(batches())
 def test_a_batch_is_cut_the_same_after_its_positions_went_through_sparks_log(
-    batch: tuple[Position, Position],
+    batch: tuple[QueryPosition, QueryPosition],
 ) -> None:
-    start, end = (Position.from_json(json.loads(json.dumps(position.to_json()))) for position in batch)
+    start, end = (QueryPosition.from_json(json.loads(json.dumps(position.to_json()))) for position in batch)
     assert (start, end) == batch
     assert cut_ranges(start, end) == cut_ranges(*batch)
 
 
 @given(batches())
 def test_equal_positions_are_the_same_text_whatever_the_order_of_their_gateways(
-    batch: tuple[Position, Position],
+    batch: tuple[QueryPosition, QueryPosition],
 ) -> None:
     end = batch[1]
-    shuffled = Position(
+    shuffled = QueryPosition(
         offsets=dict(reversed(end.offsets.items())),
         epochs=dict(reversed(end.epochs.items())),
         initial=dict(reversed(end.initial.items())),
@@ -64,7 +68,7 @@ def test_equal_positions_are_the_same_text_whatever_the_order_of_their_gateways(
 
 @given(batches(), OFFSETS, st.sampled_from(["q", "another name"]))
 def test_the_first_batch_is_read_again_from_where_it_began_though_the_start_is_another_now(
-    batch: tuple[Position, Position], offset: int, name: str
+    batch: tuple[QueryPosition, QueryPosition], offset: int, name: str
 ) -> None:
     end = batch[1]
     first = replace(end, offsets=end.initial)
@@ -74,7 +78,7 @@ def test_the_first_batch_is_read_again_from_where_it_began_though_the_start_is_a
 
 
 def test_a_later_batch_starts_where_spark_says() -> None:
-    start = Position({A: 10}, {A: "e"}, {A: 3}, "q", 1)
+    start = QueryPosition({A: 10}, {A: "e"}, {A: 3}, "q", 1)
     assert cut_ranges(start, start.at({A: 14}, 2)) == [
         OffsetRange(A, "e", 10, 12, "q"),
         OffsetRange(A, "e", 12, 14, "q"),
@@ -82,14 +86,14 @@ def test_a_later_batch_starts_where_spark_says() -> None:
 
 
 def test_a_new_log_of_a_gateway_is_read_from_its_first_record() -> None:
-    start = Position({A: 500, B: 7}, {A: "old", B: "e"}, {A: 0, B: 0}, "q", 1)
+    start = QueryPosition({A: 500, B: 7}, {A: "old", B: "e"}, {A: 0, B: 0}, "q", 1)
     end = start.with_new_log(A, "new", 2)
     end = end.at({A: 900, B: 9}, 1)
     assert cut_ranges(start, end) == [OffsetRange(A, "new", 2, 900, "q"), OffsetRange(B, "e", 7, 9, "q")]
 
 
 def test_a_position_moves_with_its_gateways() -> None:
-    start = Position({A: 5, B: 7}, {A: "a", B: "b"}, {A: 1, B: 2}, "q", 1)
+    start = QueryPosition({A: 5, B: 7}, {A: "a", B: "b"}, {A: 1, B: 2}, "q", 1)
     there = start.moved({A: B, B: A})
     assert (there.offsets, there.epochs, there.initial) == ({B: 5, A: 7}, {B: "a", A: "b"}, {B: 1, A: 2})
 

@@ -94,10 +94,10 @@ def test_the_last_line_of_what_spark_says_is_what_we_say(spark: SparkSession, se
     assert "did you mean startingOffsets?" in problem(spark, gateway, startingOffset="5")
     assert "has the offsets 0 to 1, and the next will be 2" in problem(spark, gateway, startingOffsets=3)
     assert "it is after the end, 0" in problem(spark, gateway, startingOffsets=1, endingOffsets=0)
-    assert "so name them" in problem(spark, gateway, value="json")
-    assert "x int is none of them" in problem(spark, gateway, "x int")
+    assert "so give a schema" in problem(spark, gateway, value="json")
+    assert "x int is not one of them" in problem(spark, gateway, "x int")
     assert "record 1 of" in problem(spark, gateway, "x int", value="json")
-    assert "b'null' is no JSON object" in problem(spark, gateway, "x int", value="json")
+    assert "b'null' is not a JSON object" in problem(spark, gateway, "x int", value="json")
 
 
 def test_a_gateway_that_is_not_there_is_told_in_time(spark: SparkSession) -> None:

@@ -16,7 +16,7 @@ from penstock.aquifer import Gateway, GatewayUnreachable, LogState, MemoryJourna
 from penstock.spark import DataLoss
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.gateway_logs import GatewayLogs
-from penstock.spark.source.positions import Position
+from penstock.spark.source.positions import QueryPosition
 from penstock.spark.source.readers import AquiferBatchReader, AquiferStreamReader
 from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, stays
 
@@ -182,7 +182,7 @@ def test_a_log_that_has_lost_its_end_is_told(readers: Readers) -> None:
     with Gateway(Numbers(10), "tcp://127.0.0.1:0") as gateway:
         gateway.join(120)
         reader = readers(gateway, failOnDataLoss="false")
-        beyond = replace(Position.from_json(reader.initialOffset()), offsets={gateway.endpoint: 11})
+        beyond = replace(QueryPosition.from_json(reader.initialOffset()), offsets={gateway.endpoint: 11})
         with pytest.raises(DataLoss, match="its log ends before 10, and the query has read up to 11"):
             reader.latestOffset(beyond.to_json(), ALL)
 

@@ -196,7 +196,7 @@ def test_a_gateway_that_is_not_there_fails_the_query_in_time(queries: Queries) -
         ({"endingOffsets": 3}, "a stream does not end"),
         ({"maxRecordPerTrigger": 3}, "did you mean maxRecordsPerTrigger?"),
         ({"startingOffsets": 9}, "has the offsets 0 to 4, and the next will be 5"),
-        ({"value": "string"}, "x int is none of them"),
+        ({"value": "string"}, "x int is not one of them"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(

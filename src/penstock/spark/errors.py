@@ -48,7 +48,14 @@ class BadSchema(ValueError):
 
 
 class UnreadableRecord(ValueError):
-    """A record cannot be read as what the option ``value`` says."""
+    """A record cannot be read as what the option ``value`` says, or does not fit the schema."""
+
+    index: int | None = None
+    """Which record of its batch it is, if that is known."""
+
+    def __init__(self, reason: object, index: int | None = None) -> None:
+        super().__init__(str(reason))
+        self.index = index
 
 
 class UnwritableRow(ValueError):

@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
-from penstock.aquifer import Endpoint, GatewayUnreachable, Refused
-from penstock.aquifer.security import CurveClient, load_keys, load_public
+from penstock.aquifer import CurveClient, Endpoint, GatewayUnreachable, Refused, load_keys, load_public
 from penstock.options import Option, option, options_of
 from penstock.spark.errors import BadOption
 

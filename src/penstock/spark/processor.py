@@ -84,7 +84,7 @@ class SparkProcessor(Processor[Any, Any]):
         capacity = a_count(capacity, "capacity", _LEAST_CAPACITY)
         if max_records_per_trigger is not None:
             max_records_per_trigger = a_count(max_records_per_trigger, "max_records_per_trigger")
-        self._transform = a_function(transform, "SparkProcessor()")
+        self._transform: Callable[[DataFrame], DataFrame] = a_function(transform, "SparkProcessor()")
         self._schema = schema
         self._spark = spark
         self._host = host

@@ -1,4 +1,4 @@
-"""From data frames of a gateway to the Arrow batches that Spark takes: column by column, if possible."""
+"""From the batches of a gateway to Arrow batches for Spark."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.aquifer.records.arrow import from_arrow_stream
-from penstock.aquifer.records.batch import Batch, RecordMetadata, unpack_metadata, unpack_values
+from penstock.aquifer import Batch, RecordMetadata, from_arrow_stream, unpack_metadata, unpack_values
 from penstock.spark.errors import BadSchema, UnreadableRecord
 from penstock.spark.source.decoders import Zone
 from penstock.spark.source.records import (
     JsonRecords,
-    NotOfTheSchema,
     TypedRecords,
     may_be_null,
     misplaced_null,
@@ -30,17 +28,17 @@ _META: Final = "endpoint string, offset bigint, timestamp timestamp, key binary"
 
 
 def default_schema(value: str) -> str:
-    """The columns, when the user names none."""
+    """The columns if the user does not give a schema; BadSchema if there is no default."""
     if value in ("json", "msgpack", "arrow"):
         raise BadSchema(
-            f'option "value" is {value!r}: then the columns come from the records, so name them: '
+            f'option "value" is {value!r}: the columns come from the records, so give a schema: '
             '.schema("sensor string, reading double")'
         )
     return f"{_META}, value {'string' if value == 'string' else 'binary'}"
 
 
 class Columns:
-    """Builds batches of one schema."""
+    """Makes Arrow batches of one schema."""
 
     def __init__(self, schema: StructType, value: str, zone: Zone | None = None) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -48,49 +46,49 @@ class Columns:
         self._schema = to_arrow_schema(schema, timezone="UTC")
         self._value = value
         self.wire_format = "arrow" if value == "arrow" else "msgpack"
-        """The payload format to ask the gateway for."""
+        """The payload format to request from the gateway."""
         self._strict = not all(map(may_be_null, self._schema))
-        """Whether there are columns that must not have nulls: pyarrow does not look, and Spark trusts us."""
-        self._records: JsonRecords | TypedRecords | None = None
+        """Whether some columns must not have nulls. pyarrow does not check that, and Spark relies on it."""
+        self._parser: JsonRecords | TypedRecords | None = None
         zone = zone or Zone("UTC")
         if value == "json":
-            self._records = JsonRecords(schema, self._schema, zone)
+            self._parser = JsonRecords(schema, self._schema, zone)
         elif value == "msgpack":
-            self._records = TypedRecords(schema, self._schema, value, zone)
+            self._parser = TypedRecords(schema, self._schema, value, zone)
         if value in ("binary", "string"):
             self._check(schema, value)
 
-    def batch(self, endpoint: str, frame: Batch) -> pa.RecordBatch:
-        """The records of a frame as a batch."""
-        batch = self._batch(endpoint, frame)
+    def batch(self, endpoint: str, records: Batch) -> pa.RecordBatch:
+        """The records as an Arrow batch."""
+        batch = self._converted(endpoint, records)
         if self._strict:
             for column, field in zip(batch.columns, self._schema, strict=True):
                 null = misplaced_null(column, field)
                 if null is not None:
-                    raise self._unreadable(endpoint, frame, f"{null} is null, and the schema says NOT NULL")
+                    raise self._unreadable(endpoint, records, f"{null} is null, and the schema says NOT NULL")
         return batch
 
-    def _batch(self, endpoint: str, frame: Batch) -> pa.RecordBatch:
+    def _converted(self, endpoint: str, records: Batch) -> pa.RecordBatch:
         if self._value == "arrow":
-            return self._fitted(from_arrow_stream(frame.payload), endpoint, frame)
-        values = unpack_values(frame.payload)
-        if self._records is not None:
+            return self._fitted(from_arrow_stream(records.payload), endpoint, records)
+        values = unpack_values(records.payload)
+        if self._parser is not None:
             try:
-                return self._records.batch(values)
-            except NotOfTheSchema as error:
-                raise self._unreadable(endpoint, frame, error, error.index) from error
-        metadata = unpack_metadata(frame.metadata)
-        arrays = [_COLUMNS[name](endpoint, frame, metadata, values) for name in self._schema.names]
+                return self._parser.batch(values)
+            except UnreadableRecord as error:
+                raise self._unreadable(endpoint, records, error, error.index) from error
+        metadata = unpack_metadata(records.metadata)
+        arrays = [_COLUMNS[name](endpoint, records, metadata, values) for name in self._schema.names]
         try:
             return pa.RecordBatch.from_arrays(
                 [column.cast(field.type) for column, field in zip(arrays, self._schema, strict=True)],
                 schema=self._schema,
             )
         except pa.ArrowInvalid as error:
-            raise self._unreadable(endpoint, frame, error) from error
+            raise self._unreadable(endpoint, records, error) from error
 
-    def _fitted(self, batch: pa.RecordBatch, endpoint: str, frame: Batch) -> pa.RecordBatch:
-        """The columns that the schema names, in its order and with its types."""
+    def _fitted(self, batch: pa.RecordBatch, endpoint: str, records: Batch) -> pa.RecordBatch:
+        """The columns of the schema, in its order and with its types."""
         if batch.schema.equals(self._schema):
             return batch
         missing = [name for name in self._schema.names if name not in batch.schema.names]
@@ -103,18 +101,18 @@ class Columns:
             arrays = [_cast(batch.column(field.name), field.type) for field in self._schema]
             return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         except pa.ArrowException as error:
-            raise self._unreadable(endpoint, frame, error) from error
+            raise self._unreadable(endpoint, records, error) from error
 
     def _unreadable(
-        self, endpoint: str, frame: Batch, error: object, index: int | None = None
+        self, endpoint: str, records: Batch, error: object, index: int | None = None
     ) -> UnreadableRecord:
-        which = f"records {frame.first} to {frame.first + frame.count - 1} of {endpoint}"
-        if index is not None or frame.count == 1:
-            which = f"record {frame.first + (index or 0)} of {endpoint}"
-        reason = " ".join(str(error).split())  # In one line: Spark's own text is long enough.
+        which = f"records {records.first} to {records.first + records.count - 1} of {endpoint}"
+        if index is not None or records.count == 1:
+            which = f"record {records.first + (index or 0)} of {endpoint}"
+        reason = " ".join(str(error).split())  # On one line, because Spark's own message is long enough.
         return UnreadableRecord(
             f"{which} cannot be read as {self._value} with the schema {', '.join(self._schema.names)}: "
-            f'{reason}; mend the schema, or read raw values with option("value", "binary")'
+            f'{reason}; correct the schema, or read raw values with option("value", "binary")'
         )
 
     @staticmethod
@@ -125,8 +123,8 @@ class Columns:
             if allowed.get(name) != kind:
                 columns = ", ".join(f"{name} {kind}" for name, kind in allowed.items())
                 raise BadSchema(
-                    f'with option("value", "{value}") there are the columns {columns}; {name} {kind} is none '
-                    'of them. For columns out of the records use option("value", "json") or "arrow"'
+                    f'option "value" is {value!r}: the columns are {columns}; {name} {kind} is not one of '
+                    'them. For columns from the records, use option("value", "json") or "arrow"'
                 )
 
 
@@ -134,7 +132,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return column if column.type == kind else column.cast(kind)
 
 
-# Most frames have as many records as the one before.
+# Cached, because most batches have as many records as the one before.
 @lru_cache(4)
 def _counting(count: int) -> pa.Array:
     return pa.array(range(count), pa.int64())
@@ -145,27 +143,29 @@ def _repeated(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 
 
-def _offsets(endpoint: str, frame: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
-    return pc.add(_counting(frame.count), frame.first)
+def _offsets(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
+    return pc.add(_counting(records.count), records.first)
 
 
-def _timestamps(endpoint: str, frame: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
+def _timestamps(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
     kind = pa.timestamp("us", tz="UTC")
     if metadata.timestamps is None:
-        return pa.repeat(pa.scalar(metadata.timestamp, kind), frame.count)
+        return pa.repeat(pa.scalar(metadata.timestamp, kind), records.count)
     return pa.array(metadata.timestamps, pa.int64()).cast(kind)
 
 
-def _keys(endpoint: str, frame: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
+def _keys(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes]) -> pa.Array:
     return (
-        pa.nulls(frame.count, pa.binary()) if metadata.keys is None else pa.array(metadata.keys, pa.binary())
+        pa.nulls(records.count, pa.binary())
+        if metadata.keys is None
+        else pa.array(metadata.keys, pa.binary())
     )
 
 
 _COLUMNS: Final[Mapping[str, Callable[[str, Batch, RecordMetadata, list[bytes]], pa.Array]]] = {
-    "endpoint": lambda endpoint, frame, metadata, values: _repeated(endpoint, frame.count),
+    "endpoint": lambda endpoint, records, metadata, values: _repeated(endpoint, records.count),
     "offset": _offsets,
     "timestamp": _timestamps,
     "key": _keys,
-    "value": lambda endpoint, frame, metadata, values: pa.array(values, pa.binary()),
+    "value": lambda endpoint, records, metadata, values: pa.array(values, pa.binary()),
 }

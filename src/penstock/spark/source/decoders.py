@@ -1,9 +1,9 @@
-"""How values of Spark's types stand in JSON and MessagePack: what to expect, and what to make of it.
+"""Decoders for values of Spark's types in JSON and MessagePack.
 
-JSON is read as Spark's own ``from_json`` reads it: a number in a column of texts is its text, a number in a
-column of timestamps counts seconds, digits after the microseconds are cut off, bytes are in base 64, and a
-timestamp without a zone is in the zone of the session. Where ``from_json`` would make a null of a value, the
-record cannot be read.
+JSON is read as Spark's own ``from_json`` reads it: a number in a string column becomes its text, a number in
+a timestamp column counts seconds, digits after the microseconds are cut off, bytes are in base64, and a
+timestamp without a zone is in the zone of the session. Where ``from_json`` would return null for a value, the
+record is unreadable.
 """
 
 from __future__ import annotations
@@ -40,13 +40,23 @@ from pyspark.sql.types import (
     VariantVal,
 )
 
-__all__ = ["Decoder", "Dialect", "Zone", "binary", "date", "decoder", "instant", "local_time", "session_zone"]
+__all__ = [
+    "Dialect",
+    "ValueDecoder",
+    "Zone",
+    "binary",
+    "date",
+    "decoder",
+    "instant",
+    "local_time",
+    "session_zone",
+]
 
 Convert: TypeAlias = Callable[[Any], Any]
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _EXACT: Final = 2**53
-"""Whole numbers up to here are the same as floating point numbers."""
+"""A float represents every whole number up to here exactly."""
 _NOT_FINITE: Final = {
     "NaN": float("nan"),
     **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), float("inf")),
@@ -55,32 +65,32 @@ _NOT_FINITE: Final = {
 
 
 class Dialect(NamedTuple):
-    """What the records are written in."""
+    """How the records are encoded."""
 
     form: str
     """``"json"`` or ``"msgpack"``."""
     zone: Zone
-    """Where a timestamp without a zone is from."""
+    """The zone of timestamps that have none."""
     lenient: bool = False
-    """Whether ``2.0`` is a whole number, ``"NaN"`` a number, and ``5`` a text; slower, and tried second."""
+    """Whether ``2.0`` is a whole number, ``"NaN"`` a number and ``5`` a string; slower, so tried second."""
 
 
-class Decoder(NamedTuple):
-    """How to read a value that is not null."""
+class ValueDecoder(NamedTuple):
+    """How to decode a value that is not null."""
 
     wire: Any
-    """The type that msgspec has to expect."""
+    """The type that msgspec decodes."""
     convert: Convert | None
-    """What to do with it then, if anything."""
+    """Converts what msgspec decoded; None if there is nothing to convert."""
 
     @property
     def optional(self) -> Any:
-        """The type to expect if it may be null."""
+        """The type that msgspec decodes if the value may be null."""
         return self.wire if self.wire in (Any, msgspec.Raw) else self.wire | None
 
 
-def decoder(kind: DataType, dialect: Dialect) -> Decoder:
-    """How to read values of a type."""
+def decoder(kind: DataType, dialect: Dialect) -> ValueDecoder:
+    """The decoder for a type."""
     json = dialect.form == "json"
     if isinstance(kind, UserDefinedType):
         return decoder(kind.sqlType(), dialect)
@@ -91,25 +101,25 @@ def decoder(kind: DataType, dialect: Dialect) -> Decoder:
     if isinstance(kind, ArrayType):
         element = decoder(kind.elementType, dialect)
         convert = None if element.convert is None else _each(element.convert)
-        return Decoder(list[element.optional], convert)  # type: ignore[name-defined]
+        return ValueDecoder(list[element.optional], convert)  # type: ignore[name-defined]
     if isinstance(kind, StringType):
-        return Decoder(msgspec.Raw, _text) if dialect.lenient else Decoder(str, None)
+        return ValueDecoder(msgspec.Raw, _text) if dialect.lenient else ValueDecoder(str, None)
     if isinstance(kind, IntegralType):
-        return Decoder(int | float, _whole) if dialect.lenient else Decoder(int, None)
+        return ValueDecoder(int | float, _whole) if dialect.lenient else ValueDecoder(int, None)
     if isinstance(kind, FloatType | DoubleType):
-        return Decoder(float | str, _fraction) if dialect.lenient else Decoder(float, None)
+        return ValueDecoder(float | str, _fraction) if dialect.lenient else ValueDecoder(float, None)
     if isinstance(kind, BinaryType):
-        return Decoder(str, binary) if json else Decoder(Any, _bytes)
+        return ValueDecoder(str, binary) if json else ValueDecoder(Any, _bytes)
     if isinstance(kind, TimestampType):
         return _timestamp(dialect)
     if isinstance(kind, TimestampNTZType):
-        return Decoder(str if json else Any, local_time)
+        return ValueDecoder(str if json else Any, local_time)
     if isinstance(kind, VariantType):
-        return Decoder(msgspec.Raw if json else str, _variant)
+        return ValueDecoder(msgspec.Raw if json else str, _variant)
     for known, wire in _NATIVE.items():
         if isinstance(kind, known):
-            return Decoder(wire, None)
-    return Decoder(Any, None)
+            return ValueDecoder(wire, None)
+    return ValueDecoder(Any, None)
 
 
 _NATIVE: Final[dict[type[DataType], Any]] = {
@@ -119,19 +129,19 @@ _NATIVE: Final[dict[type[DataType], Any]] = {
     TimeType: datetime.time,
     DayTimeIntervalType: datetime.timedelta,
 }
-"""What msgspec reads by itself."""
+"""Types that msgspec decodes without conversion."""
 
 
-def _timestamp(dialect: Dialect) -> Decoder:
+def _timestamp(dialect: Dialect) -> ValueDecoder:
     zone = dialect.zone
     if dialect.form == "json":
-        return Decoder(str | int, lambda value: instant(value, zone))
-    # MessagePack has times of its own. A number is none of them.
-    return Decoder(Any, lambda value: instant(_moment(value), zone))
+        return ValueDecoder(str | int, lambda value: instant(value, zone))
+    # MessagePack has a timestamp type, so a number is not a timestamp.
+    return ValueDecoder(Any, lambda value: instant(_moment(value), zone))
 
 
-def _struct(kind: StructType, dialect: Dialect) -> Decoder:
-    """A dictionary with these fields, none of which has to be there; others are left out."""
+def _struct(kind: StructType, dialect: Dialect) -> ValueDecoder:
+    """A dictionary; missing fields are null, and unknown fields are ignored."""
     fields = {field.name: decoder(field.dataType, dialect) for field in kind.fields}
     changing = [(name, field.convert) for name, field in fields.items() if field.convert is not None]
 
@@ -146,22 +156,22 @@ def _struct(kind: StructType, dialect: Dialect) -> Decoder:
         return record
 
     types = {name: field.optional for name, field in fields.items()}
-    # msgspec compares names as UTF-8, which Python keeps with a text once somebody has asked for it, as this
-    # does. Without that, msgspec (up to 0.22) finds no field whose name is not ASCII, and says nothing.
+    # msgspec compares names as UTF-8, which Python caches in a string after its first use, as here. Without
+    # that, msgspec (up to 0.22) silently misses every field whose name is not ASCII.
     msgspec.json.encode(list(types))
-    # The name of the class means nothing, and fields may be called anything: no syntax but this allows it.
+    # Only this syntax allows any name for a field. The name of the class has no meaning.
     wire = TypedDict("Record", types, total=False)  # type: ignore[misc]
-    return Decoder(wire, convert if changing else None)
+    return ValueDecoder(wire, convert if changing else None)
 
 
-def _map(kind: MapType, dialect: Dialect) -> Decoder:
+def _map(kind: MapType, dialect: Dialect) -> ValueDecoder:
     key = _key(kind.keyType, dialect.zone)
     value = decoder(kind.valueType, dialect)
     change = value.convert
     text = dialect.form == "json"
     wire: Any = dict[str, value.optional] if text else dict[Any, value.optional]  # type: ignore[name-defined]
     if key is None and change is None:
-        return Decoder(wire, None)
+        return ValueDecoder(wire, None)
 
     def convert(entries: dict[Any, Any]) -> list[tuple[Any, Any]]:
         return [
@@ -169,11 +179,11 @@ def _map(kind: MapType, dialect: Dialect) -> Decoder:
             for name, v in entries.items()
         ]
 
-    return Decoder(wire, convert)
+    return ValueDecoder(wire, convert)
 
 
 def _key(kind: DataType, zone: Zone) -> Convert | None:
-    """What makes a key of a text, unless it is one."""
+    """Converts a string to a key; None for keys that are strings."""
     if isinstance(kind, StringType):
         return None
     if isinstance(kind, BooleanType):
@@ -199,7 +209,7 @@ def _each(convert: Convert) -> Convert:
 
 # ---------------------------------------------------------------- values
 def instant(value: str | int | datetime.datetime, zone: Zone) -> datetime.datetime:
-    """A timestamp: as ISO 8601 has it, or the seconds since 1970."""
+    """Read a timestamp: ISO 8601, or seconds since 1970."""
     if isinstance(value, int):
         return _EPOCH + datetime.timedelta(seconds=value)
     moment = _moment(value)
@@ -207,10 +217,10 @@ def instant(value: str | int | datetime.datetime, zone: Zone) -> datetime.dateti
 
 
 def local_time(value: str | datetime.datetime) -> datetime.datetime:
-    """A timestamp without a zone."""
+    """Read a timestamp without a zone."""
     moment = _moment(value)
     if moment.tzinfo is not None:
-        raise ValueError(f"{value} has a time zone, and a column of timestamp_ntz has none")
+        raise ValueError(f"{value} has a time zone, and the column is timestamp_ntz")
     return moment
 
 
@@ -223,24 +233,24 @@ def _moment(value: str | datetime.datetime) -> datetime.datetime:
 
 
 def date(value: str | datetime.date) -> datetime.date:
-    """A day of the calendar."""
+    """Read a date."""
     return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(value)
 
 
 def binary(value: str | bytes) -> bytes:
-    """Bytes, in base 64 if they are in a text."""
+    """Read bytes; a string has them in base64."""
     if isinstance(value, bytes):
         return value
     try:
         return base64.b64decode(value, validate=True)
     except ValueError as error:
-        raise ValueError(f"{value[:40]!r} is not base 64 ({error})") from error
+        raise ValueError(f"{value[:40]!r} is not base64 ({error})") from error
 
 
 def _bytes(value: bytes | str) -> bytes:
-    """MessagePack has bytes: what is a text there is meant as it is."""
+    """MessagePack has a type for bytes, so a string stands for its own UTF-8 bytes, not for base64."""
     if not isinstance(value, str | bytes):
-        raise ValueError(f"{value!r} is neither bytes nor a text")
+        raise ValueError(f"{value!r} is neither bytes nor a string")
     return value.encode() if isinstance(value, str) else value
 
 
@@ -280,17 +290,17 @@ _OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?(?::?(\
 
 
 class Zone:
-    """A zone as Spark names it: ``Europe/Berlin``, ``+01:00``, ``GMT+8``; None is that of this machine."""
+    """A zone as Spark names it: ``Europe/Berlin``, ``+01:00``, ``GMT+8``; None is this machine's zone."""
 
     def __init__(self, name: str | None) -> None:
         self._zone = None if name is None else _zone(name)
         self.key = "UTC" if self._zone is datetime.UTC else getattr(self._zone, "key", None)
-        """What it is called in the tz database; None if it is not, or not known."""
+        """Its name in the tz database; None if it has none, or we do not know it."""
 
     def instant(self, moment: datetime.datetime) -> datetime.datetime:
-        """When it was so late there.
+        """The instant of a local time.
 
-        Of a time that there was twice it is the first; one that was skipped is as much later, as in Java.
+        As in Java, an ambiguous time is the earlier one, and a time that the clocks skipped is moved forward.
         """
         return moment.replace(tzinfo=self._zone).astimezone(datetime.UTC)
 
@@ -308,17 +318,17 @@ def _zone(name: str) -> datetime.tzinfo:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(
-            f"{_SETTING} is {name!r}, and this machine does not know that time zone: give one of the tz "
-            "database, as Europe/Berlin, or an offset, as +01:00; where there is no such database, "
-            "pip install tzdata"
+            f"{_SETTING} is {name!r}, and this machine does not know that time zone: give a name of the tz "
+            "database, such as Europe/Berlin, or an offset, such as +01:00. If the machine has no tz "
+            "database, pip install tzdata"
         ) from error
 
 
 def session_zone() -> Zone:
-    """The zone of the session that this task works for.
+    """The zone of the session that this task belongs to.
 
-    Spark tells tasks the settings that were made, not its defaults. The default is the zone of the driver's
-    machine, and :func:`~penstock.spark.register` sets what it is; without that it is taken for ours.
+    Tasks see only settings that were set. The default is the zone of the driver's machine, and
+    :func:`~penstock.spark.register` sets it explicitly. If it is not set, we use the zone of this machine.
     """
     from pyspark import TaskContext
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from penstock.aquifer import EpochChanged, GatewayUnreachable, LogReader, LogState, OffsetGone
 from penstock.spark.errors import BadOption, DataLoss, SharedSubscription
 from penstock.spark.options import SourceOptions
-from penstock.spark.source.positions import Position
+from penstock.spark.source.positions import QueryPosition
 
 __all__ = ["GatewayLogs", "offset_in"]
 
@@ -74,7 +74,7 @@ class GatewayLogs:
         self._clients.clear()
 
     # ---------------------------------------------------------------- keeping a place
-    def lease(self, here: Position) -> float:
+    def lease(self, here: QueryPosition) -> float:
         """How long the gateways keep the place of a query of which they hear nothing.
 
         Until Spark has logged the first batch nothing remembers the name under which the place is kept. If
@@ -84,7 +84,7 @@ class GatewayLogs:
         nameless = here.is_beginning and self._options.subscription is None
         return min(lease, _SHORT_LEASE) if nameless else lease
 
-    def keep(self, endpoint: str, here: Position, lease: float | None = None) -> int:
+    def keep(self, endpoint: str, here: QueryPosition, lease: float | None = None) -> int:
         """Have everything from a position on kept, or what is left of it: who reads it will see what is gone.
 
         Returns the offset from which on it is kept. Does nothing if the gateway has started a new log
@@ -117,7 +117,7 @@ class GatewayLogs:
                 f"gateway with a higher limit: Limits(max_lease={lease:g})",
             )
 
-    def _check_place(self, endpoint: str, here: Position, state: LogState, moved_to: int = 0) -> None:
+    def _check_place(self, endpoint: str, here: QueryPosition, state: LogState, moved_to: int = 0) -> None:
         """Nobody but this query moves its place on. If it is further than that, it is not ours alone."""
         name, epoch, offset = self._kept.get(endpoint, ("", "", 0))
         offset = max(offset, moved_to)
@@ -157,13 +157,13 @@ class GatewayLogs:
             taken, used = taken + fits[0], used + fits[1]
         return min(taken, most), used
 
-    def release(self, here: Position) -> None:
+    def release(self, here: QueryPosition) -> None:
         """Nobody will come back to this place."""
         for endpoint in self.endpoints:
             self.look(endpoint, name=here.name, lease=0.001)
 
     # ---------------------------------------------------------------- is everything still there
-    def checked(self, endpoint: str, state: LogState, here: Position) -> Position:
+    def checked(self, endpoint: str, state: LogState, here: QueryPosition) -> QueryPosition:
         """Where the query stands in the log that the gateway has now, and has its place kept there."""
         if state.epoch != here.epochs[endpoint]:
             text = (
@@ -187,7 +187,7 @@ class GatewayLogs:
             self.keep(endpoint, here)
         return here
 
-    def found(self, logged: Position) -> Position:
+    def found(self, logged: QueryPosition) -> QueryPosition:
         """A position with the endpoints of today: a log is known by its epoch, wherever it is now."""
         strangers = [endpoint for endpoint in logged.offsets if endpoint not in self.endpoints]
         newcomers = [endpoint for endpoint in self.endpoints if endpoint not in logged.offsets]
@@ -197,7 +197,9 @@ class GatewayLogs:
             self._moves = self._matched(logged, strangers, newcomers)
         return logged.moved(self._moves)
 
-    def _matched(self, logged: Position, strangers: list[str], newcomers: list[str]) -> Mapping[str, str]:
+    def _matched(
+        self, logged: QueryPosition, strangers: list[str], newcomers: list[str]
+    ) -> Mapping[str, str]:
         now_at = {self.look(endpoint).epoch: endpoint for endpoint in newcomers}
         moves = {endpoint: now_at.pop(logged.epochs[endpoint], "") for endpoint in strangers}
         if now_at or not all(moves.values()):

@@ -1,13 +1,13 @@
-"""Where a query stands, as Spark logs it: an offset for each gateway, and what is needed to read it again.
+"""The position of a query, as Spark logs it: an offset for each gateway, and all that a restart needs.
 
-Spark keeps these as JSON, compares them as texts, and gives them back after a restart, perhaps to another
-process that knows nothing else. So a position says everything: the epoch that its offsets belong to, into how
-many partitions a batch that ends here was cut, under which name the gateways hold records back, and where the
-query began. The last is needed once: Spark logs where a batch ends, not where it starts, and asks anew for
-the start of the very first one.
+Spark stores positions as JSON, compares them as strings, and returns them after a restart, perhaps to another
+process that knows nothing else. So a position includes the epoch of each log, the number of partitions of the
+batch that ends there, the name of the cursor that the gateways keep, and where the query began. The last is
+needed once: Spark logs where a batch ends, but not where it starts, and asks again for the start of the very
+first batch.
 
-A log is known by its epoch. Its endpoint is only where it was last found: a gateway that is started again
-with the same journal may listen elsewhere.
+The epoch identifies a log. Its endpoint may change: a gateway that is restarted with the same journal may
+listen elsewhere.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-__all__ = ["OffsetRange", "Position", "cut_ranges", "partition_count"]
+__all__ = ["OffsetRange", "QueryPosition", "cut_ranges", "partition_count"]
 
 _SMALLEST_RANGE: Final = 1000
-"""Records; a task of its own costs more than to read fewer than so many in the task beside it."""
+"""Records; a further task costs more than reading this many records in the same task."""
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A place in the logs of all gateways of a source."""
+class QueryPosition:
+    """A position in the logs of all gateways of a source."""
 
     offsets: Mapping[str, int]
     """By endpoint."""
     epochs: Mapping[str, str]
     initial: Mapping[str, int]
-    """Where the query began to read the log; another than at first if the gateway has started a new one."""
+    """Where the query began to read each log. It changes if a gateway starts a new log."""
     name: str
-    """The durable id under which the gateways keep records for this query."""
+    """The durable id of the query's cursors."""
     partitions: int
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark logs; the same position always gives the same text."""
+        """The form that Spark logs; equal positions have equal JSON."""
         return {
             "epochs": dict(sorted(self.epochs.items())),
             "initial": dict(sorted(self.initial.items())),
@@ -47,8 +47,8 @@ class Position:
         }
 
     @classmethod
-    def from_json(cls, logged: Mapping[str, Any]) -> Position:
-        """What :meth:`to_json` made."""
+    def from_json(cls, logged: Mapping[str, Any]) -> QueryPosition:
+        """Read the form of :meth:`to_json`."""
         return cls(
             offsets=dict(logged["offsets"]),
             epochs=dict(logged["epochs"]),
@@ -59,15 +59,15 @@ class Position:
 
     @property
     def is_beginning(self) -> bool:
-        """Whether nothing was read up to here."""
+        """Whether the query has read nothing yet."""
         return self.offsets == self.initial
 
-    def at(self, offsets: Mapping[str, int], partitions: int) -> Position:
-        """The same query, further on."""
+    def at(self, offsets: Mapping[str, int], partitions: int) -> QueryPosition:
+        """A later position of the same query."""
         return replace(self, offsets=dict(offsets), partitions=partitions)
 
-    def with_new_log(self, endpoint: str, epoch: str, first: int) -> Position:
-        """The same query, after a gateway has started a new log: it begins anew there, with its first."""
+    def with_new_log(self, endpoint: str, epoch: str, first: int) -> QueryPosition:
+        """The position after a gateway has started a new log: at the first record of that log."""
         return replace(
             self,
             offsets={**self.offsets, endpoint: first},
@@ -75,33 +75,33 @@ class Position:
             initial={**self.initial, endpoint: first},
         )
 
-    def moved(self, places: Mapping[str, str]) -> Position:
-        """The same position, when gateways listen elsewhere: ``places`` has the new endpoints by the old."""
+    def moved(self, endpoints: Mapping[str, str]) -> QueryPosition:
+        """The same position if gateways listen elsewhere; ``endpoints`` maps the old endpoints to the new."""
         return replace(
             self,
-            offsets={places.get(endpoint, endpoint): offset for endpoint, offset in self.offsets.items()},
-            epochs={places.get(endpoint, endpoint): epoch for endpoint, epoch in self.epochs.items()},
-            initial={places.get(endpoint, endpoint): offset for endpoint, offset in self.initial.items()},
+            offsets={endpoints.get(endpoint, endpoint): offset for endpoint, offset in self.offsets.items()},
+            epochs={endpoints.get(endpoint, endpoint): epoch for endpoint, epoch in self.epochs.items()},
+            initial={endpoints.get(endpoint, endpoint): offset for endpoint, offset in self.initial.items()},
         )
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The part of a batch that one task reads."""
+    """The offsets of one log that one task reads."""
 
     endpoint: str
     epoch: str
     start: int
     stop: int
     name: str
-    """Under which the gateway keeps these records."""
+    """The durable id of the query's cursor."""
 
 
-def cut_ranges(start: Position, end: Position) -> list[OffsetRange]:
-    """Cut a batch: a function of what Spark has logged alone, so that a repeated batch is cut the same.
+def cut_ranges(start: QueryPosition, end: QueryPosition) -> list[OffsetRange]:
+    """Cut a batch into ranges. They depend on Spark's log alone, so a repeated batch has the same ranges.
 
-    Of the first batch Spark has not logged the start. If it has to be repeated, ``start`` is a new beginning,
-    with other offsets perhaps, and under another name: then the end knows better.
+    Spark has not logged the start of the first batch. If that batch is repeated, ``start`` is a new
+    beginning, perhaps with other offsets and another name. Then ``end`` has the right ones.
     """
     cut: list[OffsetRange] = []
     for endpoint, stop in sorted(end.offsets.items()):
@@ -117,10 +117,10 @@ def cut_ranges(start: Position, end: Position) -> list[OffsetRange]:
 
 
 def partition_count(wanted: int | None, endpoints: int, records: int) -> int:
-    """Into how many pieces to cut what comes from each gateway; ``wanted`` is what the user said.
+    """The number of ranges for each gateway; ``wanted`` is what the user asked for.
 
-    A data source is not told how many cores there are. Those of this machine are a good guess on one machine,
-    and better than none on a cluster.
+    Spark does not tell a data source how many cores there are. The number of this machine is right for a
+    local master, and a fair guess on a cluster.
     """
     if wanted is not None:
         return wanted

@@ -29,7 +29,7 @@ from penstock.spark.source.columns import Columns
 from penstock.spark.source.decoders import session_zone
 from penstock.spark.source.demand import AdaptiveDemand, BatchTimes
 from penstock.spark.source.gateway_logs import GatewayLogs, offset_in
-from penstock.spark.source.positions import OffsetRange, Position, cut_ranges, partition_count
+from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
 from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class AquiferBatchReader(DataSourceReader):
                 if starts[endpoint] > ends[endpoint]:
                     remedy = f"it is after the end, {ends[endpoint]}"
                     raise BadOption("startingOffsets", starts[endpoint], remedy)
-            start = Position(starts, epochs, starts, name, 1)
+            start = QueryPosition(starts, epochs, starts, name, 1)
             records = sum(ends.values()) - sum(starts.values())
             if records:
                 lease = options.lease or _UNTIL_IT_STARTS
@@ -93,7 +93,7 @@ class AquiferBatchReader(DataSourceReader):
                 renew_lease(span, options, _AT_ONCE)
 
 
-def _nothing(start: Position) -> OffsetRange:
+def _nothing(start: QueryPosition) -> OffsetRange:
     endpoint = next(iter(start.offsets))
     return OffsetRange(endpoint, start.epochs[endpoint], 0, 0, start.name)
 
@@ -131,7 +131,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._heads: dict[str, int] = {}
         self._until: Mapping[str, int] | None = None
         """Where to end, for the trigger AvailableNow."""
-        self._beginning: Position | None = None
+        self._beginning: QueryPosition | None = None
         self._gave_nothing = False
         """Whether Spark was told that there is nothing new."""
         self._alone_from = 0.0
@@ -151,7 +151,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._beginning = self._begin()
         return self._beginning.to_json()
 
-    def _begin(self) -> Position:
+    def _begin(self) -> QueryPosition:
         options = self._options
         name = options.subscription or f"spark-{secrets.token_hex(8)}"
         offsets, epochs = {}, {}
@@ -165,7 +165,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._gateways.forget(endpoint, name)
             offsets[endpoint] = offset
             epochs[endpoint] = state.epoch
-        beginning = Position(offsets, epochs, offsets, name, 1)
+        beginning = QueryPosition(offsets, epochs, offsets, name, 1)
         held = {endpoint: self._gateways.keep(endpoint, beginning) for endpoint in options.endpoints}
         if options.starting in (None, "earliest"):
             # The oldest may have gone since it was looked at. Now it stays.
@@ -184,7 +184,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the next batch should end: as far as there are records, and the query can take."""
         self._note_duration()
-        here, states = self._wait_for_news(self._gateways.found(Position.from_json(start)))
+        here, states = self._wait_for_news(self._gateways.found(QueryPosition.from_json(start)))
         waiting = {e: max(self._available(e, s) - here.offsets[e], 0) for e, s in states.items()}
         taken = _shared_out(waiting, self._room(limit))
         if self._options.max_bytes is not None and not isinstance(limit, ReadAllAvailable):
@@ -196,7 +196,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = partition_count(self._options.partitions, len(taken), records)
         end = here.at({e: here.offsets[e] + n for e, n in taken.items()}, parts)
         if self._demand is not None:
-            self._times.ask(end.name)
+            self._times.request(end.name)
             self._asked = time.monotonic(), records, end.offsets
         return end.to_json()
 
@@ -207,7 +207,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ended = self._gateways.ended
         return {"offsets": dict(sorted(self._heads.items())), **({"ended": ended} if ended else {})}
 
-    def _wait_for_news(self, here: Position) -> tuple[Position, dict[str, LogState]]:
+    def _wait_for_news(self, here: QueryPosition) -> tuple[QueryPosition, dict[str, LogState]]:
         """How the logs are, as soon as there is something new in one of them, or the time is over.
 
         Spark asks again at once. While nothing happens, the waiting is done here.
@@ -241,12 +241,12 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         in_company = time.monotonic() < self._alone_from
         return min(self._options.wait, _IN_COMPANY) if in_company else self._options.wait
 
-    def _look(self, endpoint: str, here: Position, **wishes: Any) -> tuple[Position, LogState]:
+    def _look(self, endpoint: str, here: QueryPosition, **wishes: Any) -> tuple[QueryPosition, LogState]:
         lease = self._gateways.lease(here)
         state = self._gateways.look(endpoint, name=here.name, lease=lease, **wishes)
         return self._gateways.checked(endpoint, state, here), state
 
-    def _let_go(self, endpoint: str, here: Position, state: LogState) -> None:
+    def _let_go(self, endpoint: str, here: QueryPosition, state: LogState) -> None:
         """Spark asks for a next batch when it has written down that all before it are done.
 
         It says so itself, with `commit`, when it has logged the next one. If the last batch was all that the
@@ -258,7 +258,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _available(self, endpoint: str, state: LogState) -> int:
         return state.head if self._until is None else min(state.head, self._until[endpoint])
 
-    def _within_bytes(self, here: Position, taken: Mapping[str, int], nbytes: int) -> dict[str, int]:
+    def _within_bytes(self, here: QueryPosition, taken: Mapping[str, int], nbytes: int) -> dict[str, int]:
         """As many of these as have no more than so many bytes, or one record if that alone has more.
 
         GatewayLogs share the bytes. They take turns at being first: that one gets a record in any case.
@@ -303,15 +303,15 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---------------------------------------------------------------- reading
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch."""
-        begin = self._gateways.found(Position.from_json(start))
-        ending = self._gateways.found(Position.from_json(end))
+        begin = self._gateways.found(QueryPosition.from_json(start))
+        ending = self._gateways.found(QueryPosition.from_json(end))
         cut = cut_ranges(begin, ending)
         if not self._resumed:
             self._resume(begin, ending)
             self._resumed = True
         return [RangePartition(span) for span in cut]
 
-    def _resume(self, begin: Position, end: Position) -> None:
+    def _resume(self, begin: QueryPosition, end: QueryPosition) -> None:
         """From now on Spark remembers the query's name: it is worth keeping a place under it.
 
         If this is the first batch once more, there is a new beginning as well, which is of no use.
@@ -336,7 +336,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._gave_nothing:
             # Spark has logged a batch all the same: another source of the query has records.
             self._alone_from = time.monotonic() + _COMPANY
-        done = self._gateways.found(Position.from_json(end))
+        done = self._gateways.found(QueryPosition.from_json(end))
         for endpoint in done.offsets:
             self._gateways.keep(endpoint, done)
 

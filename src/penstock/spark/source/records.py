@@ -1,7 +1,12 @@
-"""Records of JSON or MessagePack as Arrow columns, by way of Python objects of the schema's types.
+"""Records in JSON or MessagePack as Arrow columns.
 
-pyarrow reads JSON itself, and many times as fast, but knows no maps and not all that Spark takes for a
-number or a time; MessagePack it does not know at all.
+:class:`JsonRecords` lets pyarrow parse JSON by columns, which is many times faster than by records. pyarrow
+gets times and bytes as strings, because it reads them differently from Spark: it takes a time without a zone
+for UTC, and does not decode base64. They are converted afterwards, by columns. If anything does not fit,
+:class:`TypedRecords` reads the records one by one, or says which record is wrong.
+
+:class:`TypedRecords` reads records by way of Python objects. It is needed for MessagePack, for maps, and for
+the numbers and times that Spark accepts and pyarrow does not.
 """
 
 from __future__ import annotations
@@ -17,25 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
+from penstock.spark.errors import UnreadableRecord
 from penstock.spark.source.decoders import Dialect, Zone, binary, date, decoder, instant, local_time
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["JsonRecords", "NotOfTheSchema", "TypedRecords", "may_be_null", "misplaced_null"]
-
-
-class NotOfTheSchema(ValueError):
-    """A record that is not what the schema says."""
-
-    def __init__(self, index: int, reason: object) -> None:
-        super().__init__(str(reason))
-        self.index = index
-        """Which of the records it is."""
+__all__ = ["JsonRecords", "TypedRecords", "may_be_null", "misplaced_null"]
 
 
 class TypedRecords:
-    """Reads records of one schema."""
+    """Reads the records of one schema one by one."""
 
     def __init__(self, schema: StructType, arrow_schema: pa.Schema, form: str, zone: Zone) -> None:
         self._schema = arrow_schema
@@ -43,33 +40,33 @@ class TypedRecords:
         self._read_leniently = _reader(schema, Dialect(form, zone, lenient=True)) if form == "json" else None
 
     def batch(self, values: Sequence[bytes]) -> pa.RecordBatch:
-        """A row for each record; what a record does not have is null."""
+        """A row for each record; fields that a record lacks are null."""
         rows: list[Any] = []
         for value in values:
             try:
                 rows.append(self._read(value))
             except (ValueError, OverflowError) as error:
-                rows.append(self._second_look(value, len(rows), error))
+                rows.append(self._read_again(value, len(rows), error))
         try:
             return pa.RecordBatch.from_pylist(rows, schema=self._schema)
         except (pa.ArrowException, OverflowError, ValueError, TypeError):
-            # One of them does not fit. Which one, pyarrow does not say.
+            # One record does not fit, and pyarrow does not say which.
             for index, row in enumerate(rows):
                 try:
                     pa.RecordBatch.from_pylist([row], schema=self._schema)
                 except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-                    raise NotOfTheSchema(index, error) from error
+                    raise UnreadableRecord(error, index) from error
             raise
 
-    def _second_look(self, value: bytes, index: int, reason: Exception) -> Any:
+    def _read_again(self, value: bytes, index: int, reason: Exception) -> Any:
         if self._read_leniently is None:
-            raise NotOfTheSchema(index, reason) from reason
+            raise UnreadableRecord(reason, index) from reason
         try:
             if b"NaN" in value or b"Infinity" in value:
-                value = _with_constants_as_texts(value)
+                value = _with_quoted_constants(value)
             return self._read_leniently(value)
         except (ValueError, OverflowError) as error:
-            raise NotOfTheSchema(index, error) from error
+            raise UnreadableRecord(error, index) from error
 
 
 def _reader(schema: StructType, dialect: Dialect) -> Callable[[bytes], Any]:
@@ -85,24 +82,24 @@ def _reader(schema: StructType, dialect: Dialect) -> Callable[[bytes], Any]:
     return lambda value: convert(decode(value))
 
 
-def _with_constants_as_texts(value: bytes) -> bytes:
-    """Many write ``NaN`` where JSON allows no such thing: Python's own module, for one."""
+def _with_quoted_constants(value: bytes) -> bytes:
+    """Quote ``NaN`` and ``Infinity``: JSON has neither, but many programs write them, Python's as well."""
     record = json.loads(value, parse_constant=str, parse_float=decimal.Decimal)
     return msgspec.json.Encoder(decimal_format="number").encode(record)
 
 
 def may_be_null(field: pa.Field) -> bool:
-    """Whether a field, and everything in it, may be null."""
+    """Whether a field and everything inside may be null."""
     kind = field.type
     if not field.nullable:
         return False
     if pa.types.is_map(kind):
-        return may_be_null(kind.item_field)  # A key is there anyway.
+        return may_be_null(kind.item_field)  # A key is never null.
     return all(may_be_null(kind.field(index)) for index in range(kind.num_fields))
 
 
 def misplaced_null(column: pa.Array, field: pa.Field, path: str = "") -> str | None:
-    """The name of the first field with a null in it that may have none."""
+    """The path of the first field that has a null and must not."""
     path = f"{path}.{field.name}" if path else field.name
     if not field.nullable and column.null_count:
         return path
@@ -120,32 +117,32 @@ def misplaced_null(column: pa.Array, field: pa.Field, path: str = "") -> str | N
 
 
 class JsonRecords:
-    """Reads records of one schema."""
+    """Reads the records of one schema by columns, if possible."""
 
     def __init__(self, schema: StructType, arrow_schema: pa.Schema, zone: Zone) -> None:
         self._schema = arrow_schema
         self._zone = zone
-        self._closely = TypedRecords(schema, arrow_schema, "json", zone)
-        texts = [_with_texts(field.type) for field in arrow_schema]
-        self._texts = (
+        self._one_by_one = TypedRecords(schema, arrow_schema, "json", zone)
+        kinds = [_with_strings(field.type) for field in arrow_schema]
+        self._as_strings = (
             None
-            if None in texts
-            else pa.schema([field.with_type(kind) for field, kind in zip(arrow_schema, texts, strict=True)])
+            if None in kinds
+            else pa.schema([field.with_type(kind) for field, kind in zip(arrow_schema, kinds, strict=True)])
         )
-        """What pyarrow has to read; None if there is a column that it cannot read."""
+        """The schema that pyarrow reads; None if there is a column that it cannot read."""
 
     def batch(self, values: Sequence[bytes]) -> pa.RecordBatch:
-        """A row for each record; what a record does not have is null."""
+        """A row for each record; fields that a record lacks are null."""
         for index, value in enumerate(values):
-            # pyarrow would stumble over the others, and over a null so badly that it takes the process along.
+            # pyarrow fails on anything but an object, and a null even crashes the process.
             if value[:1] != b"{" and value.lstrip(b" \t\r\n")[:1] != b"{":
-                raise NotOfTheSchema(index, f"{value[:40]!r} is no JSON object")
-        if self._texts is not None:
+                raise UnreadableRecord(f"{value[:40]!r} is not a JSON object", index)
+        if self._as_strings is not None:
             try:
-                return self._parsed(values, self._texts)
+                return self._parsed(values, self._as_strings)
             except (pa.ArrowException, ValueError, OverflowError):
-                pass  # The closer look says why, or knows better.
-        return self._closely.batch(values)
+                pass  # TypedRecords reads them, or says why not.
+        return self._one_by_one.batch(values)
 
     def _parsed(self, values: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
         text = b"\n".join(values)
@@ -156,7 +153,7 @@ class JsonRecords:
                 explicit_schema=schema, newlines_in_values=True, unexpected_field_behavior="ignore"
             ),
         )
-        table.validate(full=True)  # Strings, that is: the parser does not look whether they are UTF-8.
+        table.validate(full=True)  # The parser does not check that strings are UTF-8.
         if table.num_rows != len(values):
             raise ValueError(f"{table.num_rows} objects in {len(values)} records")
         columns = table.combine_chunks().to_batches()[0]
@@ -164,7 +161,7 @@ class JsonRecords:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _converted(self, column: pa.Array, kind: pa.DataType) -> pa.Array:
-        """A column of texts, or with texts in it, as one of the type that is wanted."""
+        """Convert a column that has strings, perhaps inside, to the type of the schema."""
         if column.type == kind:
             return column
         types = pa.types
@@ -179,13 +176,13 @@ class JsonRecords:
             try:
                 return column.cast(kind)
             except pa.ArrowInvalid:
-                pass  # Nanoseconds, or no zone: Arrow takes neither.
+                pass  # Arrow accepts neither nanoseconds nor a missing zone.
         if types.is_timestamp(kind) and kind.tz is not None and self._zone.key is not None:
             try:
                 naive = column.cast(pa.timestamp("us"))
                 return pc.assume_timezone(naive, self._zone.key, ambiguous="earliest").cast(kind)
             except pa.ArrowInvalid:
-                pass  # Some have a zone, or were skipped when clocks were changed.
+                pass  # Some times have a zone, or the clocks skipped them.
         convert = self._conversion(kind)
         return pa.array([None if text is None else convert(text) for text in column.to_pylist()], kind)
 
@@ -198,19 +195,19 @@ class JsonRecords:
         return local_time if kind.tz is None else lambda text: instant(text, zone)
 
 
-def _with_texts(kind: pa.DataType) -> pa.DataType | None:
-    """The type that pyarrow is to read a column as; None if it cannot."""
+def _with_strings(kind: pa.DataType) -> pa.DataType | None:
+    """The type with which pyarrow reads a column; None if it cannot."""
     types = pa.types
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_binary(kind):
         return pa.string()
     if types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
-        inner = [_with_texts(field.type) for field in fields]
+        inner = [_with_strings(field.type) for field in fields]
         if None in inner or any(field.metadata for field in fields):
-            return None  # A variant, for one, is a struct with a mark in it.
+            return None  # For example a variant, which is a struct with metadata.
         return pa.struct([field.with_type(text) for field, text in zip(fields, inner, strict=True)])
     if types.is_list(kind):
-        element = _with_texts(kind.value_type)
+        element = _with_strings(kind.value_type)
         return None if element is None else pa.list_(kind.value_field.with_type(element))
     plain = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
     return kind if plain or types.is_decimal(kind) or types.is_string(kind) or types.is_null(kind) else None
