@@ -1,0 +1,69 @@
+"""Tables of the manual that are made of declarations: feeds, and the options of commands.
+
+``python -m tests.cli.tables`` writes them; a test compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from penstock import feeds
+from penstock.cli.gateway.server import GatewayCommandOptions, ListenOptions, LogOptions
+from penstock.cli.tail import TailOptions
+from penstock.feeds import FeedOptions
+from penstock.options import Option, markdown_table, options_of
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+
+
+def schemes() -> str:
+    """Every scheme of a feed."""
+    rows = ["| URL | where the records come from |", "|---|---|"]
+    for scheme in feeds.known_schemes().values():
+        rows.append(f"| `{scheme.form}` | {scheme.help} |")
+        rows += [f"| `{scheme.form}?{flag}` | {what} |" for flag, what in scheme.flags.items()]
+    return "\n".join(rows)
+
+
+def flags(*declared: type) -> str:
+    """The flags of a command."""
+    rows = ["| option | meaning |", "|---|---|"]
+    for owner in declared:
+        for each in options_of(owner):
+            if each.flag is not None or each.positional:
+                rows.append(_row(each))
+    return "\n".join(rows)
+
+
+def _row(each: Option) -> str:
+    value = f" {each.metavar}" if each.metavar else f" {'/'.join(each.choices)}" if each.choices else ""
+    name = f"{each.metavar}" if each.positional else f"{each.flag}{value}"
+    default = f" (default {each.shown})" if each.shown else ""
+    return f"| `{name}` | {each.help}{default} |"
+
+
+TABLES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
+    "feeds.md": {"schemes": schemes, "options": lambda: markdown_table(FeedOptions)},
+    "aquifer.md": {
+        "gateway": lambda: flags(GatewayCommandOptions, FeedOptions, LogOptions, ListenOptions),
+        "tail": lambda: flags(TailOptions),
+    },
+}
+
+
+def with_tables(name: str) -> str:
+    """A page with its tables as they should be."""
+    page = (DOCS / name).read_text("utf-8")
+    for title, table in TABLES[name].items():
+        before, _, rest = page.partition(f"<!-- {title} -->\n")
+        _, end, after = rest.partition(f"<!-- /{title} -->")
+        assert end, f"docs/{name} has no place for the table {title!r}"
+        page = f"{before}<!-- {title} -->\n\n{table()}\n\n{end}{after}"
+    return page
+
+
+if __name__ == "__main__":
+    for name in TABLES:
+        (DOCS / name).write_text(with_tables(name), "utf-8")
