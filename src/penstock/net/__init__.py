@@ -39,6 +39,7 @@ from penstock.net.settings import Handler, SocketOption, SupportsFrames, TcpSett
 from penstock.net.tcp.client import TcpClient
 from penstock.net.tcp.server import RunningServer, TcpServer
 from penstock.net.tls import BadCertificate, TlsSettings
+from penstock.net.transport import Flush, Loop, Timer, Transport, TransportEvents
 from penstock.net.udp.channel import UdpChannel
 from penstock.net.udp.client import UdpClient
 from penstock.net.udp.datagram import Address, Datagram, UdpOverflow
@@ -61,11 +62,13 @@ __all__ = [
     "Datagram",
     "DatagramOverflow",
     "DatagramTooLarge",
+    "Flush",
     "Handler",
     "HandshakeFailed",
     "IdleTimeout",
     "Inbound",
     "Interface",
+    "Loop",
     "MulticastFailed",
     "NetError",
     "Outbound",
@@ -80,8 +83,11 @@ __all__ = [
     "TcpMetrics",
     "TcpServer",
     "TcpSettings",
+    "Timer",
     "TlsSettings",
     "Traffic",
+    "Transport",
+    "TransportEvents",
     "UdpChannel",
     "UdpClient",
     "UdpHandler",

@@ -1,4 +1,4 @@
-"""The asyncio protocol of a connection: the one place where the event loop's callbacks come in."""
+"""Where the events of a transport come in, for connections of every kind."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.net.asyncio_transport import AsyncioTransport
 from penstock.net.connection import Connection
 from penstock.net.metrics import Traffic
 from penstock.net.receiver import Receiver
+from penstock.net.transport import Loop, Transport
 
 if TYPE_CHECKING:
     from penstock.net.connections import Connections
 
-__all__ = ["Bridge"]
+__all__ = ["AsyncioBridge", "Bridge"]
 
 
-class Bridge(asyncio.BaseProtocol):
-    """Passes what asyncio says on to the connection, and what the socket gives straight to its receiver."""
+class Bridge:
+    """Passes the events of a transport on to its connection, and each chunk straight to the receiver."""
 
     __slots__ = ("_connections", "_receiver", "_traffic", "connection", "data_received")
 
     connection: Connection
-    """There from the moment that the socket is up, with TLS if there is to be any."""
+    """Exists once the socket is up, and TLS with it if there is to be any."""
 
-    def __init__(self, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, connections: Connections, loop: Loop) -> None:
         settings = connections.settings
         self._connections = connections
         self._receiver = Receiver(loop, settings.read_ahead)
@@ -37,8 +39,8 @@ class Bridge(asyncio.BaseProtocol):
         # An attribute and not a method: uvloop looks it up once, and nothing of ours is between.
         self.data_received: Callable[[bytes], None] = take
 
-    def connection_made(self, transport: Any) -> None:
-        """The socket is up; with TLS, the handshake is done."""
+    def open(self, transport: Transport) -> None:
+        """The transport is up: make the connection and let it begin."""
         self.connection = Connection(self, transport, self._receiver, self._traffic, self._connections)
         self.connection.begin()
 
@@ -51,9 +53,27 @@ class Bridge(asyncio.BaseProtocol):
         self.connection.lost(error)
 
     def pause_writing(self) -> None:
-        """The transport has as much to send as it should keep."""
+        """The transport holds as many bytes as it should."""
         self.connection.pause_writing()
 
     def resume_writing(self) -> None:
-        """It can take more."""
+        """The transport has room again."""
         self.connection.resume_writing()
+
+
+class AsyncioBridge(Bridge, asyncio.BaseProtocol):
+    """The same as a protocol of asyncio, which is what the loops' servers and clients take."""
+
+    __slots__ = ("_loop",)
+
+    def __init__(self, connections: Connections, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(connections, loop)
+        self._loop = loop
+
+    def connection_made(self, transport: Any) -> None:
+        """The socket is up; with TLS, the handshake is done."""
+        ours = AsyncioTransport(transport, self._loop)
+        self.open(ours)
+        if not self._connections.settings.read_ahead and ours.tls is not None:
+            # Nothing is read yet, so the last message of the handshake would wait.
+            self._loop.call_soon(ours.push_out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from _thread import get_ident
 from collections.abc import Callable
@@ -11,19 +10,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from penstock.net.echo import Echo
 from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, ReceiveStopped, SendRefused
-from penstock.net.flush import HIGH_WATER
 from penstock.net.handler import HandlerRun, tell_failure, tells_failure
 from penstock.net.inbound import Inbound, is_receive_on, is_untouched_receive
-from penstock.net.labels import local_of, remote_of
-from penstock.net.lifecycle import Closing, ConnectionState, IdleWatch, limits_of, tell_state
+from penstock.net.lifecycle import ConnectionState, IdleWatch, Shutdown, limits_of, tell_state
 from penstock.net.metrics import Traffic
-from penstock.net.outbound import Outbound
+from penstock.net.outbound import Ending, Outbound
 from penstock.net.receiver import Receiver
-from penstock.net.sender import Flush, LoopSender, Sender
+from penstock.net.sender import Done, FlushRule, LoopSender, StreamSender
 from penstock.net.settings import TcpSettings
 from penstock.net.tls import cut_off
+from penstock.net.transport import Timer, Transport
 from penstock.streams import Mono
-from penstock.streams.spi import Stream, as_stream
+from penstock.streams.spi import Stream, as_stream, connect
 
 if TYPE_CHECKING:
     from penstock.net.bridge import Bridge
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Connection"]
 
 _log = logging.getLogger("penstock.net")
-
-_READ_SIZE = 64 * 1024
 
 _UNUSED = 0.1
 """Seconds, at least, that a connection is kept which nobody uses when the peer has closed its side."""
@@ -61,7 +57,9 @@ class Connection:
         "_connections",
         "_echo",
         "_handler",
+        "_loop",
         "_lost",
+        "_on_lost",
         "_on_peer_end",
         "_peer_ended",
         "_receiver",
@@ -70,16 +68,12 @@ class Connection:
         "_thread",
         "_timer",
         "_traffic",
-        "_waiters",
         "_watch",
         "_writable",
         "_write",
         "id",
         "inbound",
-        "local",
-        "loop",
         "outbound",
-        "remote",
         "sends_at_once",
         "transport",
     )
@@ -87,37 +81,36 @@ class Connection:
     def __init__(
         self,
         bridge: Bridge,
-        transport: Any,
+        transport: Transport,
         receiver: Receiver,
         traffic: Traffic | None,
         connections: Connections,
     ) -> None:
+        """Made by ``connect()`` and by a server, for each connection."""
         self.id = connections.next_id()
         """Eight characters that stand for this connection in every line of the log."""
         self.transport = transport
-        """The transport of asyncio, for what is not offered here."""
-        self.local = local_of(transport)
-        self.remote = remote_of(transport)
-        self.loop = asyncio.get_running_loop()
+        """What carries the bytes (:class:`~penstock.net.Transport`); only for the event loop's thread."""
+        self._loop = transport.loop
         self._thread = get_ident()
         self._bridge = bridge
         self._connections = connections
         self._receiver = receiver
         self._traffic = traffic
-        self._sender: Sender | None = None
+        self._sender: StreamSender | None = None
         self._echo: Echo | None = None
         self._handler: HandlerRun | None = None
         self._watch: IdleWatch | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._writable = True
         self.sends_at_once = 0
-        self._closing: Closing | None = None
+        self._closing: Shutdown | None = None
         self._stopped = False
         self._peer_ended = False
         self._on_peer_end: list[Callable[[], object]] | None = None
         self._lost = False
         self._aborted: BaseException | None = None
-        self._waiters: list[asyncio.Future[None]] | None = None
+        self._on_lost: list[Callable[[], object]] | None = None
         self._write: Callable[[bytes], None] = transport.write
         if traffic is not None:
             self._write = traffic.counting_sent(self._write)
@@ -135,6 +128,16 @@ class Connection:
         return self._connections.settings
 
     @property
+    def local(self) -> str:
+        """The address of this side, as people write it."""
+        return self.transport.local
+
+    @property
+    def remote(self) -> str:
+        """The address of the peer, as people write it."""
+        return self.transport.remote
+
+    @property
     def label(self) -> str:
         """``[id, L:local - R:remote]``; with ``!`` for ``-`` once it is closed."""
         return f"[{self.id}, L:{self.local} {'!' if self._lost else '-'} R:{self.remote}]"
@@ -142,7 +145,7 @@ class Connection:
     @property
     def tls(self) -> Any:
         """The TLS session (``ssl.SSLObject``: its version, cipher, the peer's certificate), or None."""
-        return self.transport.get_extra_info("ssl_object")
+        return self.transport.tls
 
     @property
     def traffic(self) -> Traffic | None:
@@ -165,10 +168,6 @@ class Connection:
     # ---------------------------------------------------------------- what the bridge calls
     def begin(self) -> None:
         """Take up work: bind both sides, tell the observers, run the handler."""
-        self.transport.set_write_buffer_limits(high=HIGH_WATER)
-        if hasattr(self.transport, "max_size"):
-            # Stock asyncio: without this, every small read costs a large allocation.
-            self.transport.max_size = _READ_SIZE
         if not self._connections.admit(self):
             self._lost = True
             return
@@ -192,7 +191,7 @@ class Connection:
             )
         stream = work.mono() if isinstance(work, Outbound) else as_stream(work, "handle()")
         self._handler = HandlerRun(self._handler_done)
-        stream._connect(self._handler)
+        connect(stream, self._handler)
 
     def _handler_done(self, error: BaseException | None) -> None:
         if error is not None and tell_failure(self.label, error, lost=self._lost, stopped=self._stopped):
@@ -205,7 +204,7 @@ class Connection:
         self._receiver.end(self.cut_off())
         self._tell_peer_end()
         # TLS has no half of a connection: its end is the end of both directions.
-        stays = self._closing is None and bool(self.transport.can_write_eof())
+        stays = self._closing is None and self.transport.can_write_eof()
         if stays:
             self._expect_use()
         return stays
@@ -222,7 +221,7 @@ class Connection:
         if self._timer is None and self._closing is None and not self._lost:
             unread = self.busy and self._receiver.waiting and not self._receiver.taken
             patience = max(self.settings.linger, _UNREAD if unread else _UNUSED)
-            self._timer = self.loop.call_later(patience, self._close_unless_used)
+            self._timer = self._loop.call_later(patience, self._close_unless_used)
 
     def _close_unless_used(self) -> None:
         self._timer = None
@@ -230,7 +229,7 @@ class Connection:
             return  # The end of the send looks again.
         handler = self._handler
         if handler is None or handler.over:
-            if not self._receiver.heard or self._waiters:
+            if not self._receiver.heard or self._on_lost:
                 self._close()
         elif not self._receiver.heard:
             _log.info(
@@ -294,15 +293,17 @@ class Connection:
         self._tell_peer_end()
         tell_state(self, ConnectionState.DISCONNECTING)
         self._connections.remove(self)
-        for waiter in self._waiters or ():
-            if not waiter.done():
-                waiter.set_result(None)
+        calls, self._on_lost = self._on_lost, None
+        for call in calls or ():
+            call()
         handler = self._handler
         if handler is None or handler.over:
             return
         if not self._receiver.taken and self._receiver.waiting:
             # It has not begun to read what has come: it gets a moment to do so.
-            self._timer = self.loop.call_later(self.settings.linger, self._leave, handler, sender is not None)
+            self._timer = self._loop.call_later(
+                self.settings.linger, self._leave, handler, sender is not None
+            )
         else:
             self._leave(handler, sender is not None)
 
@@ -328,8 +329,8 @@ class Connection:
     def start_sending(
         self,
         stream: Stream[Any],
-        flush: Flush | None,
-        done: Callable[[BaseException | None], object],
+        flush: FlushRule | None,
+        done: Done,
         written: int = 0,
     ) -> Callable[[], object]:
         """Write the elements of a stream; returns what stops it. On the event loop only.
@@ -351,8 +352,8 @@ class Connection:
             if self._peer_ended:
                 self._expect_use()
 
-        kind = LoopSender if is_receive_on(stream, self.loop) else Sender
-        sender = kind(self.loop, self.transport, self._write, self._writable, flush, ended)
+        kind = LoopSender if is_receive_on(stream, self._loop) else StreamSender
+        sender = kind(self.transport, self._write, self._writable, flush, ended)
         self._sender = sender
         if written:
             sender.wrote(written)
@@ -361,7 +362,7 @@ class Connection:
                 sender.on_next(data)
             self._echo = Echo(self._bridge, self.transport, sender)
             return lambda: self.on_loop(self._stop_echo, sender)
-        stream._connect(sender)
+        connect(stream, sender)
         return lambda: self.on_loop(self._stop_sending, sender)
 
     def sent_at_once(self, data: bytes) -> bool | None:
@@ -379,12 +380,12 @@ class Connection:
         self._write(data)
         return not self.transport.get_write_buffer_size()
 
-    def _stop_sending(self, sender: Sender) -> None:
+    def _stop_sending(self, sender: StreamSender) -> None:
         if self._sender is sender:
             self._sender = None
         sender.cancel()
 
-    def _stop_echo(self, sender: Sender) -> None:
+    def _stop_echo(self, sender: StreamSender) -> None:
         echo = self._echo
         if echo is not None and self._sender is sender:
             self._echo = self._sender = None
@@ -406,23 +407,22 @@ class Connection:
         await self.wait_closed()
 
     async def wait_closed(self) -> None:
-        """Until the connection is over, however that comes about."""
-        if asyncio.get_running_loop() is not self.loop:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.wait_closed(), self.loop))
-            return
+        """Wait until the connection is closed, whoever closes it."""
+        await self.on_dispose()
+
+    def on_dispose(self) -> Mono[Any]:
+        """A Mono that completes when the connection is closed; may be awaited on any loop, or blocked on."""
+        return Ending(self, self._when_lost).mono()
+
+    def _when_lost(self, call: Callable[[], object]) -> None:
         if self._lost:
+            call()
             return
         if self._peer_ended:
             self._expect_use()
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._waiters is None:
-            self._waiters = []
-        self._waiters.append(waiter)
-        await waiter
-
-    def on_dispose(self) -> Mono[Any]:
-        """A Mono that completes when the connection is over."""
-        return Mono.from_callable(self.wait_closed)
+        if self._on_lost is None:
+            self._on_lost = []
+        self._on_lost.append(call)
 
     async def __aenter__(self) -> Self:
         return self
@@ -454,7 +454,7 @@ class Connection:
     def _close(self) -> None:
         if self._closing is not None or self._lost:
             return
-        self._closing = Closing(self.loop, self.transport)
+        self._closing = Shutdown(self.transport)
         if self._timer is not None:
             self._timer.cancel()
         sender, self._sender = self._sender, None
@@ -466,15 +466,18 @@ class Connection:
     def _abort(self, why: BaseException) -> None:
         if not self._lost:
             self._aborted = why
-            self._closing = self._closing or Closing(self.loop, self.transport)
+            self._closing = self._closing or Shutdown(self.transport)
             self.transport.abort()
 
-    def on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Call this on the connection's event loop: at once if we are on it."""
+    def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
+        """Make a call on the connection's event loop: now if we are on it. False if that loop is closed."""
         if get_ident() == self._thread:
             call(*arguments)
-        elif not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(call, *arguments)
+        elif self._loop.is_closed():
+            return False
+        else:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        return True
 
     # ---------------------------------------------------------------- who watches
     def _watching(self) -> IdleWatch | None:
@@ -487,7 +490,7 @@ class Connection:
             receiving=lambda: self._receiver.wanted,
             flushing=lambda: self._sender is not None and self._sender.flushing,
         )
-        return IdleWatch(self.loop, limits, self._idle) if limits else None
+        return IdleWatch(self._loop, limits, self._idle) if limits else None
 
     def _idle(self, timeout: IdleTimeout) -> None:
         _log.info("%s %s: closing", self.label, timeout)

@@ -85,9 +85,8 @@ class Connections:
 
     def set_option(self, connection: Connection, option: SocketOption) -> None:
         """Set a socket option on a connection; one that does not fit is told, not fatal."""
-        socket = connection.transport.get_extra_info("socket")
         try:
-            option.apply(socket)
+            option.apply(connection.transport.socket)
         except OSError as error:
             _log.warning("%s option %s=%r: %s", connection.label, option.text, option.value, error)
 

@@ -1,16 +1,16 @@
 """``outbound.send(inbound.receive())`` with nothing between: the socket is connected to itself.
 
-What is received is counted and written, with nothing else of ours on the way, and a full write buffer pauses
-reading. The end of it, and its errors, are those of any other send.
+Each chunk is counted and written, with nothing else of ours on the way, and a full write buffer pauses
+reading. The end and the errors are those of any other send.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from penstock.net.sender import Sender
+from penstock.net.sender import StreamSender
+from penstock.net.transport import Transport
 
 if TYPE_CHECKING:
     from penstock.net.bridge import Bridge
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 __all__ = ["Echo"]
 
 
-class Echo(asyncio.BaseProtocol):
-    """Stands in for the bridge of a connection until the peer has sent its last byte."""
+class Echo:
+    """Takes the transport's events in place of the bridge, until the peer has sent its last byte."""
 
     __slots__ = ("_bridge", "_sender", "_transport", "data_received", "pause_writing", "resume_writing")
 
-    def __init__(self, bridge: Bridge, transport: Any, sender: Sender) -> None:
+    def __init__(self, bridge: Bridge, transport: Transport, sender: StreamSender) -> None:
         self._bridge = bridge
         self._sender = sender
         self._transport = transport
@@ -43,7 +43,7 @@ class Echo(asyncio.BaseProtocol):
         self._bridge.connection_lost(error)
 
     def finish(self, why: BaseException | None) -> None:
-        """Give the socket back, and end the send as ``receive()`` would: complete, or with this error."""
+        """Give the transport back, and end the send as ``receive()`` would: complete, or with this error."""
         self._transport.set_protocol(self._bridge)
         if why is None:
             self._sender.on_complete()
@@ -51,7 +51,7 @@ class Echo(asyncio.BaseProtocol):
             self._sender.on_error(why)
 
     def cancel(self) -> None:
-        """Nobody wants the echo any more: give the socket back."""
+        """Nobody wants the echo any more: give the transport back."""
         if not self._transport.is_closing():
             self._transport.set_protocol(self._bridge)
         self._sender.cancel()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.net.errors import NetError
 from penstock.net.receiver import Receiver
+from penstock.net.transport import Loop
 from penstock.streams import Flux
-from penstock.streams.spi import PublisherSource, Stream, flux_of
+from penstock.streams.spi import PublisherSource, Stream, bare_source, flux_of
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
@@ -32,23 +32,23 @@ class ReceiveSource(PublisherSource):
         return "event loop of the connection"
 
 
-def is_receive_on(stream: Stream[Any], loop: asyncio.AbstractEventLoop) -> bool:
+def is_receive_on(stream: Stream[Any], loop: Loop) -> bool:
     """Whether this is what a connection on this loop receives, with nothing between."""
-    source = stream._source
-    return isinstance(source, ReceiveSource) and source.loop is loop and not stream._ops
+    source = bare_source(stream)
+    return isinstance(source, ReceiveSource) and source.loop is loop
 
 
 def is_untouched_receive(stream: Stream[Any], receiver: Receiver) -> bool:
     """Whether this is what this one receives, with nothing between, and nobody has begun with it."""
-    source = stream._source
-    ours = isinstance(source, ReceiveSource) and source.publisher is receiver
-    return ours and not stream._ops and receiver.untouched
+    source = bare_source(stream)
+    return isinstance(source, ReceiveSource) and source.publisher is receiver and receiver.untouched
 
 
 class Inbound:
     """What a connection receives; it has one subscriber in its life."""
 
     def __init__(self, connection: Connection, receiver: Receiver) -> None:
+        """Made by a connection."""
         self._connection = connection
         self._receiver = receiver
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from penstock.net.errors import SendRefused
-from penstock.net.sender import Flush
+from penstock.net.errors import ConnectionAborted, SendRefused
+from penstock.net.sender import Done, FlushRule
 from penstock.spec import Publisher, Subscriber, check_subscriber, non_positive_request
 from penstock.streams import Flux, Mono
-from penstock.streams.spi import PublisherSource, Stream, as_stream, drop_error, flux_of
+from penstock.streams.spi import PublisherSource, Stream, as_flux, as_stream, drop_error, flux_of
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
@@ -37,7 +37,7 @@ class SendChain(ABC):
         """The same side, with this to be done first."""
 
     def _and(self, step: Stream[Any]) -> Self:
-        following = step._as_flux().then()
+        following = as_flux(step).then()
         return self._behind(following if self._before is None else self._before.then(following))
 
     def then(self, publisher: Publisher[Any]) -> Self:
@@ -71,13 +71,14 @@ class Outbound(SendChain):
     def __init__(
         self, connection: Connection, before: Mono[Any] | None = None, data: bytes | None = None
     ) -> None:
+        """Made by a connection, and by each of the methods below."""
         super().__init__(before)
         self._connection = connection
         self._data = data
         """If these bytes are all that is to be sent: then most of the work can be saved."""
 
     # ---------------------------------------------------------------- what to send
-    def send(self, data: Publisher[bytes] | bytes, *, flush: Flush | None = None) -> Outbound:
+    def send(self, data: Publisher[bytes] | bytes, *, flush: FlushRule | None = None) -> Outbound:
         """Send every element of a publisher of bytes; or just these bytes.
 
         Elements that come together go out together. ``flush`` says of an element whether it has to go at
@@ -101,7 +102,7 @@ class Outbound(SendChain):
         encode = self._connection.settings.encoder
         if isinstance(thing, Publisher):
             objects = as_stream(thing, "send_object()")
-            return self.send(objects._as_flux().map(encode), flush=flush)
+            return self.send(as_flux(objects).map(encode), flush=flush)
         return self.send(Mono.defer(lambda: Mono.just(encode(thing))), flush=flush)
 
     def send_using(
@@ -127,7 +128,8 @@ class Outbound(SendChain):
 
     def keep_open(self) -> Outbound:
         """Complete when the peer has closed its side, or the server is being closed; not before."""
-        return self._and(flux_of(PublisherSource(PeerEndPublisher(self._connection))))
+        connection = self._connection
+        return self._and(Ending(connection, connection.when_peer_ends).mono())
 
     def _behind(self, before: Mono[Any]) -> Outbound:
         return Outbound(self._connection, before)
@@ -188,41 +190,72 @@ def _chunks(file: Any, offset: int, count: int | None) -> Iterator[bytes]:
 
 
 class SendPublisher:
-    """One send, as a Publisher that has no elements but an end."""
+    """One send as a Publisher. It has no elements, only an end."""
 
     def __init__(
-        self, connection: Connection, stream: Stream[Any], flush: Flush | None, written: int = 0
+        self, socket: SendingSocket, stream: Stream[Any], flush: FlushRule | None = None, written: int = 0
     ) -> None:
-        self.connection = connection
+        self.socket = socket
         self.stream = stream
         self.flush = flush
         self.written = written
         """Bytes of it that have been written already."""
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Begin, on the connection's event loop."""
+        """Begin, on the socket's event loop."""
         check_subscriber(subscriber)  # §1.9
         sending = _SendSubscription(self, subscriber)
         subscriber.on_subscribe(sending)
-        self.connection.on_loop(sending.begin)
+        if not self.socket.on_loop(sending.begin):
+            sending.done(_loop_is_closed(self.socket))
 
 
-class PeerEndPublisher:
-    """A Publisher without elements that completes when the peer sends no more."""
+class SendingSocket(Protocol):
+    """What a send needs of the connection or the channel that it belongs to."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    @property
+    def label(self) -> str:
+        """Its name in the log."""
+        ...
+
+    def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
+        """Make a call on the event loop; False if that is closed."""
+        ...
+
+    def start_sending(
+        self, stream: Stream[Any], flush: FlushRule | None, done: Done, written: int = 0
+    ) -> Callable[[], object]:
+        """Send the elements of a stream; returns what stops it. Raises if nothing can be sent now."""
+        ...
+
+
+class Ending:
+    """A Publisher without elements that completes when something has ended on a connection."""
+
+    def __init__(self, socket: SendingSocket, when: Callable[[Callable[[], object]], object]) -> None:
+        self._socket = socket
+        self._when = when
+        """Calls its argument when that has happened, at once if it has already. On the event loop only."""
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
         """Begin to wait."""
         check_subscriber(subscriber)  # §1.9
         waiting = _EndSubscription(subscriber)
         subscriber.on_subscribe(waiting)
-        self.connection.on_loop(self.connection.when_peer_ends, waiting.end)
+        if not self._socket.on_loop(self._when, waiting.end):
+            waiting.fail(_loop_is_closed(self._socket))
+
+    def mono(self) -> Mono[Any]:
+        """The same as a Mono."""
+        return flux_of(PublisherSource(self)).then()
+
+
+def _loop_is_closed(socket: SendingSocket) -> ConnectionAborted:
+    return ConnectionAborted(f"{socket.label} the event loop of this connection is closed")
 
 
 class _EndSubscription:
-    """The Subscription of somebody who waits for the peer's end."""
+    """The Subscription of an Ending: there is nothing to ask for, but it can be cancelled."""
 
     __slots__ = ("_subscriber",)
 
@@ -234,18 +267,21 @@ class _EndSubscription:
         if subscriber is not None:
             subscriber.on_complete()
 
+    def fail(self, error: BaseException) -> None:
+        subscriber, self._subscriber = self._subscriber, None
+        if subscriber is not None:
+            subscriber.on_error(error)
+
     def request(self, n: int, /) -> None:
         if n < 1:
-            subscriber, self._subscriber = self._subscriber, None
-            if subscriber is not None:
-                subscriber.on_error(non_positive_request(n))  # §3.9
+            self.fail(non_positive_request(n))  # §3.9
 
     def cancel(self) -> None:
         self._subscriber = None  # §3.13
 
 
 class _SendSubscription:
-    """The Subscription of one send: there is nothing to ask for, but it can be left."""
+    """The Subscription of one send: there is nothing to ask for, but it can be cancelled."""
 
     __slots__ = ("_cancel", "_over", "_subscriber", "_work")
 
@@ -260,13 +296,13 @@ class _SendSubscription:
             return
         try:
             work = self._work
-            cancel = work.connection.start_sending(work.stream, work.flush, self.done, work.written)
+            cancel = work.socket.start_sending(work.stream, work.flush, self.done, work.written)
         except Exception as refused:
             self.done(refused)
             return
         self._cancel = cancel
         if self._over:
-            # It was cancelled, by the source or by another thread, before there was anything to cancel.
+            # The source or another thread cancelled it before there was anything to cancel.
             self._cancel = None
             cancel()
 

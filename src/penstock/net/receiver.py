@@ -1,37 +1,78 @@
-"""What comes in from a socket, as a Publisher of bytes: nothing is read that was not asked for, or nearly.
+"""What a transport receives, as a Publisher of bytes: hardly anything is read that was not asked for.
 
-The queue between the socket and the subscriber is bounded in bytes and in elements, with hysteresis: at the
-bound the socket is paused, its window closes and the sender waits; when most of the queue is gone, reading
-goes on. A little read-ahead without demand is on purpose: while a socket is paused nobody hears that the peer
-has gone. ``read_ahead=0`` reads nothing before it is asked for.
+The queue between the socket and the subscriber is bounded in bytes and in chunks. When it is full the socket
+is paused: its window closes, and the peer has to wait. When most of the queue is gone, reading goes on. A
+little is read without demand on purpose: while a socket is paused, nobody learns that the peer has gone.
+With ``read_ahead=0`` nothing is read before somebody asks for it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
+from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol
 from weakref import WeakKeyDictionary
 
-from penstock.net.flush import push_out
 from penstock.net.sole_publisher import SolePublisher, tell_end
+from penstock.net.transport import Loop, Transport
 from penstock.spec import UNBOUNDED, Subscriber
+from penstock.streams.spi import Link
 
 __all__ = ["MOST_CHUNKS", "Receiver", "Turn"]
 
 MOST_CHUNKS: Final = 32
-"""Chunks that wait at most, whatever their size."""
+"""This many chunks wait at most, whatever their size."""
 _NOBODY: Final = "nobody: the connection is being closed"
 _ALL: Final = sys.maxsize
 """The read-ahead of a connection that is being closed."""
 
 
-class Receiver(SolePublisher[bytes]):
-    """One direction of one connection. Every signal is given on the event loop; requests come from anywhere.
+class Burst(Protocol):
+    """Elements that a sender keeps until the turn is over."""
 
-    It is its own Subscription: a connection has one receiving subscriber in its life.
+    def end_burst(self) -> None:
+        """Write them."""
+        ...
+
+
+class Turn:
+    """What the receivers and senders of one event loop share, so that what arrives together leaves together.
+
+    A chunk may hold hundreds of lines, and each of them is an element that somebody sends on before the next
+    one comes. What is sent while a chunk is being handled is kept until that is done, and then written as
+    one. Nothing waits for a timer or for another turn of the loop.
+    """
+
+    __slots__ = ("active", "joining")
+
+    _of: ClassVar[WeakKeyDictionary[Loop, Turn]] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self.active = False
+        """A chunk is being handled."""
+        self.joining: list[Burst] = []
+
+    @classmethod
+    def of(cls, loop: Loop) -> Turn:
+        """The one that belongs to this loop."""
+        turn = cls._of.get(loop)
+        if turn is None:
+            turn = cls._of[loop] = cls()
+        return turn
+
+    def end(self) -> None:
+        """The chunk has been handled: write what was sent meanwhile."""
+        self.active = False
+        while self.joining:
+            self.joining.pop().end_burst()
+
+
+class Receiver(SolePublisher[bytes], Link):
+    """The receiving direction of one connection. It is its own Subscription, since it has one subscriber.
+
+    Every signal is given on the event loop; requests may come from any thread.
     """
 
     __slots__ = (
@@ -49,36 +90,34 @@ class Receiver(SolePublisher[bytes]):
         "_withheld",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, read_ahead: int) -> None:
+    def __init__(self, loop: Loop, read_ahead: int) -> None:
         super().__init__(loop)
         self._high = read_ahead
-        self._transport: Any = None
+        self._transport: Transport | None = None
         self._turn = Turn.of(loop)
         self._on_next: Callable[[bytes], object] = self._hold
         self._queue: deque[bytes] = deque()
         self._queued = 0
         self._held = False
         self._withheld = 0
-        """Demand that is not served while somebody holds us back."""
+        """Demand that is not served while we are held back."""
         self._paused = False
         self._ended = False
         self._told = False
-        """Whether the end was given to a subscriber."""
+        """Whether a subscriber has heard of the end."""
         self._error: BaseException | None = None
 
-    # ---------------------------------------------------------------- what the socket calls
-    def open(self, transport: Any) -> None:
-        """The connection is there."""
+    # ---------------------------------------------------------------- what the transport calls
+    def open(self, transport: Transport) -> None:
+        """The connection is up."""
         self._transport = transport
         if not self._high:
             self._pause()
             # uvloop forgets a pause that is made while the connection is being made.
             self.loop.call_soon(self._pause_again)
-            if transport.get_extra_info("ssl_object") is not None:
-                self.loop.call_soon(push_out, transport)
 
     def take(self, data: bytes) -> None:
-        """A chunk has come: straight to the subscriber if it waits for one; then nothing is queued."""
+        """A chunk has arrived: it goes straight to the subscriber if there is demand, or is queued."""
         demand = self._demand
         if demand:
             if demand < UNBOUNDED:  # §3.17
@@ -99,7 +138,7 @@ class Receiver(SolePublisher[bytes]):
         self._hold(data)
 
     def end(self, error: BaseException | None) -> None:
-        """Nothing more will come; what is queued is still given."""
+        """Nothing more will arrive. What is queued is still given."""
         if self._ended:
             return
         self._ended = True
@@ -141,17 +180,20 @@ class Receiver(SolePublisher[bytes]):
         if not self._high:
             self._pause()
 
-    # ---------------------------------------------------------------- what whoever sends it on calls
-    def hold_back(self) -> None:
-        """Give nothing until :meth:`go_on`, whatever has been asked for; on the event loop only."""
+    # ---------------------------------------------------------------- what a sender of these chunks calls
+    def hold_back(self) -> bool:
+        """Give nothing until :meth:`go_on`, whatever was asked for. False on another loop's thread."""
+        if get_ident() != self._thread:
+            return False
         if not self._held:
             self._held = True
             self._withheld, self._demand = self._demand, 0
             if not self._high:
                 self._pause()
+        return True
 
     def go_on(self) -> None:
-        """Give again what has been asked for."""
+        """Give again what was asked for."""
         if self._held:
             self._held = False
             owed, self._withheld = self._withheld, 0
@@ -162,7 +204,7 @@ class Receiver(SolePublisher[bytes]):
     def _hold(self, data: bytes) -> None:
         if not self._cancelled:
             self._queue.append(data)
-        # Without a subscriber it is dropped, but not read for ever: only until an idle peer's end is heard.
+        # Without a subscriber it is dropped. But a peer may not go on for ever: a pause follows at the bound.
         self._queued += len(data)
         if not self._paused and (self._queued >= self._high or len(self._queue) >= MOST_CHUNKS):
             self._pause()
@@ -208,14 +250,14 @@ class Receiver(SolePublisher[bytes]):
         self._queue.clear()
         self._queued = 0
 
-    # ---------------------------------------------------------------- the socket's tap
+    # ---------------------------------------------------------------- pausing the transport
     def _pause(self) -> None:
         if not self._paused and self._transport is not None and not self._ended:
             self._paused = True
             self._transport.pause_reading()
 
     def _pause_again(self) -> None:
-        if self._paused and not self._ended:
+        if self._transport is not None and self._paused and not self._ended:
             self._transport.pause_reading()
 
     def _resume(self) -> None:
@@ -224,9 +266,9 @@ class Receiver(SolePublisher[bytes]):
             self._transport.resume_reading()
 
     def discard(self, why: BaseException) -> None:
-        """Read on without anybody to give it to, so that the peer's end is heard; before a close.
+        """Read on, so that the peer's end is seen, and throw away what arrives; for a close.
 
-        A subscriber that is there has not heard of the peer's end, and may miss bytes: it gets this error.
+        A subscriber that is still there may miss bytes, so it fails with this error.
         """
         subscriber = self._subscriber
         if self._taken_by is None:
@@ -237,17 +279,18 @@ class Receiver(SolePublisher[bytes]):
             self._release()
             if subscriber is not None:
                 tell_end(subscriber, why)
-        if self._paused and not self._transport.is_closing():
+        transport = self._transport
+        if transport is not None and self._paused and not transport.is_closing():
             self._paused = False
-            self._transport.resume_reading()
+            transport.resume_reading()
 
     def stop(self, why: BaseException) -> None:
-        """Receive no more, although the peer may send more; what has come is still given, then this error."""
+        """Stop receiving, although the peer may send more. What is queued is still given, then this error."""
         self._pause()
         self.end(why)
 
     def hand_over(self) -> list[bytes]:
-        """Leave the socket to somebody else; returns what has come already."""
+        """Leave the transport to an echo. Returns what has arrived already."""
         waiting = list(self._queue)
         self._taken_by = "an echo: outbound.send(inbound.receive())"
         self._drop_queue()
@@ -257,14 +300,14 @@ class Receiver(SolePublisher[bytes]):
         return waiting
 
     def take_back(self) -> None:
-        """Have the socket again, which may be paused, with nobody to give anything to."""
+        """Take the transport from an echo that was cancelled; it may be paused. There is no subscriber."""
         self._paused = True
         if self._high:
             self._resume()
-        else:
+        elif self._transport is not None:
             self._transport.pause_reading()
 
-    # ---------------------------------------------------------------- for those who look
+    # ---------------------------------------------------------------- what others may see
     @property
     def waiting(self) -> int:
         """Bytes that wait for the subscriber."""
@@ -272,65 +315,30 @@ class Receiver(SolePublisher[bytes]):
 
     @property
     def paused(self) -> bool:
-        """Whether the socket is not being read."""
+        """Whether the transport is not being read."""
         return self._paused
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits for bytes, and they may still come."""
+        """Whether there is demand, and bytes may still arrive."""
         return self._demand > 0 and not self._ended
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come; what has come may still wait."""
+        """Whether nothing more will arrive. Some chunks may still be queued."""
         return self._ended
 
     @property
     def heard(self) -> bool:
-        """Whether a subscriber has been told of the end, or is going to be told."""
+        """Whether a subscriber has heard of the end, or is going to."""
         return self._told or self._subscriber is not None
 
     @property
     def taken(self) -> bool:
-        """Whether it has, or had, a subscriber."""
+        """Whether there is a subscriber, or was one."""
         return self._taken_by is not None and self._taken_by is not _NOBODY
 
     @property
     def untouched(self) -> bool:
-        """Whether nobody has subscribed, and it is not at its end."""
+        """Whether nobody has subscribed yet, and it is not at its end."""
         return self._taken_by is None and not self._ended
-
-
-class Joining(Protocol):
-    """Keeps what it is given until the turn is over."""
-
-    def end_burst(self) -> None:
-        """Write it."""
-        ...
-
-
-class Turn:
-    """What the receivers and senders of one event loop share."""
-
-    __slots__ = ("active", "joining")
-
-    _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, Turn]] = WeakKeyDictionary()
-
-    def __init__(self) -> None:
-        self.active = False
-        """A chunk is being dealt with."""
-        self.joining: list[Joining] = []
-
-    @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> Turn:
-        """The turns of this loop."""
-        turn = cls._of.get(loop)
-        if turn is None:
-            turn = cls._of[loop] = cls()
-        return turn
-
-    def end(self) -> None:
-        """The chunk has been dealt with."""
-        self.active = False
-        while self.joining:
-            self.joining.pop().end_burst()

@@ -1,14 +1,14 @@
-"""A Publisher for one subscriber in its life: what a socket receives, of whatever kind the socket is."""
+"""A Publisher that has one subscriber in its life: what a socket receives, over TCP or UDP."""
 
 from __future__ import annotations
 
-import asyncio
 from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from penstock.net.errors import ReceiverTaken
+from penstock.net.transport import Loop
 from penstock.spec import Subscriber, check_subscriber, non_positive_request
 from penstock.streams.spi import drop_error
 
@@ -18,11 +18,11 @@ E = TypeVar("E")
 
 
 class SolePublisher(ABC, Generic[E]):
-    """Every signal is given on the event loop; requests come from anywhere. It is its own Subscription."""
+    """Gives every signal on the event loop; requests may come from any thread. It is its own Subscription."""
 
     __slots__ = ("_cancelled", "_demand", "_emitting", "_subscriber", "_taken_by", "_thread", "loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: Loop) -> None:
         self.loop = loop
         self._thread = get_ident()
         self._subscriber: Subscriber[E] | None = None
@@ -35,23 +35,23 @@ class SolePublisher(ABC, Generic[E]):
     @property
     @abstractmethod
     def _name(self) -> str:
-        """What is received, for a second subscriber."""
+        """What a second subscriber is told that somebody else receives."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """The subscriber has its Subscription: give it what is there and was asked for."""
+        """The subscriber has its Subscription: give it what has arrived, as far as there is demand."""
 
     @abstractmethod
     def _asked(self, n: int) -> None:
-        """The subscriber can take ``n`` more."""
+        """The subscriber has demand for ``n`` more."""
 
     @abstractmethod
     def _cancel(self) -> None:
-        """The subscriber wants no more; may be called again."""
+        """The subscriber wants no more. May be called more than once."""
 
     # ---------------------------------------------------------------- Publisher
     def subscribe(self, subscriber: Subscriber[E], /) -> None:
-        """Give what comes in to this subscriber; a second one hears that there was a first."""
+        """Give this subscriber what arrives; a second one fails with ReceiverTaken."""
         check_subscriber(subscriber)  # §1.9
         if get_ident() == self._thread:
             self._welcome(subscriber)
@@ -84,14 +84,14 @@ class SolePublisher(ABC, Generic[E]):
 
     # ---------------------------------------------------------------- Subscription
     def request(self, n: int, /) -> None:
-        """Take ``n`` more elements."""
+        """Ask for ``n`` more elements."""
         if get_ident() == self._thread:
             self._request(n)
         else:
             self._on_loop(self._request, n)
 
     def cancel(self) -> None:
-        """Take nothing more. The socket stays, and can send."""
+        """Stop receiving. The socket stays open and can send."""
         if get_ident() == self._thread:
             self._cancel()
         else:
@@ -115,7 +115,7 @@ class SolePublisher(ABC, Generic[E]):
 
     # ---------------------------------------------------------------- the end
     def _subscriber_failed(self, fault: Exception, where: str) -> None:
-        """§2.13: a Subscriber that raises is as good as gone."""
+        """A Subscriber that raises has cancelled (§2.13)."""
         self._cancel()
         drop_error(fault, f"{where} of the subscriber to receive()")
 
@@ -126,7 +126,7 @@ class SolePublisher(ABC, Generic[E]):
 
 
 def tell_end(subscriber: Subscriber[Any], error: BaseException | None) -> None:
-    """The last signal: complete, or this error."""
+    """Give the last signal: complete, or this error."""
     try:
         if error is None:
             subscriber.on_complete()
@@ -137,13 +137,13 @@ def tell_end(subscriber: Subscriber[Any], error: BaseException | None) -> None:
 
 
 class _NoDemand:
-    """The Subscription of a subscriber that is turned away."""
+    """The Subscription of a subscriber that is refused."""
 
     def request(self, n: int, /) -> None:
-        """There is nothing to ask for."""
+        """Nothing will come."""
 
     def cancel(self) -> None:
-        """There is nothing to leave."""
+        """Nothing is running."""
 
 
 _NOTHING = _NoDemand()

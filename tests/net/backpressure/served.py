@@ -125,7 +125,7 @@ class Handlers:
 
     def mixed(self, inbound: Any, outbound: Any) -> Any:
         by_host = {SLOW_HOST: self.slow, STREAM_HOST: self.stream}
-        host = inbound.connection.transport.get_extra_info("peername")[0]
+        host = inbound.connection.transport.raw.get_extra_info("peername")[0]
         return by_host.get(host, self.echo)(inbound, outbound)
 
     def _taken_by(self, taker: Taking, inbound: Any, outbound: Any) -> Any:
@@ -184,7 +184,7 @@ def memory() -> dict[str, int]:
 def held_by(connection: Connection) -> dict[str, Any]:
     """What there is of one connection, here and in the kernel."""
     transport = connection.transport
-    socket = transport.get_extra_info("socket")
+    socket = transport.socket
     unread = bytes(4)
     if socket is not None and socket.fileno() >= 0:  # It is just being closed otherwise.
         unread = fcntl.ioctl(socket.fileno(), termios.FIONREAD, unread)

@@ -281,7 +281,7 @@ def test_a_unix_socket_has_both_directions_to_itself(kind: str, tmp_path: Path) 
         path = str(tmp_path / "half.socket")
         async with await ECHO.unix(path).bind(), await TcpClient.create().unix(path).connect() as client:
             await soon(client.outbound.send(b"x" * 100_000))
-            client.transport.write_eof()
+            client.transport.raw.write_eof()
             assert len(b"".join(await soon(client.inbound.receive().collect_list()))) == 100_000
 
     run_on(kind, main())
@@ -293,7 +293,7 @@ def test_options_are_set_on_the_listening_socket_and_on_connections(kind: str) -
     async def main() -> None:
         async with await ECHO.option("SO_KEEPALIVE", 1).bind() as running, await Peer.of(running):
             await until(lambda: running.connections)
-            taken = running.connections[0].transport.get_extra_info("socket")
+            taken = running.connections[0].transport.socket
             assert taken.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
     run_on(kind, main())

@@ -70,7 +70,7 @@ def closing() -> Iterator[None]:
 
 def one_byte_at_a_time(connection: Connection) -> None:
     """TCP has no elements: reading single bytes makes a known number of them."""
-    connection.transport.max_size = 1
+    connection.transport.raw.max_size = 1
 
 
 class Idle:

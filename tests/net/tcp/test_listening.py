@@ -76,7 +76,7 @@ def test_an_option_is_set_on_the_listening_socket_and_on_its_connections(kind: s
         sizes: list[int] = []
 
         def look(connection: object) -> None:
-            raw = connection.transport.get_extra_info("socket")  # type: ignore[attr-defined]
+            raw = connection.transport.socket  # type: ignore[attr-defined]
             sizes.append(raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
 
         server = ECHO.option("SO_RCVBUF", 8192).on_connection(look)

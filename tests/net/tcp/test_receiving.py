@@ -186,7 +186,7 @@ def test_this_side_may_say_that_it_is_done_and_read_on(kind: str) -> None:
             await TcpClient.create().port(running.port).connect() as client,
         ):
             await soon(client.outbound.send(bytes(100_000)))
-            client.transport.write_eof()
+            client.transport.raw.write_eof()
             assert b"".join(await soon(client.inbound.receive().collect_list())) == b"100000"
 
     run_on(kind, main())
@@ -363,7 +363,7 @@ def test_bytes_of_one_connection_go_out_on_another(kind: str) -> None:
                     forth = begun(there.outbound.send(inbound.receive()))
                     back = begun(outbound.send(there.inbound.receive()))
                     await forth
-                    there.transport.write_eof()
+                    there.transport.raw.write_eof()
                     await back
 
             async with await TcpServer.create().handle(relay).bind() as proxy, await Peer.of(proxy) as peer:

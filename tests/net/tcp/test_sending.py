@@ -123,9 +123,9 @@ def test_a_buffer_is_copied_before_its_owner_can_change_it(kind: str) -> None:
         (lambda outbound: outbound.send("text"), r"the text 'text', and only bytes.*encoder\(\)"),
         (
             lambda outbound: outbound.send(Flux.just("text")),
-            r"was given 'text', which is no bytes.*encode it",
+            r"was given 'text', which is not bytes.*encode it",
         ),
-        (lambda outbound: outbound.send(Flux.just(7)), r"was given 7, which is no bytes"),
+        (lambda outbound: outbound.send(Flux.just(7)), r"was given 7, which is not bytes"),
         (lambda outbound: outbound.send_object({"a": 1}), r"was given \{'a': 1\}.*encoder\(\)"),
     ],
     ids=["text", "a text", "a number", "an object without an encoder"],
@@ -184,7 +184,7 @@ def test_a_send_that_was_cancelled_leaves_the_connection_to_the_next(kind: str) 
             first.cancel()
             await soon(cancelled.wait())
             await soon(client.outbound.send(b"two"))
-            client.transport.write_eof()
+            client.transport.raw.write_eof()
             assert b"".join(await soon(client.inbound.receive().collect_list())) == b"one two"
 
     run_on(kind, main())

@@ -19,7 +19,7 @@ from penstock.net import (
     TcpServer,
     WiretapFormat,
 )
-from penstock.net.flush import Flushing
+from penstock.net.asyncio_transport import AsyncioFlush
 from penstock.net.framing import lines
 from penstock.streams import Flux
 from tests.net.tcp.certificates import Authority
@@ -188,13 +188,13 @@ def test_a_send_over_tls_whose_peer_does_not_read_costs_nothing_while_it_waits(
 ) -> None:
     """Nobody looks again and again whether it has been taken."""
     looks: list[int] = []
-    look = Flushing._check_below
+    look = AsyncioFlush._check_below
 
-    def counted(self: Flushing, times: int) -> None:
+    def counted(self: AsyncioFlush, times: int) -> None:
         looks.append(times)
         look(self, times)
 
-    monkeypatch.setattr(Flushing, "_check_below", counted)
+    monkeypatch.setattr(AsyncioFlush, "_check_below", counted)
     authority = Authority.make(tmp_path)
     data = b"x" * 120_000
 

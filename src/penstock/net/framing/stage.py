@@ -22,6 +22,7 @@ from penstock.streams.spi import (
     Stream,
     asks_main_thread_to_stop,
     drop_error,
+    runs_on,
 )
 
 __all__ = ["FrameStage", "FramesSource"]
@@ -57,7 +58,7 @@ class FramesSource(Source):
 
     def runs_on(self) -> str:
         """Wherever the chunks come from."""
-        return self._upstream._source.runs_on()
+        return runs_on(self._upstream)
 
 
 class FrameStage(Relay):

@@ -20,7 +20,7 @@ from penstock.net.http.events import LONGEST_EVENT, Event, EventDecoder
 from penstock.net.http.outflow import LARGE, PREFETCH, Outflow, as_bytes
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
-from penstock.streams.spi import AsyncIterableSource, Stream, as_stream, flux_of
+from penstock.streams.spi import AsyncIterableSource, Stream, as_flux, as_stream, flux_of
 
 if TYPE_CHECKING:
     import ssl
@@ -244,7 +244,7 @@ def request(
     elif isinstance(content, str):
         body = content.encode()
     else:
-        body = as_stream(content, "the content of a request")._as_flux().map(as_bytes)
+        body = as_flux(as_stream(content, "the content of a request")).map(as_bytes)
     return Call(
         method=method.upper(),
         url=url,

@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
-from penstock.streams.spi import AsyncReader, ReadAhead, Stream, step_of
+from penstock.streams.spi import AsyncReader, ReadAhead, Stream, connect, step_of
 
 __all__ = ["BUDGET", "LARGE", "MOST_BYTES", "PREFETCH", "Outflow", "as_bytes"]
 
@@ -53,7 +53,7 @@ class Outflow(AsyncReader):
         if step is not None:
             # What a peer sends may be small for a while and large then: a mean says nothing about it.
             self._ahead = ReadAhead(step, self._most, self._unsent, on_window=self._asked_for_all)
-        stream._connect(self)
+        connect(stream, self)
 
     def _asked_for_all(self) -> None:
         self._asked = self._target = self._most

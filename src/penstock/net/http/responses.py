@@ -23,7 +23,7 @@ from penstock.net.http.events import COMMENT, as_event
 from penstock.net.http.outflow import PREFETCH, Outflow, as_bytes
 from penstock.net.http.reception import Reception
 from penstock.spec import Publisher
-from penstock.streams.spi import Stream, as_stream
+from penstock.streams.spi import Stream, as_flux, as_stream
 
 __all__ = ["Response", "ndjson", "reply", "sse", "stream"]
 
@@ -191,7 +191,7 @@ async def _plain(send: Send, status: int, text: bytes, headers: Headers | None =
 
 
 def _made(source: Publisher[Any], by: str, encode: Callable[[Any], bytes], **settings: Any) -> Response:
-    return Response(as_stream(source, f"{by}()")._as_flux().map(encode), **settings)
+    return Response(as_flux(as_stream(source, f"{by}()")).map(encode), **settings)
 
 
 def stream(

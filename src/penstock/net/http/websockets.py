@@ -22,7 +22,7 @@ from penstock.net.http.reception import Reception
 from penstock.net.outbound import SendChain
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
-from penstock.streams.spi import Stream, as_stream
+from penstock.streams.spi import Stream, as_flux, as_stream
 
 __all__ = ["WebSocketHandler", "WebSocketInbound", "WebSocketOutbound", "websocket"]
 
@@ -124,6 +124,7 @@ class WebSocketInbound:
     """What the client sends; it has one subscriber in its life."""
 
     def __init__(self, socket: _Socket) -> None:
+        """Made by ``websocket()``, for each connection."""
         self._socket = socket
 
     def receive(self) -> Flux[Any]:
@@ -152,6 +153,7 @@ class WebSocketOutbound(SendChain):
     """What is to be sent, in order. Nothing happens before somebody subscribes, awaits or returns it."""
 
     def __init__(self, socket: _Socket, before: Mono[Any] | None = None) -> None:
+        """Made by ``websocket()``, and by each of the methods below."""
         super().__init__(before)
         self._socket = socket
 
@@ -161,7 +163,7 @@ class WebSocketOutbound(SendChain):
         The publisher is asked for as much as the client takes.
         """
         stream = Mono.just(data) if isinstance(data, bytes | str) else as_stream(data, "send()")
-        source = stream._as_flux().map(_content)
+        source = as_flux(stream).map(_content)
         socket = self._socket
         return self._and(end_of(lambda: socket.send_all(source), "send", socket.loop))
 
@@ -218,7 +220,7 @@ class _WebSocketApp:
             returned = await returned
             if returned is None:
                 return
-        await as_stream(returned, "websocket()")._as_flux().then()
+        await as_flux(as_stream(returned, "websocket()")).then()
 
     async def _finish(self, socket: _Socket, handling: asyncio.Future[None]) -> None:
         """Say good-bye, if there is anybody to say it to, and log what went wrong."""

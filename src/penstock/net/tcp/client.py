@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Self
 
-from penstock.net.bridge import Bridge
+from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
 from penstock.net.errors import ConnectFailed, HandshakeFailed
@@ -82,8 +82,8 @@ class TcpClient(TcpBuilder):
                 "ssl_shutdown_timeout": max(settings.linger, 0.1),
             }
 
-        def made() -> Bridge:
-            return Bridge(connections, loop)
+        def made() -> AsyncioBridge:
+            return AsyncioBridge(connections, loop)
 
         try:
             async with asyncio.timeout(settings.connect_timeout):
@@ -115,8 +115,8 @@ class TcpClient(TcpBuilder):
 
 
 async def _unix_connection(
-    loop: asyncio.AbstractEventLoop, made: Callable[[], Bridge], path: str, tls: dict[str, Any]
-) -> tuple[Any, Bridge]:
+    loop: asyncio.AbstractEventLoop, made: Callable[[], AsyncioBridge], path: str, tls: dict[str, Any]
+) -> tuple[Any, AsyncioBridge]:
     if not path.startswith("\0"):
         return await loop.create_unix_connection(made, path, **tls)
     # The name of no file: uvloop cannot connect to one itself.

@@ -16,7 +16,7 @@ import ssl
 import stat
 from typing import Any, Final
 
-from penstock.net.bridge import Bridge
+from penstock.net.bridge import AsyncioBridge
 from penstock.net.connections import Connections
 from penstock.net.labels import address_text, new_id
 from penstock.net.settings import TcpSettings
@@ -75,7 +75,7 @@ class Acceptor:
             self._loop.add_reader(self._listening, self._accept)
 
     async def _shake_hands(self, accepted: socket.socket, remote: str) -> None:
-        bridge = Bridge(self._connections, self._loop)
+        bridge = AsyncioBridge(self._connections, self._loop)
         ends = address_text(accepted.getsockname()), remote
         names = self._tls.names
         choosing.set(None if names is None else names.context_for)

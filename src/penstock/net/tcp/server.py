@@ -10,13 +10,13 @@ import ssl
 from collections.abc import Mapping
 from typing import Protocol, Self
 
-from penstock.net.bridge import Bridge
+from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
 from penstock.net.errors import BindFailed
 from penstock.net.labels import address_text
-from penstock.net.lifecycle import CloseReport, Disposable
-from penstock.net.loops import block_on
+from penstock.net.lifecycle import CloseReport
+from penstock.net.loops import Disposable, block_on
 from penstock.net.metrics import TcpMetrics
 from penstock.net.settings import TcpBuilder, TcpSettings
 from penstock.net.tcp.listener import Acceptor, listening_sockets
@@ -134,6 +134,7 @@ class RunningServer(Disposable):
         connections: Connections,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
+        """Made by ``TcpServer.bind()``."""
         super().__init__(loop)
         self._settings = settings
         self._listeners = listeners
@@ -189,8 +190,8 @@ class RunningServer(Disposable):
 async def _plain_server(
     loop: asyncio.AbstractEventLoop, listening: socket.socket, connections: Connections
 ) -> asyncio.AbstractServer:
-    def accepted() -> Bridge:
-        return Bridge(connections, loop)
+    def accepted() -> AsyncioBridge:
+        return AsyncioBridge(connections, loop)
 
     create = loop.create_unix_server if listening.family == socket.AF_UNIX else loop.create_server
     server: asyncio.AbstractServer = await create(

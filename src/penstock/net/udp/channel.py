@@ -14,8 +14,10 @@ from typing import Any, Final
 from penstock.net.errors import ConnectionAborted, NetError, SendRefused
 from penstock.net.handler import HandlerRun, tells_failure
 from penstock.net.labels import address_text
-from penstock.net.lifecycle import CloseReport, ConnectionState, Disposable
+from penstock.net.lifecycle import CloseReport, ConnectionState
+from penstock.net.loops import Disposable
 from penstock.net.metrics import UdpCounters, UdpMetrics, kernel_dropped
+from penstock.net.sender import Done, FlushRule
 from penstock.net.udp.datagram import Address, Datagram
 from penstock.net.udp.multicast import Interface, Membership
 from penstock.net.udp.pace import Pacer
@@ -23,8 +25,8 @@ from penstock.net.udp.receiver import DatagramReceiver
 from penstock.net.udp.sender import DatagramSender
 from penstock.net.udp.settings import UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
-from penstock.net.udp.transport import Readiness
-from penstock.streams.spi import Stream, as_stream
+from penstock.net.udp.transport import AsyncioDatagramTransport
+from penstock.streams.spi import Stream, as_stream, connect
 
 __all__ = ["UdpChannel", "open_channel"]
 
@@ -63,6 +65,7 @@ class UdpChannel(Disposable):
     """
 
     def __init__(self, settings: UdpSettings, opened: socket.socket, peer: Address | None) -> None:
+        """Made by ``UdpServer.bind()`` and ``UdpClient.connect()``."""
         super().__init__(asyncio.get_running_loop())
         self.id = os.urandom(4).hex()
         """Eight characters that stand for this socket in every line of the log."""
@@ -75,10 +78,8 @@ class UdpChannel(Disposable):
         self.address: Address = opened.getsockname()
         """The address that the socket has."""
         self._thread = get_ident()
-        self._readiness = Readiness(self.loop, opened)
-        self._receiver = DatagramReceiver(
-            self, self.loop, opened, self._readiness, settings.overflow, self._watching("READ")
-        )
+        self._transport = AsyncioDatagramTransport(self.loop, opened)
+        self._receiver = DatagramReceiver(self, self._transport, settings.overflow, self._watching("READ"))
         self._pacer = None if settings.pace is None else Pacer(settings.pace, self.loop.time())
         self._sender: DatagramSender | None = None
         self._handler: HandlerRun | None = None
@@ -161,7 +162,7 @@ class UdpChannel(Disposable):
             )
         self._handler = HandlerRun(self._handler_done)
         stream = work.mono() if isinstance(work, UdpOutbound) else as_stream(work, "handle()")
-        stream._connect(self._handler)
+        connect(stream, self._handler)
 
     def _handler_done(self, error: BaseException | None) -> None:
         if error is not None and not (self._closed and isinstance(error, ConnectionAborted)):
@@ -185,7 +186,7 @@ class UdpChannel(Disposable):
             error.strerror or error,
         )
         self._network_heard = True
-        self._readiness.renew()
+        self._transport.renew()
         return True
 
     def broken(self, error: OSError) -> None:
@@ -200,9 +201,9 @@ class UdpChannel(Disposable):
     def start_sending(
         self,
         stream: Stream[Any],
-        flush: object,
-        done: Callable[[BaseException | None], object],
-        written: object = 0,
+        flush: FlushRule | None,
+        done: Done,
+        written: int = 0,
     ) -> Callable[[], object]:
         """Send the elements of a stream; returns what stops it. On the event loop only.
 
@@ -221,9 +222,9 @@ class UdpChannel(Disposable):
             done(error)
 
         self._sender = sender = DatagramSender(
-            self, self.loop, self.socket, self._readiness, self._pacer, self._watching("WRITE"), ended
+            self, self._transport, self._pacer, self._watching("WRITE"), ended
         )
-        stream._connect(sender)
+        connect(stream, sender)
         return self._stop_sending
 
     def _stop_sending(self) -> None:
@@ -231,12 +232,15 @@ class UdpChannel(Disposable):
         if sender is not None:
             sender.cancel()
 
-    def on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Call this on the socket's event loop: at once if we are on it."""
+    def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
+        """Make a call on the socket's event loop: now if we are on it. False if that loop is closed."""
         if get_ident() == self._thread:
             call(*arguments)
-        elif not self.loop.is_closed():
+        elif self.loop.is_closed():
+            return False
+        else:
             self.loop.call_soon_threadsafe(call, *arguments)
+        return True
 
     # ---------------------------------------------------------------- the end
     def close(self) -> None:
@@ -271,8 +275,7 @@ class UdpChannel(Disposable):
             sender.lost("the socket was closed")
         self._kernel_dropped = kernel_dropped(self.socket)
         self._closed = True
-        self._readiness.close()
-        self.socket.close()
+        self._transport.close()
         self._tell(ConnectionState.DISCONNECTING)
         self._over.set()
         if self._handler is not None and cancel_handler:

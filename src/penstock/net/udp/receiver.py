@@ -7,46 +7,24 @@ queue, and the overflow policy decides when that is full.
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from penstock.net.errors import DatagramOverflow
 from penstock.net.labels import address_text
-from penstock.net.metrics import UdpCounters
 from penstock.net.sole_publisher import SolePublisher, tell_end
-from penstock.net.udp.datagram import Address, Datagram, DatagramQueue, Overflow
-from penstock.net.udp.transport import Readiness
+from penstock.net.udp.datagram import Datagram, DatagramQueue, Overflow
+from penstock.net.udp.sender import SocketOwner
+from penstock.net.udp.transport import DatagramTransport
 from penstock.spec import UNBOUNDED
 
-__all__ = ["DatagramReceiver", "ReceiverOwner"]
+__all__ = ["DatagramReceiver"]
 
 _A_TURN: Final = 64
 """Datagrams that are read before others on the event loop get their turn."""
 _A_LAST_TURN: Final = 4096
 """The same when there will be no other turn."""
 _LARGEST: Final = 65_536
-
-
-class ReceiverOwner(Protocol):
-    """What a receiver has to know of the socket that it belongs to."""
-
-    counts: UdpCounters
-    peer: Address | None
-
-    @property
-    def label(self) -> str:
-        """The socket in the log."""
-        ...
-
-    def network_said(self, error: OSError) -> bool:
-        """Whether an error came from the network and means nothing to the socket itself; it is told then."""
-        ...
-
-    def broken(self, error: OSError) -> None:
-        """The socket cannot be used any more."""
-        ...
 
 
 class DatagramReceiver(SolePublisher[Datagram]):
@@ -57,17 +35,14 @@ class DatagramReceiver(SolePublisher[Datagram]):
 
     def __init__(
         self,
-        owner: ReceiverOwner,
-        loop: asyncio.AbstractEventLoop,
-        opened: socket.socket,
-        readiness: Readiness,
+        owner: SocketOwner,
+        transport: DatagramTransport,
         overflow: Overflow,
         watch: Callable[[Datagram], object] | None,
     ) -> None:
-        super().__init__(loop)
+        super().__init__(transport.loop)
         self._owner = owner
-        self._socket = opened
-        self._readiness = readiness
+        self._transport = transport
         self._waiting = DatagramQueue(overflow)
         self._queue = self._waiting.queue
         self._overflow = overflow
@@ -80,18 +55,18 @@ class DatagramReceiver(SolePublisher[Datagram]):
     def open(self) -> None:
         """Begin to read."""
         self._reading = True
-        self._readiness.watch_readable(self._readable)
+        self._transport.watch_readable(self._readable)
 
     def _readable(self) -> None:
         if not self._read(_A_TURN):
             # Nothing there after all: an error woke us that somebody else has fetched meanwhile.
-            self._readiness.renew()
+            self._transport.renew()
 
     def _read(self, most: int) -> int:
         """Read what there is, up to ``most``; returns how many calls brought something, if only an error."""
         peer = self._owner.peer
         counts = self._owner.counts
-        receive, receive_from = self._socket.recv, self._socket.recvfrom
+        receive, receive_from = self._transport.recv, self._transport.recvfrom
         for done in range(most):
             if not self._reading:
                 return done
@@ -197,7 +172,7 @@ class DatagramReceiver(SolePublisher[Datagram]):
     def _stop_reading(self) -> None:
         if self._reading:
             self._reading = False
-            self._readiness.ignore_readable()
+            self._transport.ignore_readable()
 
     # ---------------------------------------------------------------- for those who look
     @property

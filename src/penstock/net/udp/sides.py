@@ -10,7 +10,7 @@ from penstock.net.udp.datagram import Datagram
 from penstock.net.udp.receiver import DatagramReceiver
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
-from penstock.streams.spi import PublisherSource, as_stream, flux_of
+from penstock.streams.spi import PublisherSource, as_flux, as_stream, flux_of
 
 if TYPE_CHECKING:
     from penstock.net.udp.channel import UdpChannel
@@ -34,6 +34,7 @@ class UdpInbound:
     """What a UDP socket receives; it has one subscriber in its life."""
 
     def __init__(self, channel: UdpChannel, receiver: DatagramReceiver) -> None:
+        """Made by a channel."""
         self._channel = channel
         self._receiver = receiver
 
@@ -67,6 +68,7 @@ class UdpOutbound(SendChain):
     """
 
     def __init__(self, channel: UdpChannel, before: Mono[Any] | None = None) -> None:
+        """Made by a channel, and by each of the methods below."""
         super().__init__(before)
         self._channel = channel
 
@@ -82,15 +84,13 @@ class UdpOutbound(SendChain):
             data = Mono.just(bytes(data))
         elif isinstance(data, Datagram):
             data = Mono.just(data)
-        # Typed for a connection; a channel has all that a send asks of one.
-        channel: Any = self._channel
-        return self._and(flux_of(PublisherSource(SendPublisher(channel, as_stream(data, "send()"), None))))
+        return self._and(flux_of(PublisherSource(SendPublisher(self._channel, as_stream(data, "send()")))))
 
     def send_object(self, thing: Any) -> UdpOutbound:
         """Send an object, or every object of a publisher, as what the ``encoder`` makes of it."""
         encode = self._channel.settings.encoder
         if isinstance(thing, Publisher):
-            return self.send(as_stream(thing, "send_object()")._as_flux().map(encode))
+            return self.send(as_flux(as_stream(thing, "send_object()")).map(encode))
         return self.send(Mono.defer(lambda: Mono.just(encode(thing))))
 
     def keep_open(self) -> UdpOutbound:

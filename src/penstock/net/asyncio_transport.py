@@ -1,10 +1,10 @@
-"""Tells when everything that was written has been handed to the kernel.
+"""The transport of asyncio and uvloop, and how to know that everything written has left this process.
 
-A plain transport says so itself: with no room in its buffer at all it is full with the first byte, and says
-when it is empty. Under TLS there is a second transport below, with a buffer that nobody can ask for. It keeps
-bytes only as long as the kernel takes none, so what counts is whether the socket can be written to. The event
-loop does not let others watch a socket of one of its transports. A poll object of our own does, and it can be
-watched by the loop like any other descriptor.
+A plain transport tells that itself: if its buffer may hold nothing at all, it is full with the first byte and
+says when it is empty. Under TLS there is a second transport below, whose buffer nobody can see. It holds
+bytes only as long as the kernel takes none, so what counts is whether the socket can be written to. An event
+loop does not let others watch a socket that belongs to one of its transports. A poll object of our own does,
+and the loop can watch that like any other descriptor.
 """
 
 from __future__ import annotations
@@ -12,24 +12,131 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import select
+import ssl
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary, ref
 
-__all__ = ["HIGH_WATER", "Flushing", "push_out"]
+from penstock.net.labels import local_of, remote_of
+from penstock.net.transport import HIGH_WATER, TransportEvents
 
-HIGH_WATER: Final = 64 * 1024
-"""Bytes in the transport's own buffer at which it says that it is full."""
+__all__ = ["AsyncioFlush", "AsyncioTransport"]
+
+_READ_SIZE: Final = 64 * 1024
 
 _LOOKS: Final = 2
-"""How often in a row the kernel has to take more before it is believed to have got everything."""
+"""The kernel is believed to have everything when it would take more this many times in a row."""
 
 _FIRST_LOOK: Final = 0.01
 _LAST_LOOK: Final = 1.0
-"""Where nobody tells us that a socket can be written to: seconds between two looks, the first and at most."""
+"""Where the system does not tell that a socket is writable: seconds between the first looks, and at most."""
 
 
-class Flushing:
+class AsyncioTransport:
+    """A :class:`~penstock.net.transport.Transport` over one of asyncio's or uvloop's."""
+
+    __slots__ = (
+        "get_write_buffer_size",
+        "is_closing",
+        "local",
+        "loop",
+        "pause_reading",
+        "raw",
+        "remote",
+        "resume_reading",
+        "write",
+    )
+
+    def __init__(self, raw: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self.raw = raw
+        """The event loop's own transport, for what is not offered here."""
+        self.loop = loop
+        self.local = local_of(raw)
+        self.remote = remote_of(raw)
+        # The methods themselves and not methods of ours: they are called for every chunk.
+        self.write: Callable[[bytes], None] = raw.write
+        self.get_write_buffer_size: Callable[[], int] = raw.get_write_buffer_size
+        self.pause_reading: Callable[[], None] = raw.pause_reading
+        self.resume_reading: Callable[[], None] = raw.resume_reading
+        self.is_closing: Callable[[], bool] = raw.is_closing
+        raw.set_write_buffer_limits(high=HIGH_WATER)
+        if hasattr(raw, "max_size"):
+            raw.max_size = _READ_SIZE  # asyncio's own: otherwise every small read costs a large allocation
+
+    @property
+    def socket(self) -> Any:
+        """The socket, for its options."""
+        return self.raw.get_extra_info("socket")
+
+    @property
+    def tls(self) -> Any:
+        """The TLS session, or None."""
+        return self.raw.get_extra_info("ssl_object")
+
+    def set_protocol(self, events: TransportEvents) -> None:
+        """Call somebody else from now on."""
+        self.raw.set_protocol(events)
+
+    def flush(self, done: Callable[[], object]) -> AsyncioFlush:
+        """Calls ``done`` when everything written has been handed to the kernel."""
+        return AsyncioFlush(self.loop, self.raw, done)
+
+    def can_write_eof(self) -> bool:
+        """Whether one direction can be closed alone: not under TLS."""
+        return bool(self.raw.can_write_eof())
+
+    def end(self) -> AsyncioFlush | None:
+        """Tell the peer that we send no more, after what was written.
+
+        Plain TCP closes its half. TLS has ``close_notify``. The transports of both loops send that only
+        together with a close, and give up if the peer is still sending, so it is sent here.
+        """
+        if self.can_write_eof():
+            # Not now: we may be in a callback of the transport, which would then end a second time.
+            self.loop.call_soon(self._write_eof)
+            return None
+        flush = self.flush(self._close_notify)
+        self.loop.call_soon(flush.check)
+        return flush
+
+    def _write_eof(self) -> None:
+        if not self.is_closing():
+            try:
+                self.raw.write_eof()
+            except OSError:
+                self.abort()  # The peer has reset the connection, and the loop has not told us yet.
+
+    def _close_notify(self) -> None:
+        if self.is_closing():
+            return
+        # unwrap() wants the peer's own end as well, or finds that the peer is still sending.
+        with contextlib.suppress(ssl.SSLError):
+            self.tls.unwrap()
+        self.push_out()
+
+    def push_out(self) -> None:
+        """Send what TLS itself has to say. Both loops keep that until something is read or written.
+
+        Otherwise a peer could wait for the last message of the handshake, for instance.
+        """
+        if self.is_closing():
+            return
+        protocol = getattr(self.raw, "_ssl_protocol", None)
+        if protocol is None:
+            self.raw.writelines([])  # uvloop: sends what waits, and nothing else
+        else:
+            protocol._process_outgoing()  # asyncio has no other way that writes no bytes
+
+    def close(self) -> None:
+        """Send what was written, then close."""
+        self.raw.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self.raw.abort()
+
+
+class AsyncioFlush:
     """Waits, once, until one transport has nothing left; then calls ``done``."""
 
     __slots__ = ("_done", "_loop", "_pause", "_tight", "_transport", "_watched")
@@ -169,17 +276,3 @@ def _takes_more(transport: Any) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLOUT)
     return bool(poll.poll(0))
-
-
-def push_out(transport: Any) -> None:
-    """Send what TLS itself has to say: both loops keep it until something is written or read.
-
-    The last message of a handshake, for instance, would make the peer wait for it until then.
-    """
-    if transport.is_closing():
-        return
-    protocol = getattr(transport, "_ssl_protocol", None)
-    if protocol is None:
-        transport.writelines([])  # uvloop: nothing to write, and so nothing but what waits
-    else:
-        protocol._process_outgoing()  # asyncio has no other way that writes no bytes

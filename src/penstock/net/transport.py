@@ -1,0 +1,172 @@
+"""The line between streams and the event loop: what a connection needs from below, and hears from there.
+
+Connection, receiver and sender know these protocols and nothing of asyncio. Two implementations exist:
+:mod:`penstock.net.asyncio_transport`, for the sockets of asyncio and uvloop, and the one in the tests, which
+has no socket and fails whenever a test tells it to.
+
+A method that asyncio also has carries asyncio's name and does the same. The methods that are called for every
+chunk may be plain attributes, so that nothing of ours stands between a sender and the socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+__all__ = ["HIGH_WATER", "Flush", "Loop", "Timer", "Transport", "TransportEvents"]
+
+
+HIGH_WATER: Final = 64 * 1024
+"""With this many bytes that the kernel has not taken, a transport says that it is full."""
+
+
+class Timer(Protocol):
+    """A call that has been scheduled for later."""
+
+    def cancel(self) -> None:
+        """Do not make the call."""
+        ...
+
+
+class Loop(Protocol):
+    """The part of an event loop that a connection uses; every asyncio loop has it."""
+
+    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> object:
+        """Call this in the next turn; on the loop's own thread only."""
+        ...
+
+    def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: Any) -> object:
+        """Call this in the next turn; from any thread."""
+        ...
+
+    def call_later(self, delay: float, callback: Callable[..., object], /, *args: Any) -> Timer:
+        """Call this after so many seconds."""
+        ...
+
+    def time(self) -> float:
+        """Seconds, on a clock that never goes back."""
+        ...
+
+    def is_closed(self) -> bool:
+        """Whether nothing will be called any more."""
+        ...
+
+
+class Flush(Protocol):
+    """Waits, once, until everything that was written has been handed to the kernel."""
+
+    def check(self) -> None:
+        """Look whether that is so. To be called first, and whenever the transport says that it has room."""
+        ...
+
+    def cancel(self) -> None:
+        """Stop waiting."""
+        ...
+
+
+class TransportEvents(Protocol):
+    """What a transport calls, always on the loop's thread."""
+
+    @property
+    def data_received(self) -> Callable[[bytes], None]:
+        """Takes each chunk as it arrives."""
+        ...
+
+    def eof_received(self) -> bool | None:
+        """The peer sends no more. If this returns true, our own direction stays open."""
+        ...
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed: because we closed it, or with the error that did."""
+        ...
+
+    @property
+    def pause_writing(self) -> Callable[[], None]:
+        """Called when the transport holds as many bytes as it should."""
+        ...
+
+    @property
+    def resume_writing(self) -> Callable[[], None]:
+        """Called when it has room again."""
+        ...
+
+
+class Transport(Protocol):
+    """One open connection, as bytes. All methods belong to the loop's thread."""
+
+    @property
+    def loop(self) -> Loop:
+        """The loop that calls the events."""
+        ...
+
+    @property
+    def local(self) -> str:
+        """Our address, as people write it."""
+        ...
+
+    @property
+    def remote(self) -> str:
+        """The peer's address, as people write it."""
+        ...
+
+    @property
+    def socket(self) -> Any:
+        """The socket, for its options; None if there is none."""
+        ...
+
+    @property
+    def tls(self) -> Any:
+        """The TLS session (an ``ssl.SSLObject``), or None."""
+        ...
+
+    @property
+    def write(self) -> Callable[[bytes], None]:
+        """Sends these bytes as the peer takes them. It neither waits nor fails: ``connection_lost`` tells."""
+        ...
+
+    @property
+    def get_write_buffer_size(self) -> Callable[[], int]:
+        """How many bytes wait for the kernel to take them."""
+        ...
+
+    @property
+    def pause_reading(self) -> Callable[[], None]:
+        """Stops reading: the peer's window fills up, and the peer has to wait."""
+        ...
+
+    @property
+    def resume_reading(self) -> Callable[[], None]:
+        """Reads again."""
+        ...
+
+    @property
+    def is_closing(self) -> Callable[[], bool]:
+        """Whether the transport is closed, or is being closed."""
+        ...
+
+    def set_protocol(self, events: TransportEvents) -> None:
+        """Call somebody else from now on."""
+        ...
+
+    def flush(self, done: Callable[[], object]) -> Flush:
+        """A way to learn that everything written has been handed to the kernel; it then calls ``done``."""
+        ...
+
+    def can_write_eof(self) -> bool:
+        """Whether one direction can be closed alone. TLS cannot do that."""
+        ...
+
+    def end(self) -> Flush | None:
+        """Tell the peer that we send no more, once it has been sent what was written.
+
+        If a Flush is returned, it needs to be checked whenever the transport has room.
+        """
+        ...
+
+    def close(self) -> None:
+        """Send what was written, then close."""
+        ...
+
+    def abort(self) -> None:
+        """Close now. What has not left is lost."""
+        ...
