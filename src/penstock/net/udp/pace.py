@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 __all__ = ["Pace", "Pacer"]
 
+_ONE = 1.0 - 1e-9
+"""A whole token, after sums of fractions. What is missing would be a wait too short for any clock."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
@@ -48,7 +51,7 @@ class Pacer:
         """Take a token; or how many seconds there will be none."""
         self._tokens = min(self._burst, self._tokens + (now - self._since) * self._rate)
         self._since = now
-        if self._tokens >= 1.0:
+        if self._tokens >= _ONE:
             self._tokens -= 1.0
             return 0.0
         return (1.0 - self._tokens) / self._rate
