@@ -11,12 +11,12 @@ import zmq
 
 from penstock.aquifer import AquiferPublisher, Endpoint, Gateway, GatewayUnreachable, LogReader
 from penstock.aquifer.client.connection import GatewayConnection
-from penstock.aquifer.client.producer import Courier
 from penstock.aquifer.protocol.messages import Complete, OnComplete, encode
 from penstock.aquifer.records.batch import RecordMetadata, pack_metadata, pack_values
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import free_endpoint
 from tests.aquifer.faults.slow_line import SlowLine
+from tests.aquifer.writing import Courier
 
 Answer = Callable[[int], float | None]
 """After how many seconds the so-manieth question is answered; None: never."""

@@ -452,7 +452,7 @@ def test_subscriptions_leave_no_threads_and_no_files_open_however_they_end() -> 
         ({"lease": 0}, "lease=0"),
         ({"patience": -1}, "patience=-1"),
         ({"codec": "xml"}, "no codec named 'xml'"),
-        ({"codec": "arrow", "records": True}, "no single records"),
+        ({"codec": "arrow", "records": True}, "not single records"),
     ],
 )
 def test_settings_that_cannot_be_right_are_refused_at_once(settings: dict[str, Any], complaint: str) -> None:

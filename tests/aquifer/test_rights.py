@@ -23,10 +23,9 @@ from penstock.aquifer import (
     generate_keys,
     probe,
 )
-from penstock.aquifer.client.producer import Courier
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, has, read, reading, stays
 from tests.aquifer.test_access_list import add
-from tests.aquifer.writing import deliver, stage
+from tests.aquifer.writing import Courier, deliver, stage
 
 SERVER, ALICE, BOB, ROOT = (generate_keys() for _ in range(4))
 AS_ALICE, AS_BOB, AS_ROOT = (CurveClient(keys, SERVER.public) for keys in (ALICE, BOB, ROOT))

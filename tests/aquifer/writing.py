@@ -9,10 +9,41 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from penstock.aquifer import AquiferPublisher, Gateway, LogReader
-from penstock.aquifer.client.producer import Courier
+from penstock.aquifer import AquiferPublisher, Gateway, LogReader, PreparedPart, Producer
 from penstock.aquifer.log import SqliteJournal
-from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
+from penstock.aquifer.records.batch import MSGPACK, Batch, RecordMetadata, pack_metadata, pack_values
+
+
+class Courier(Producer):
+    """A producer that chooses names, attempts and the order of pieces itself: for the tests of gateways."""
+
+    def __init__(self, endpoint: str, **settings: Any) -> None:
+        super().__init__(endpoint, "courier", **settings)
+
+    def stage(
+        self,
+        query: str,
+        batch: int,
+        part: int,
+        attempt: int,
+        seq: int,
+        *,
+        count: int,
+        payload: bytes,
+        metadata: bytes,
+        format: str = MSGPACK,
+    ) -> None:
+        """Stage one piece."""
+        self.name = query
+        self._stage(batch, part, attempt, seq, Batch(0, count, payload, metadata, format))
+
+    def publish(
+        self, query: str, batch: int, parts: Sequence[tuple[int, int, int]], timeout: float | None = None
+    ) -> None:
+        """Commit what was staged."""
+        self.name = query
+        self.commit(batch, [PreparedPart(*part) for part in parts], timeout=timeout)
+
 
 Connect = Callable[..., Courier]
 """``connect(gateway)``, or ``connect(endpoint)``: a courier."""

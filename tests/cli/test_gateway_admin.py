@@ -13,10 +13,9 @@ import pytest
 
 from penstock import Flux
 from penstock.aquifer import CurveClient, CurveServer, Evicted, Gateway, LogReader, generate_keys, save_keys
-from penstock.aquifer.client.producer import Courier
 from penstock.cli import main
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, has, read
-from tests.aquifer.writing import deliver
+from tests.aquifer.writing import Courier, deliver
 
 ALICE, BOB, ROOT, SERVER = (generate_keys() for _ in range(4))
 

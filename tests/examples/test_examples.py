@@ -86,6 +86,10 @@ SHOWN = {
         "news 2: gate closed",
         "lines that arrived: 100000",
     ],
+    "21_write_in_transactions.py": [
+        "killed in the middle of the fifth batch",
+        "every line once, in order: True",
+    ],
 }
 """For each example the lines that matter, in their order."""
 

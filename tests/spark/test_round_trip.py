@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -45,7 +46,6 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from penstock.aquifer.protocol.frames import Frame
 from penstock.spark import BadSchema, UnwritableRow
 from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.columns import Columns
@@ -162,8 +162,7 @@ def sent(schema: StructType, batch: pa.RecordBatch, form: str, zone: str) -> lis
     """What the source reads of what the sink writes."""
     rows: list[dict[str, Any]] = []
     for piece in RowPacker(schema, form).pieces(batch):
-        frame = Frame(0, len(rows), piece.records, piece.payload, piece.metadata)
-        read = Columns(schema, form, Zone(zone)).batch("tcp://127.0.0.1:1", frame)
+        read = Columns(schema, form, Zone(zone)).batch("tcp://127.0.0.1:1", replace(piece, first=len(rows)))
         read.validate(full=True)
         rows += read.to_pylist()
     return rows

@@ -31,6 +31,9 @@ from penstock.aquifer.client import (
     LogReader,
     LogState,
     Metrics,
+    PreparedPart,
+    Producer,
+    Transaction,
     probe,
 )
 from penstock.aquifer.errors import (
@@ -127,6 +130,8 @@ __all__ = [
     "Metrics",
     "OffsetGone",
     "Overtaken",
+    "PreparedPart",
+    "Producer",
     "ProtocolViolation",
     "Record",
     "RecordMetadata",
@@ -135,6 +140,7 @@ __all__ = [
     "SourceFailed",
     "SqliteJournal",
     "TakenOver",
+    "Transaction",
     "TransactionLost",
     "Unreadable",
     "check_bind",

@@ -209,7 +209,8 @@ class ControlProxy:
             self.dropped += 1
             self._in_a_row[peer] += 1
             return 0
-        if chance < self._drop + self._repeat:
+        if self._drop <= chance < self._drop + self._repeat:
+            # Not one that was only spared: without repeat= nothing is repeated.
             self.repeated += 1
             return 2
         return 1

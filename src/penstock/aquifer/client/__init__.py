@@ -3,6 +3,7 @@
 from penstock.aquifer.client.administrator import Administrator
 from penstock.aquifer.client.log_reader import LogReader, LogState
 from penstock.aquifer.client.probe import probe
+from penstock.aquifer.client.producer import PreparedPart, Producer, Transaction
 from penstock.aquifer.client.publisher import AquiferPublisher
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
 
@@ -14,5 +15,8 @@ __all__ = [
     "LogReader",
     "LogState",
     "Metrics",
+    "PreparedPart",
+    "Producer",
+    "Transaction",
     "probe",
 ]

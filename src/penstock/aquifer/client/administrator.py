@@ -1,4 +1,4 @@
-"""Administering a gateway from elsewhere: its ids and sessions are listed, ended, deleted and handed over."""
+"""Administering a gateway from another process: list, end, delete and hand over its ids and sessions."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["Administrator"]
 
 
 class Administrator:
-    """Asks a gateway what only an administrator may ask; used by one thread.
+    """Administers a gateway; used by one thread at a time.
 
-    Over loopback nobody else is needed than who asks; elsewhere it takes a key with the right ``admin``.
-    Without it, everything here raises :class:`~penstock.aquifer.Refused`.
+    On the gateway's own machine everybody may. From elsewhere it takes a key with the right ``admin``;
+    without it every method raises :class:`~penstock.aquifer.Refused`.
     """
 
     def __init__(self, endpoint: str, *, patience: float = 10.0, curve: CurveClient | None = None) -> None:
@@ -34,7 +34,7 @@ class Administrator:
         self._connection = GatewayConnection(place, curve, patience=patience)
 
     def ids(self) -> dict[str, Any]:
-        """All durable ids, here or away, and the sessions without one: see :meth:`Gateway.ids`."""
+        """List the durable ids, connected or not, and the sessions without one: see :meth:`Gateway.ids`."""
         listed = self._ask(AdminRequest(list=True))
         while (after := listed["next"]) is not None:
             more = self._ask(AdminRequest(list=True, after=after))
@@ -43,23 +43,23 @@ class Administrator:
         return listed
 
     def evict(self, who: str | int) -> dict[str, Any]:
-        """End a session, by its id or its number. Its reader gets an error; an id keeps its place."""
+        """End a session, by its id or its number. Its reader fails with an error; an id keeps its cursor."""
         return self._ask(AdminRequest(evict=who))
 
     def forget(self, id: str) -> dict[str, Any]:
-        """Delete a durable id: nothing is kept for it any more. A session that has it ends."""
+        """Delete a durable id and its cursor. A session that uses it ends."""
         return self._ask(AdminRequest(forget=id))
 
     def give(self, id: str, key: str) -> dict[str, Any]:
-        """Let an id belong to another public key, or with ``""`` to those without one."""
+        """Hand an id over to another public key, or with ``""`` to clients without a key."""
         return self._ask(AdminRequest(give=id, to=key))
 
     def give_writer(self, name: str, key: str) -> dict[str, Any]:
-        """The same for the name of a writer."""
+        """Hand the name of a producer over to another public key."""
         return self._ask(AdminRequest(writer=name, to=key))
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -76,6 +76,6 @@ class Administrator:
         details = extension(answer.x) if isinstance(answer, OnSubscribe) else None
         if details is None or details.status is UNSET:
             raise ProtocolViolation(
-                f"the gateway at {self._connection.endpoint} cannot be administered from elsewhere"
+                f"the gateway at {self._connection.endpoint} cannot be administered from another process"
             )
         return details.status

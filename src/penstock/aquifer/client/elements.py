@@ -1,4 +1,4 @@
-"""From what came over the wire to the elements that a subscriber gets."""
+"""From frames and plain records to the elements that a subscriber gets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Chunk", "Unpacker"]
 
 
 class Unpacker:
-    """Makes elements of frames and records."""
+    """Turns frames and plain records into elements."""
 
     def __init__(self, codec: Codec, *, records: bool, batches: bool) -> None:
         self._codec = codec
@@ -27,13 +27,13 @@ class Unpacker:
         self._decode: Callable[[bytes], Any] | None = None if codec.name == "bytes" else codec.decode
 
     def of_frame(self, frame: Frame) -> list[Any]:
-        """The elements in a frame; a ValueError or a ProtocolViolation if there are none."""
+        """The elements of a frame; a ValueError or a ProtocolViolation if it cannot be decoded."""
         if self._arrow:
             return self._batch(frame)
         try:
             values = unpack_values(frame.payload)
         except msgspec.DecodeError as error:
-            text = f"the frame at offset {frame.first} holds no records: {error}"
+            text = f"the frame at offset {frame.first} does not hold records: {error}"
             raise ProtocolViolation(text) from error
         if len(values) != frame.count:
             text = f"the frame at offset {frame.first} holds {len(values)} records, not {frame.count}"
@@ -44,7 +44,7 @@ class Unpacker:
         return [elements] if self._batches else elements
 
     def of_values(self, values: list[bytes], first: int) -> list[Any]:
-        """The elements in single records, which start at offset ``first``."""
+        """The elements of single records, the first of which has the offset ``first``."""
         if self._decode is None:
             return values
         try:
@@ -62,7 +62,7 @@ class Unpacker:
             raise
         except Exception as error:
             raise ProtocolViolation(
-                f"the frame at offset {frame.first} is no Arrow stream: {error}"
+                f"the frame at offset {frame.first} is not an Arrow stream: {error}"
             ) from error
         if batch.num_rows != frame.count:
             text = f"the frame at offset {frame.first} holds {batch.num_rows} rows, not {frame.count}"
@@ -71,10 +71,10 @@ class Unpacker:
 
 
 class Chunk:
-    """Elements that came together, and how far they were handed on.
+    """Elements that arrived together, and how many of them were handed on.
 
-    They are unpacked when their turn comes, not when they arrive: what waits stays small, and what is handed
-    on is still in the processor's cache.
+    They are unpacked when their turn comes, not when they arrive: waiting records stay small, and unpacked
+    ones are still in the processor's cache when they are handed on.
     """
 
     __slots__ = ("_elements", "_position", "_unpack", "end", "nbytes", "records")
@@ -84,13 +84,13 @@ class Chunk:
         self._elements: list[Any] | None = None
         self._position = 0
         self.records = records
-        """How many records it has: not always the number of its elements."""
+        """The number of its records; a batch is one element with many records."""
         self.end = end
         """The offset after its last record."""
         self.nbytes = nbytes
 
     def take(self, most: int) -> list[Any]:
-        """At most so many of the elements that were not handed on; :meth:`handed` then says how many were."""
+        """Up to ``most`` elements that were not handed on yet; call :meth:`handed` with how many were."""
         if self._elements is None:
             self._elements = self._unpack()
         if not self._position and most >= len(self._elements):
@@ -98,17 +98,17 @@ class Chunk:
         return self._elements[self._position : self._position + most]
 
     def handed(self, count: int) -> None:
-        """So many more were handed on."""
+        """``count`` more elements were handed on."""
         self._position += count
 
     @property
     def reached(self) -> int:
-        """The offset after the last record that was handed on; a batch is handed on as a whole."""
+        """The offset after the last record that was handed on."""
         return self.end if self.done else self.end - self.records + self._position
 
     @property
     def done(self) -> bool:
-        """Whether everything was handed on."""
+        """Whether all elements were handed on."""
         return self._elements is not None and self._position == len(self._elements)
 
 

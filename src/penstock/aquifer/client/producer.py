@@ -1,80 +1,272 @@
-"""Writing to a gateway in batches, exactly once: stage what there is, then publish it.
+"""Writing to a gateway in transactions: all records of a batch are published together, exactly once.
 
-See :mod:`penstock.aquifer.protocol.transactions` for how the gateway sees it.
+A transaction first leaves its records with the gateway, where no reader sees them (it *stages* them), and
+then commits them with one message. Batches are numbered, and the gateway stores the number of the last batch
+of each producer together with its records. So a batch that is run again, because nobody knows whether it got
+through, is not published twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+import threading
+from collections.abc import Iterable
+from enum import Enum, auto
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
 
-from penstock.aquifer.client.connection import GatewayConnection
+from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
 from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
+from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import (
     Commit,
     Complete,
     CompleteFields,
+    Control,
     Next,
     NextFields,
     OnComplete,
     OnNext,
     Put,
 )
-from penstock.aquifer.records.batch import MSGPACK
+from penstock.aquifer.records.batch import Batch
+from penstock.aquifer.records.codecs import Codec, codec_named
+from penstock.aquifer.records.packer import Packer, Unpackable
 from penstock.aquifer.security import CurveClient
-from penstock.endpoint import Endpoint
+from penstock.arguments import a_whole_number, seconds
 
-__all__ = ["Courier"]
+__all__ = ["PreparedPart", "Producer", "Transaction"]
+
+_BUFFERED: Final = 1024
+_BUFFERED_BYTES: Final = 1024 * 1024
+"""Records are sent when there are this many of them, or about this many bytes."""
+_MOST: Final = 2**63 - 1
+_LONGEST_NAME: Final = 256
 
 
-class Courier:
-    """Brings the batches of one writer to a gateway; used by one thread.
+class PreparedPart(NamedTuple):
+    """What one transaction has left with the gateway: enough for another process to commit it."""
 
-    Everything it says may be said again, so it does: until the gateway has answered.
+    part: int
+    attempt: int
+    pieces: int
+    """How many messages carried the records."""
+
+
+class Producer:
+    """Writes to one gateway, in transactions.
+
+    ::
+
+        with Producer("tcp://127.0.0.1:5556", "thermometer") as producer:
+            with producer.transaction(17) as tx:
+                tx.write([b"hot", Record(b"cold", key=b"sensor-7")])
+
+    ``name`` identifies the producer to the gateway, also after a restart. Commit its batches in the order of
+    their ids: the gateway takes a batch for published if one with the same or a higher id was. Without a name
+    each producer gets a random one, so that its batches are never taken for those of an earlier run.
+    ``codec`` encodes the values; it has to be the one that readers decode with.
+
+    A question to the gateway is repeated for up to ``patience`` seconds, over new connections if need be. A
+    commit may take longer, because it waits until there is space in the log: ``commit_timeout`` bounds it.
+
+    Threads may share a producer. They take turns: one request is under way at a time.
     """
 
-    def __init__(self, endpoint: str, *, patience: float = 30.0, curve: CurveClient | None = None) -> None:
-        self._endpoint = Endpoint.parse(endpoint)
-        self._patience = patience
-        self._connection = GatewayConnection(self._endpoint, curve, patience=patience)
-
-    def stage(
+    def __init__(
         self,
-        query: str,
-        batch: int,
-        part: int,
-        attempt: int,
-        seq: int,
+        endpoint: str,
+        name: str | None = None,
         *,
-        count: int,
-        payload: bytes | memoryview,
-        metadata: bytes,
-        format: str = MSGPACK,
+        codec: str | Codec = "bytes",
+        patience: float = 30.0,
+        commit_timeout: float = 600.0,
+        curve: CurveClient | None = None,
     ) -> None:
-        """Leave a piece with the gateway; nobody sees it before :meth:`publish`."""
-        put = Put(query=query, batch=batch, part=part, attempt=attempt, seq=seq, fmt=format)
-        question = Next(count, x=NextFields(put=put))
-        answer = self._connection.ask(question, payload, metadata)
-        if not isinstance(answer, OnNext):
-            raise ProtocolViolation(f"the gateway at {self._endpoint} answered with {type(answer).__name__}")
+        if name is not None and (not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME):
+            raise ValueError(f"name={name!r}: give 1 to {_LONGEST_NAME} characters, or None")
+        for option, duration in (("patience", patience), ("commit_timeout", commit_timeout)):
+            seconds(duration, f"Producer({option}={duration!r})", positive=True)
+        self.name = name if name is not None else f"producer-{secrets.token_hex(8)}"
+        """The name under which the gateway knows this producer."""
+        self._codec = codec_named(codec)
+        self._commit_timeout = commit_timeout
+        self._connection = GatewayConnection(gateway_endpoint(endpoint, "Producer"), curve, patience=patience)
+        self._turn = threading.RLock()
+        """Held while a request is under way."""
 
-    def publish(
-        self, query: str, batch: int, parts: Sequence[tuple[int, int, int]], timeout: float = 600.0
-    ) -> None:
-        """Publish what was staged: ``parts`` names the attempts that count, and their number of pieces.
+    def transaction(self, batch_id: int, *, part: int = 0) -> Transaction:
+        """Begin a transaction for a batch.
 
-        Returns when it is in the log, which may take until there is room: the readers of the gateway set the
-        pace. A batch that was published before is not published again.
+        As a context manager it commits at the end of the block, and aborts if the block raises. A batch that
+        several processes write together has one transaction for each ``part``: each ends with
+        :meth:`Transaction.prepare`, and one process calls :meth:`commit` for all.
         """
-        question = Complete(x=CompleteFields(commit=Commit(query=query, batch=batch, parts=list(parts))))
-        try:
-            answer = self._connection.ask(question, patience=timeout)
-        except GatewayUnreachable as error:
-            if not self._connection.connected:
-                raise
-            raise GatewayUnreachable(f"{error}; does anybody read from it?") from None
-        if not isinstance(answer, OnComplete):
-            raise ProtocolViolation(f"the gateway at {self._endpoint} answered with {type(answer).__name__}")
+        a_whole_number(batch_id, "transaction(batch_id)", least=0, most=_MOST)
+        a_whole_number(part, "transaction(part)", least=0, most=_MOST)
+        return Transaction(self, batch_id, part, Packer(self._codec, Limits()))
+
+    def commit(self, batch_id: int, parts: Iterable[PreparedPart], *, timeout: float | None = None) -> None:
+        """Publish the prepared parts of a batch, in the order of their numbers.
+
+        Returns when the records are in the log. That may take until there is space: the required readers of
+        the gateway set the pace. A batch that was published before is not published again.
+
+        Raises :class:`~penstock.aquifer.TransactionLost` if the gateway no longer has the records, and
+        :class:`~penstock.aquifer.GatewayUnreachable` if there is no answer in time; then the batch may or may
+        not be published. In both cases run the batch again.
+        """
+        a_whole_number(batch_id, "commit(batch_id)", least=0, most=_MOST)
+        timeout = self._commit_timeout if timeout is None else timeout
+        committed: list[tuple[int, int, int]] = [part for part in sorted(parts) if part.pieces]
+        commit = Commit(query=self.name, batch=batch_id, parts=committed)
+        with self._turn:
+            try:
+                answer = self._connection.ask(Complete(x=CompleteFields(commit=commit)), patience=timeout)
+            except GatewayUnreachable as error:
+                if not self._connection.connected:
+                    raise
+                raise GatewayUnreachable(
+                    f"the gateway at {self._connection.endpoint} did not commit batch {batch_id} of "
+                    f"{self.name!r} within {timeout:g} s; is it healthy, and does anybody read from it? A "
+                    "commit waits while its log is full"
+                ) from error
+        self._check(answer, OnComplete)
 
     def close(self) -> None:
-        """Let go of the connection."""
-        self._connection.close()
+        """Close the connection. A transaction that is still open is not committed."""
+        with self._turn:
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _stage(self, batch_id: int, part: int, attempt: int, seq: int, batch: Batch) -> None:
+        """Leave a piece with the gateway; no reader sees it before the commit."""
+        put = Put(query=self.name, batch=batch_id, part=part, attempt=attempt, seq=seq, fmt=batch.format)
+        question = Next(batch.count, x=NextFields(put=put))
+        with self._turn:
+            answer = self._connection.ask(question, batch.payload, batch.metadata)
+        self._check(answer, OnNext)
+
+    def _check(self, answer: Control, expected: type[Control]) -> None:
+        if not isinstance(answer, expected):
+            place, kind = self._connection.endpoint, type(answer).__name__
+            raise ProtocolViolation(f"the gateway at {place} answered with {kind}, not {expected.__name__}")
+
+
+class _Phase(Enum):
+    OPEN = auto()
+    PREPARED = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+
+
+class Transaction:
+    """The records of one batch, or of one part of it, on their way; made by :meth:`Producer.transaction`.
+
+    Nothing is visible to a reader before the commit, and then everything is. An aborted transaction leaves
+    nothing in the log. What it has staged, the gateway drops when the batch is committed by another
+    transaction, when it needs the memory for one, or after an hour.
+    """
+
+    def __init__(self, producer: Producer, batch_id: int, part: int, packer: Packer) -> None:
+        """Made by :meth:`Producer.transaction`."""
+        self.batch_id = batch_id
+        self._producer = producer
+        self._part = part
+        # A random number: after a restart the gateway may still have what an earlier attempt left.
+        self._attempt = secrets.randbits(31)
+        self._pieces = 0
+        self._packer = packer
+        self._buffer: list[Any] = []
+        """Elements that were written and not sent yet."""
+        self._phase = _Phase.OPEN
+        self._lock = threading.RLock()
+
+    def write(self, records: Iterable[Any]) -> None:
+        """Write values, or :class:`~penstock.aquifer.Record` objects with keys and times.
+
+        Records are sent about a megabyte at a time, so an iterable of any length may be given, and many small
+        writes are cheap. A value that the codec cannot encode raises when its turn comes, perhaps in a later
+        call; then abort the transaction.
+        """
+        with self._lock:
+            self._check_open("write to")
+            for record in records:
+                self._buffer.append(record)
+                if len(self._buffer) >= self._enough():
+                    self._flush()
+
+    def write_batch(self, batch: Batch) -> None:
+        """Write records that are packed already; the gateway gives them their offsets."""
+        with self._lock:
+            self._check_open("write to")
+            self._flush()
+            self._send(batch)
+
+    def prepare(self) -> PreparedPart:
+        """Write nothing more, and return what :meth:`Producer.commit` needs, here or in another process."""
+        with self._lock:
+            self._check_open("prepare")
+            self._flush()
+            self._phase = _Phase.PREPARED
+            return PreparedPart(self._part, self._attempt, self._pieces)
+
+    def commit(self) -> None:
+        """Publish the records; see :meth:`Producer.commit`."""
+        with self._lock:
+            self._producer.commit(self.batch_id, [self.prepare()])
+            self._phase = _Phase.COMMITTED
+
+    def abort(self) -> None:
+        """Publish nothing. A committed transaction cannot be aborted."""
+        with self._lock:
+            if self._phase is _Phase.COMMITTED:
+                self._check_open("abort")
+            self._buffer.clear()
+            self._phase = _Phase.ABORTED
+
+    def __enter__(self) -> Self:
+        self._check_open("enter")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._phase is not _Phase.OPEN:
+            return  # The block has committed, prepared or aborted it.
+        if error is None:
+            self.commit()
+        else:
+            self.abort()
+
+    def _check_open(self, what: str) -> None:
+        if self._phase is not _Phase.OPEN:
+            raise RuntimeError(
+                f"cannot {what} the transaction for batch {self.batch_id}: it is {self._phase.name.lower()}; "
+                "begin another with Producer.transaction()"
+            )
+
+    def _enough(self) -> int:
+        """How many elements to collect before they are sent: few until their size is known."""
+        fit = int(_BUFFERED_BYTES / self._packer.bytes_per_element)
+        return self._packer.first_request or max(1, min(fit, _BUFFERED))
+
+    def _flush(self) -> None:
+        elements, self._buffer = self._buffer, []
+        try:
+            batches = self._packer.pack(elements, 0)
+        except Unpackable as error:
+            raise error.cause from None
+        for batch in batches:
+            self._send(batch)
+
+    def _send(self, batch: Batch) -> None:
+        self._producer._stage(self.batch_id, self._part, self._attempt, self._pieces, batch)
+        self._pieces += 1

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from penstock.aquifer.client.connection import gateway_endpoint
 from penstock.aquifer.client.elements import Unpacker
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
@@ -14,10 +15,10 @@ from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 from penstock.aquifer.records.batch import ARROW, MSGPACK
 from penstock.aquifer.records.codecs import Codec, codec_named
 from penstock.aquifer.security import CurveClient
-from penstock.endpoint import Endpoint
+from penstock.arguments import a_count, seconds, whole
 from penstock.spec import Publisher, Subscriber, check_subscriber
 from penstock.streams import Flux
-from penstock.streams.source import PublisherSource
+from penstock.streams.spi import PublisherSource, flux_of
 
 __all__ = ["AquiferPublisher"]
 
@@ -30,23 +31,24 @@ class AquiferPublisher(Publisher[Any]):
         for value in AquiferPublisher("tcp://127.0.0.1:5556").flux():
             print(value)
 
-    Demand goes all the way: the gateway is granted a window ahead of the reader, in records and in bytes,
-    and when the reader stops, the window closes. The window grows by itself to twice the rate times the
-    round trip, up to ``max_window`` records and ``window_bytes``.
+    Demand reaches the gateway as credit: it may send one window ahead of the subscriber, in records and in
+    bytes. When the subscriber stops requesting, the window closes, and the gateway waits. The window grows to
+    twice the rate times the round trip, up to ``max_window`` records and ``window_bytes``.
 
-    ``start`` is ``"earliest"``, ``"latest"`` or an offset. With an ``id`` the gateway remembers how far this
-    subscriber has come, for ``lease`` seconds after it was last heard of, and ``start`` is needed only for
-    another beginning. ``keep=False`` is for those who would rather miss records than hold the source up:
-    they get an :class:`~penstock.aquifer.Overtaken` error, or a call of ``on_gap`` and what is still there.
+    ``start`` is ``"earliest"``, ``"latest"`` or an offset. With an ``id`` the gateway keeps a cursor for this
+    subscriber, for ``lease`` seconds after it last heard of it; then ``start`` is needed only to begin
+    elsewhere. The source waits for a slow subscriber, unless ``keep=False`` makes it an optional reader. An
+    optional reader that is too slow misses records: it fails with :class:`~penstock.aquifer.Overtaken`, or
+    with ``on_gap`` it is told, and continues at the oldest record that is left.
 
-    Elements are the values, decoded by ``codec``; with ``records=True`` they are
-    :class:`~penstock.aquifer.Record` with offset, time and key; with ``batches=True`` they are lists of what
-    came together, one for each data frame, for whoever works on many at a time. What was delivered counts as
-    dealt with, unless ``acknowledge="manual"``, when :meth:`AquiferSubscription.acknowledge` says so.
+    Elements are the values, decoded by ``codec``. With ``records=True`` they are
+    :class:`~penstock.aquifer.Record` objects with offset, time and key. With ``batches=True`` they are lists,
+    one for each data frame. Delivered elements are acknowledged, unless ``acknowledge="manual"``: then call
+    :meth:`AquiferSubscription.acknowledge`.
 
-    A lost connection or a restarted gateway is found again for up to ``patience`` seconds, and reading goes
-    on at the same offset. A gateway that knows only the plain dialect has no offsets: what is lost on the way
-    is counted, logged and told to ``on_deficit``.
+    If the connection is lost or the gateway restarted, the subscription connects again for up to ``patience``
+    seconds, and continues at the same offset. A gateway that speaks the plain dialect only has no offsets:
+    records that are lost on the way are counted, logged and reported to ``on_deficit``.
     """
 
     def __init__(
@@ -73,11 +75,9 @@ class AquiferPublisher(Publisher[Any]):
         on_gap: Callable[[int, int], object] | None = None,
         on_deficit: Callable[[Deficit], object] | None = None,
     ) -> None:
-        self._endpoint = Endpoint.parse(endpoint)
-        if not self._endpoint.is_one_place:
-            raise ValueError(f"AquiferPublisher({endpoint!r}): name the host and port of one gateway")
+        self._endpoint = gateway_endpoint(endpoint, "AquiferPublisher")
         if id is not None and (not isinstance(id, str) or not id):
-            raise ValueError(f"id={id!r}: give a name that is not empty, or None for none")
+            raise ValueError(f"id={id!r}: give a name that is not empty, or None")
         if start is not None and not _is_offset(start) and start not in ("earliest", "latest"):
             raise ValueError(f"start={start!r}: give an offset, 'earliest' or 'latest'")
         if stop is not None and not _is_offset(stop):
@@ -87,14 +87,12 @@ class AquiferPublisher(Publisher[Any]):
         if dialect not in ("auto", "extended", "plain"):
             raise ValueError(f"dialect={dialect!r}: give 'auto', 'extended' or 'plain'")
         for name, count in (("window", window), ("max_window", max_window), ("window_bytes", window_bytes)):
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise ValueError(f"{name}={count!r}: give a whole number of at least 1")
-        for name, seconds in (("lease", lease), ("timeout", timeout), ("patience", patience)):
-            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-                raise ValueError(f"{name}={seconds!r}: give seconds above 0")
+            a_count(count, f"AquiferPublisher({name}={count!r})")
+        for name, duration in (("lease", lease), ("timeout", timeout), ("patience", patience)):
+            seconds(duration, f"AquiferPublisher({name}={duration!r})", positive=True)
         self._codec = codec_named(codec)
         if records and self._codec.name == "arrow":
-            raise ValueError("records=True and codec='arrow': the rows of a batch are no single records")
+            raise ValueError("records=True and codec='arrow': the rows of a batch are not single records")
         self._options = SubscribeOptions(
             name=id,
             start=start,
@@ -119,7 +117,7 @@ class AquiferPublisher(Publisher[Any]):
         self._subscriptions: weakref.WeakSet[AquiferSubscription] = weakref.WeakSet()
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Open a subscription; the connection comes about in the background."""
+        """Open a subscription; it connects in the background."""
         check_subscriber(subscriber)
         subscription = AquiferSubscription(
             subscriber,
@@ -133,12 +131,13 @@ class AquiferPublisher(Publisher[Any]):
 
     def flux(self) -> Flux[Any]:
         """This publisher with the operators of a Flux."""
-        return Flux._of(PublisherSource(self))
+        return flux_of(PublisherSource(self))
 
     def metrics(self) -> list[Metrics]:
-        """What the subscriptions that are still in use have seen, the oldest first."""
+        """The metrics of the subscriptions that are still in use, the oldest first."""
         return [subscription.metrics() for subscription in self._subscriptions]
 
 
 def _is_offset(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    offset = whole(value)
+    return offset is not None and offset >= 0

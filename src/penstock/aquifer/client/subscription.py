@@ -1,7 +1,7 @@
 """A subscription to a gateway: a thread that drives the protocol and signals the subscriber.
 
 All signals come from this thread, one after the other (§1.3). ``request`` and ``cancel`` may be called from
-any thread, and from within a signal; they leave a note and ring the bell.
+any thread, and from within a signal; they only note what is wanted and wake the thread.
 """
 
 from __future__ import annotations
@@ -34,55 +34,55 @@ _log = logging.getLogger("penstock.aquifer")
 
 _LONGEST_WAIT = 0.5
 _LONGEST_PORTION = 0.1
-"""Seconds that a portion of elements may take the subscriber, if it is more than one."""
+"""Seconds that a subscriber may take for a portion of several elements."""
 _TAKES_ITS_TIME = 1.0
-"""Seconds after which it is the subscriber who was silent."""
+"""If the subscriber took longer than this many seconds, the silence was its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deficit:
-    """A plain gateway declared more records than arrived in time."""
+    """A plain gateway declared more records than arrived in time (see ``on_deficit``)."""
 
     declared: int
     received: int
     rate: int
-    """How many records are asked for at a time from now on."""
+    """How many records each request asks for from now on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """A snapshot; counts are since the subscription began."""
+    """A snapshot of a subscription; counts are since it began."""
 
     dialect: str | None
     """``"extended"``, ``"plain"``, or None before a gateway has answered."""
     connected: bool
-    """Whether a gateway is there at the moment."""
+    """Whether a gateway is connected at the moment."""
     epoch: str | None
     """The log that the offsets belong to (extended dialect)."""
     records: int
-    """How many were handed on."""
+    """How many records the subscriber got."""
     next: int
     """The offset of the next record to arrive (plain dialect: how many have arrived)."""
     lag: int
     """How many records the log was ahead when the gateway last said so (extended dialect)."""
     window: int
-    """How many records may be on their way or waiting."""
+    """How many records may be on their way, or wait for demand."""
     rate: float
     """Records per second, lately."""
     subscriptions: int
-    """How often a gateway has welcomed this subscriber: more than once after losses and restarts."""
+    """How often a gateway has accepted this subscriber: more than once after losses and restarts."""
     gaps: int
     """How often frames were lost on the way and asked for again (extended dialect)."""
     deficits: int
     """How often fewer records arrived than were declared (plain dialect)."""
     missing: int
-    """How many records were declared and never came (plain dialect)."""
+    """How many records were declared and never arrived (plain dialect)."""
     request_size: int
-    """How many records are asked for at a time (plain dialect)."""
+    """How many records each request asks for (plain dialect)."""
 
 
 class AquiferSubscription:
-    """What a subscriber of an :class:`~penstock.aquifer.AquiferPublisher` gets."""
+    """The Subscription of an :class:`~penstock.aquifer.AquiferPublisher`."""
 
     def __init__(
         self,
@@ -93,27 +93,28 @@ class AquiferSubscription:
         *,
         acknowledge: str,
     ) -> None:
+        """Made by ``AquiferPublisher.subscribe``."""
         self._subscriber: Subscriber[Any] | None = subscriber
         self._side = side
         self._sockets = sockets
         self._automatic = acknowledge == "auto"
         self._unpacker = unpacker
         self._waiting: deque[Chunk] = deque()
-        """Elements that have come and were not asked for yet: never more than the window."""
+        """Elements that have arrived and were not requested yet: never more than the window."""
         self._mutex = threading.Lock()
         self._demand = 0
         self._illegal: RuleViolation | None = None
         self._cancelled = False
-        """No more signals: it was cancelled, or has ended."""
+        """No more signals: the subscription was cancelled, or has ended."""
         self._left = False
-        """It was cancelled."""
+        """The subscriber has cancelled."""
         self._delivered = 0
         self._acknowledge: int | None = None
         self._driver = Driver(side, sockets, self._take, self._take_records)
         self._listened = 0.0
-        """When we last looked for what has come."""
+        """When we last read the sockets."""
         self._portion = 16
-        """How many elements are handed on before the gateway's turn."""
+        """How many elements to signal before it is the gateway's turn again."""
         self._thread = threading.Thread(target=self._run, name="penstock-aquifer", daemon=True)
 
     def start(self) -> None:
@@ -125,7 +126,7 @@ class AquiferSubscription:
             drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
             self._cancelled = True
         if self._cancelled:
-            # It has left already, and nobody need be asked.
+            # It has cancelled already, so there is no need to connect.
             self._subscriber = None
             self._sockets.close()
         else:
@@ -147,28 +148,30 @@ class AquiferSubscription:
         self._wake()
 
     def cancel(self) -> None:
-        """No more signals, soon (§3.12)."""
+        """Stop the signals, soon (§3.12)."""
         self._left = self._cancelled = True
         self._wake()
 
     def acknowledge(self, offset: int) -> None:
-        """Every record before ``offset`` has been dealt with: the gateway may forget it.
+        """Tell the gateway that every record before ``offset`` was processed, so that it may drop them.
 
-        Only with ``acknowledge="manual"``; otherwise what was delivered is acknowledged by itself.
+        Only with ``acknowledge="manual"``; otherwise delivered records are acknowledged automatically.
         """
         if self._automatic:
-            raise RuntimeError("this subscription acknowledges by itself, unless acknowledge='manual'")
+            raise RuntimeError(
+                "this subscription acknowledges automatically; for acknowledge() use acknowledge='manual'"
+            )
         self._acknowledge = max(offset, self._acknowledge or 0)
         self._wake()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until the connection is closed, after an end or a cancel; False if the time is over first."""
+        """Wait until the connection is closed, after the end or a cancel; False if the time is over first."""
         if self._thread.ident is not None:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def metrics(self) -> Metrics:
-        """What has been seen so far."""
+        """A snapshot of what this subscription has seen so far."""
         side, reader = self._side, self._side.reader
         extended = reader if isinstance(reader, ExtendedReader) else None
         plain = reader if isinstance(reader, PlainReader) else None
@@ -216,12 +219,12 @@ class AquiferSubscription:
             sockets.close()
 
     def _over(self) -> bool:
-        """Whether there is nothing left to do but to end."""
+        """Whether there is nothing left to signal but the end."""
         if self._cancelled or self._illegal is not None:
             return True
         if self._driver.finished is not None and self._driver.finished.error is not None:
             if isinstance(self._driver.finished.error, SourceFailed):
-                # The end of the stream, and in its place: after everything that came before it.
+                # This is the end of the stream, so it comes after all its records.
                 return not self._waiting
             # Our reading is over. What was not requested is not acknowledged, and can be read again.
             return not self._deliverable()
@@ -230,7 +233,7 @@ class AquiferSubscription:
 
     def _tick(self, now: float) -> None:
         if now - self._listened > _TAKES_ITS_TIME:
-            # It was the subscriber who took so long; what came meanwhile shows that the gateway is there.
+            # The subscriber took so long. What has arrived meanwhile shows that the gateway is alive.
             self._listen(now)
         self._driver.do(self._side.tick(now))
 
@@ -241,7 +244,7 @@ class AquiferSubscription:
         try:
             self._driver.listen(now)
         except Exception as error:
-            # What came before it goes first.
+            # Everything that arrived before it is signalled first.
             self._driver.finished = effects.Finish(error)
 
     def _take(self, frame: Frame) -> None:
@@ -258,7 +261,7 @@ class AquiferSubscription:
         return bool(self._waiting) and self._demand > 0 and not self._cancelled
 
     def _deliver(self) -> None:
-        """Hand on what was asked for."""
+        """Signal what was requested."""
         while self._deliverable():
             chunk = self._waiting[0]
             with self._mutex:
@@ -279,16 +282,16 @@ class AquiferSubscription:
             if self._illegal is not None:
                 return
             now = time.monotonic()
-            # Smaller portions for a slow subscriber: the gateway has to hear from us before the lease ends.
+            # A slow subscriber gets smaller portions: the gateway has to hear from us before the lease ends.
             slow = now - began > _LONGEST_PORTION
             self._portion = max(self._portion // 4, 1) if slow else min(self._portion * 2, UNBOUNDED)
             self._tick(now)
 
     def _signal_elements(self, elements: list[Any]) -> int:
-        """Signal them, and return how many were: fewer if the subscription is cancelled meanwhile.
+        """Signal elements, and return how many: fewer if the subscription is cancelled meanwhile.
 
-        One that the subscriber raised at does not count: it was not dealt with, and comes again to whoever
-        comes next under this name.
+        An element for which the subscriber raised does not count. It was not processed, and the next
+        subscriber with this id gets it again.
         """
         assert self._subscriber is not None
         on_next = self._subscriber.on_next
@@ -314,11 +317,11 @@ class AquiferSubscription:
     def _note_acknowledgement(self) -> None:
         reader = self._side.reader
         if self._acknowledge is not None and reader is not None:
-            # Not beyond what has come: the gateway would take that for a mistake.
+            # Not beyond what has arrived: the gateway would refuse that.
             reader.acknowledged = max(reader.acknowledged, min(self._acknowledge, reader.next))
 
     def _end(self) -> None:
-        """Say goodbye, then signal the end; the other way round if the end is yet to be acknowledged."""
+        """Leave the gateway, then signal the end; the other way round if records are not acknowledged yet."""
         error = self._illegal or (self._driver.finished.error if self._driver.finished is not None else None)
         completed = error is None and not self._cancelled
         if completed and not self._automatic:
@@ -332,7 +335,7 @@ class AquiferSubscription:
             self._signal(lambda subscriber: subscriber.on_complete())
 
     def _await_acknowledgements(self) -> None:
-        """Stay until what was delivered is acknowledged, or for as long as the gateway would wait for us."""
+        """Stay until all delivered records are acknowledged, or until the lease would end."""
         deadline = time.monotonic() + self._side.options.lease
         reader = self._side.reader
         while reader is not None and not self._left and reader.acknowledged < reader.next:

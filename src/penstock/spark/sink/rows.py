@@ -8,7 +8,7 @@ import decimal
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -36,24 +36,22 @@ from pyspark.sql.types import (
     VariantVal,
 )
 
-from penstock.aquifer.records.arrow import to_arrow_stream
-from penstock.aquifer.records.batch import ARROW, MSGPACK, RecordMetadata, pack_metadata, pack_values
+from penstock.aquifer import (
+    ARROW,
+    MSGPACK,
+    Batch,
+    RecordMetadata,
+    pack_metadata,
+    pack_values,
+    to_arrow_stream,
+)
 from penstock.spark.errors import BadSchema, UnwritableRow
 
-__all__ = ["Piece", "RowEncoder", "RowPacker"]
+__all__ = ["RowEncoder", "RowPacker"]
 
 _LARGEST: Final = 512 * 1024
 """Bytes of a piece, about."""
 _BYTES: Final = ("binary", "string")
-
-
-class Piece(NamedTuple):
-    """Records that are staged at once."""
-
-    records: int
-    payload: bytes | memoryview
-    metadata: bytes
-    format: str
 
 
 class RowPacker:
@@ -74,13 +72,13 @@ class RowPacker:
                     'option("value", "json")'
                 )
 
-    def pieces(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+    def pieces(self, batch: pa.RecordBatch) -> Iterator[Batch]:
         """The records of a batch, in pieces of a good size."""
         rows = max(1, batch.num_rows * _LARGEST // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
             yield from self._split(batch.slice(start, rows))
 
-    def _split(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+    def _split(self, batch: pa.RecordBatch) -> Iterator[Batch]:
         piece, half = self._piece(batch), batch.num_rows // 2
         if len(piece.payload) <= 2 * _LARGEST or not half:
             yield piece
@@ -89,16 +87,16 @@ class RowPacker:
         yield from self._split(batch.slice(0, half))
         yield from self._split(batch.slice(half))
 
-    def _piece(self, batch: pa.RecordBatch) -> Piece:
+    def _piece(self, batch: pa.RecordBatch) -> Batch:
         now = time.time_ns() // 1000
         if self._value == "arrow":
-            return Piece(batch.num_rows, to_arrow_stream(batch), pack_metadata(RecordMetadata(now)), ARROW)
+            return Batch(0, batch.num_rows, to_arrow_stream(batch), pack_metadata(RecordMetadata(now)), ARROW)
         if self._rows is not None:
             values, keys = self._rows.rows(batch), None
         else:
             values = _as_bytes(batch.column("value"), "value")
             keys = batch.column("key").cast(pa.binary()).to_pylist() if "key" in batch.schema.names else None
-        return Piece(len(values), pack_values(values), pack_metadata(RecordMetadata(now, keys)), MSGPACK)
+        return Batch(0, len(values), pack_values(values), pack_metadata(RecordMetadata(now, keys)), MSGPACK)
 
 
 def _as_bytes(column: Any, name: str) -> list[bytes]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from penstock.aquifer.client.producer import Courier
+from penstock.aquifer import PreparedPart, Producer
 from penstock.spark.errors import BadOption
 from penstock.spark.options import SinkOptions
 from penstock.spark.sink.rows import RowPacker
@@ -35,19 +35,17 @@ class Staged(WriterCommitMessage):
     """What a task has staged."""
 
     query: str
-    part: int
-    attempt: int
-    pieces: int
+    part: PreparedPart
 
 
 @contextmanager
-def _courier(options: SinkOptions) -> Iterator[Courier]:
-    courier = Courier(options.endpoint, patience=options.patience, curve=options.curve_client())
-    try:
-        with options.connection_hints():
-            yield courier
-    finally:
-        courier.close()
+def _producer(options: SinkOptions, query: str) -> Iterator[Producer]:
+    curve = options.curve_client()
+    with (
+        Producer(options.endpoint, query, patience=options.patience, curve=curve) as producer,
+        options.connection_hints(),
+    ):
+        yield producer
 
 
 def _stage(
@@ -56,35 +54,21 @@ def _stage(
     """Runs in a task: leave everything with the gateway."""
     task = TaskContext.get()
     assert task is not None, "rows are written by a task"
-    # Not Spark's number of the attempt: after a restart it counts from 0 again, and the gateway may still
-    # have what another one with that number left.
-    part, attempt = task.partitionId(), secrets.randbits(31)
-    packer, seq = RowPacker(schema, options.value), 0
-    with _courier(options) as courier:
+    packer = RowPacker(schema, options.value)
+    with _producer(options, query) as producer:
+        transaction = producer.transaction(batch, part=task.partitionId())
         for rows in batches:
             for piece in packer.pieces(rows):
-                courier.stage(
-                    query,
-                    batch,
-                    part,
-                    attempt,
-                    seq,
-                    count=piece.records,
-                    payload=piece.payload,
-                    metadata=piece.metadata,
-                    format=piece.format,
-                )
-                seq += 1
-    return Staged(query, part, attempt, seq)
+                transaction.write_batch(piece)
+        return Staged(query, transaction.prepare())
 
 
 def _publish(messages: list[WriterCommitMessage | None], batch: int, options: SinkOptions) -> None:
     staged = [message for message in messages if isinstance(message, Staged)]
     if not staged:
         return  # No tasks, no rows.
-    parts = [(message.part, message.attempt, message.pieces) for message in staged if message.pieces]
-    with _courier(options) as courier:
-        courier.publish(staged[0].query, batch, sorted(parts), options.timeout)
+    with _producer(options, staged[0].query) as producer:
+        producer.commit(batch, [message.part for message in staged], timeout=options.timeout)
 
 
 class AquiferStreamWriter(DataSourceStreamArrowWriter):

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.aquifer import AquiferError, EpochChanged, LogReader, OffsetGone
-from penstock.aquifer.records.batch import Batch
+from penstock.aquifer import AquiferError, Batch, EpochChanged, LogReader, OffsetGone
 from penstock.spark.errors import DataLoss
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import Columns
