@@ -158,8 +158,8 @@ class LogReader:
         The payload of a large batch is a view of the bytes that arrived. It costs no copy, and stays valid
         for as long as it is referenced.
 
-        The gateway does not wait for a range reader. Whoever needs the range has to keep a cursor before it
-        (see :meth:`state`). If the records are gone, this raises :class:`~penstock.aquifer.OffsetGone`.
+        The gateway does not wait for a range reader. If you need the range, keep a cursor in front of it: see
+        :meth:`state`. If the records are gone, this raises :class:`~penstock.aquifer.OffsetGone`.
         """
         finder = SegmentFinder(str(self._endpoint)) if self._endpoint.is_loopback else None
         options = SubscribeOptions(

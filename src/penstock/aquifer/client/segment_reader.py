@@ -67,10 +67,10 @@ class SegmentFinder:
         """The token of the segment that is mapped already, or an empty string."""
         return "" if self._reader is None else self._reader.token
 
-    def open(self, terms: SegmentFields) -> SegmentReader | None:
+    def open(self, offer: SegmentFields) -> SegmentReader | None:
         """Map the segment that a gateway offers; None if this process cannot see it."""
-        if self.token != terms.token:
-            self._reader = _mapped(terms)
+        if self.token != offer.token:
+            self._reader = _mapped(offer)
         return self._reader
 
     def close(self) -> None:
@@ -82,32 +82,32 @@ class SegmentFinder:
         self._reader = None
 
 
-def _mapped(terms: SegmentFields) -> SegmentReader | None:
+def _mapped(offer: SegmentFields) -> SegmentReader | None:
     if sys.platform != "linux":
         return None
     import fcntl
 
     try:
         # Not blocking, whatever kind of file it turns out to be.
-        file = os.open(f"/proc/{terms.pid}/fd/{terms.fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(f"/proc/{offer.pid}/fd/{offer.fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
         status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or not TOKEN_BYTES <= terms.size == status.st_size:
+        if not stat.S_ISREG(status.st_mode) or not TOKEN_BYTES <= offer.size == status.st_size:
             return None
         if not fcntl.fcntl(file, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
             return None  # If it shrank while we read it, this process would be killed.
-        memory = mmap.mmap(file, terms.size, prot=mmap.PROT_READ)
+        memory = mmap.mmap(file, offer.size, prot=mmap.PROT_READ)
     except OSError:
         return None
     finally:
         os.close(file)
-    if memory[:TOKEN_BYTES].hex() != terms.token:
+    if memory[:TOKEN_BYTES].hex() != offer.token:
         # It belongs to another gateway: process numbers differ between machines.
         memory.close()
         return None
-    return SegmentReader(memory, terms.token)
+    return SegmentReader(memory, offer.token)
 
 
 if hasattr(os, "register_at_fork"):

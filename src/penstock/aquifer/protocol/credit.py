@@ -1,4 +1,4 @@
-"""How far ahead a subscriber lets the gateway go, and how much it asks of a plain one."""
+"""How far a subscriber lets the gateway go ahead, and how many records it requests from a plain one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _INTERVAL: Final = 0.05
 
 
 class Window:
-    """The credit that is on its way or waiting, sized to keep the line busy.
+    """How many records and bytes may be on their way, or wait for demand.
 
-    A window of twice the rate times the round trip never runs dry, if it is filled up early. Neither is known
-    beforehand, so the window starts small and grows while it is the window that holds the rate down.
+    With twice the rate times the round trip, the gateway never runs out of credit. Neither is known at first,
+    so the window starts small, and grows while it is what limits the rate.
     """
 
     def __init__(self, start: int, most: int, most_bytes: int) -> None:
@@ -29,11 +29,11 @@ class Window:
         self._since: float | None = None
 
     def measured_round_trip(self, seconds: float) -> None:
-        """A request was answered after so many seconds."""
+        """A request was answered after ``seconds``."""
         self.round_trip = seconds if not self.round_trip else min(self.round_trip, seconds)
 
     def arrived(self, count: int, now: float) -> None:
-        """So many records have come."""
+        """``count`` records have arrived."""
         self._counted += count
         if self._since is None:
             self._since = now
@@ -49,10 +49,10 @@ class Window:
 
 
 class RequestRate:
-    """How many records to ask a plain gateway for at a time.
+    """How many records to request from a plain gateway at a time.
 
-    Fewer when records were lost on the way, because the line or the reader could not keep up; slowly more
-    again as long as everything arrives.
+    The number falls when records were lost on the way, because the line or the reader could not keep up. It
+    slowly grows while everything arrives.
     """
 
     def __init__(self, most: int) -> None:
@@ -61,10 +61,10 @@ class RequestRate:
         self.lowest = most
 
     def fell_short(self, declared: int, received: int) -> None:
-        """Fewer records arrived than were declared: ask for fewer than that, and for no more than came."""
+        """Fewer records arrived than were declared: request less than that, and not more than arrived."""
         self.size = max(1, min(self.size, declared * 4 // 5, received or declared))
         self.lowest = min(self.lowest, self.size)
 
     def arrived_in_full(self) -> None:
-        """Everything that was declared has arrived."""
+        """All declared records have arrived."""
         self.size = min(self.most, self.size + max(1, self.size // 20))

@@ -13,7 +13,7 @@ from penstock.aquifer.protocol.effects import Effect, Finish, ReaderMessage, Sen
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.protocol.gateway_errors import error_from
 from penstock.aquifer.protocol.messages import Next, NextFields, OnError, OnSubscribeFields, decode, extension
-from penstock.aquifer.protocol.pieces import FrameAssembly, Misfit
+from penstock.aquifer.protocol.pieces import FrameAssembly
 from penstock.aquifer.protocol.subscribe_options import Segment
 
 if TYPE_CHECKING:
@@ -160,15 +160,15 @@ class ExtendedReader:
         assembly = self.assembly
         if assembly.is_begun_by(frame):
             self._drop_pieces()
-        try:
-            whole = assembly.add(frame)
-        except Misfit as misfit:
+        misfit = assembly.misfit(frame)
+        if misfit is not None:
             self.gaps += 1
             self._handed_bytes += len(frame.payload)
             if assembly.have == assembly.carried:
                 # The first piece of the session does not fit what is here: start this frame over.
                 self._drop_pieces()
             return self._side.lost(f"pieces of the frame at offset {self.next} were lost: {misfit}", now)
+        whole = assembly.add(frame)
         if whole is None:
             return []
         # It waits here from now on. Its pieces of earlier sessions count like other bytes of these.

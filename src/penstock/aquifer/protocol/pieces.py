@@ -17,28 +17,24 @@ from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.records.batch import Batch
 
-__all__ = ["PIECE", "CutFrame", "FrameAssembly", "Misfit"]
+__all__ = ["PIECE", "CutFrame", "FrameAssembly"]
 
 PIECE: Final = Struct(">QQQI")
-"""The last part of a piece: see :class:`_Piece`."""
+"""How a :class:`_Piece` is packed; it takes the place of the metadata."""
 _PIECE_FLAG: Final = int(Flag.PIECE)
 
 
 class _Piece(NamedTuple):
-    """Where a piece belongs."""
+    """Where a piece belongs in its frame."""
 
     start: int
     """How many bytes of the frame come before it."""
     payload: int
-    """How many bytes the payload of the frame has,"""
+    """The bytes of the frame's payload."""
     total: int
-    """and how many the payload and the metadata have together."""
+    """The bytes of its payload and metadata together."""
     crc: int
-    """CRC-32 of the payload and the metadata: pieces of two sessions have to be of the same frame."""
-
-
-class Misfit(Exception):
-    """A piece does not go on where the one before it ended."""
+    """CRC-32 of payload and metadata: it shows whether pieces of two sessions belong to one frame."""
 
 
 class CutFrame:
@@ -54,7 +50,7 @@ class CutFrame:
         self._next = start if start < self._total else 0
 
     def piece(self, size: int) -> tuple[bytes | memoryview, bytes, bool]:
-        """The next so many bytes, where they belong, and whether they are the last."""
+        """The next ``size`` bytes, where they belong, and whether they are the last."""
         start, stop = self._next, min(self._next + size, self._total)
         inside = len(self._payload)
         self._next = stop
@@ -69,13 +65,13 @@ class FrameAssembly:
 
     def __init__(self) -> None:
         self.first = 0
-        """The offset of the frame,"""
+        """The offset of the frame."""
         self.count = 0
-        """how many records it has,"""
+        """The number of its records."""
         self.have = 0
-        """and how many of its bytes are here; 0 if none is on its way."""
+        """How many of its bytes have arrived; 0 if no frame is on its way."""
         self.carried = 0
-        """How many of those came in a session before this one."""
+        """How many of these arrived in an earlier session."""
         self._place: _Piece | None = None
         self._pieces: list[bytes | memoryview] = []
 
@@ -83,16 +79,23 @@ class FrameAssembly:
         """Whether this piece is the first of its frame."""
         return _place_of(frame).start == 0
 
+    def misfit(self, frame: Frame) -> str | None:
+        """Why a piece does not continue where the last one ended; None if it does, or begins a frame."""
+        place = _place_of(frame)
+        if place.start == 0:
+            return None
+        if place.start != self.have:
+            return f"the piece starts at byte {place.start}, but {self.have} bytes have arrived"
+        if (frame.first, frame.count, *place[1:]) != (self.first, self.count, *(self._place or ())[1:]):
+            return "the piece belongs to another frame"
+        return None
+
     def add(self, frame: Frame) -> Frame | None:
-        """The whole frame, if this is its last piece; a Misfit if it does not go on where we are."""
+        """Add a piece that is not a :meth:`misfit`; return the frame if it is complete now."""
         place = _place_of(frame)
         if place.start == 0:
             self.drop()
             self.first, self.count, self._place = frame.first, frame.count, place
-        elif place.start != self.have:
-            raise Misfit(f"a piece from byte {place.start} on came, and {self.have} bytes are here")
-        elif (frame.first, frame.count, *place[1:]) != (self.first, self.count, *(self._place or ())[1:]):
-            raise Misfit("it is a piece of another frame than those that are here")
         self._pieces.append(frame.payload)
         self.have += len(frame.payload)
         return self._whole(frame, place) if self.have == place.total else None
@@ -105,11 +108,11 @@ class FrameAssembly:
         return Frame(frame.flags & ~_PIECE_FLAG, frame.first, frame.count, payload, metadata)
 
     def carry_over(self) -> None:
-        """A new session begins: what is here came before it."""
+        """A new session begins: the pieces that are here arrived before it."""
         self.carried = self.have
 
     def drop(self) -> int:
-        """Forget the pieces, and return how many of their bytes came in this session."""
+        """Drop the pieces, and return how many of their bytes arrived in this session."""
         dropped = self.have - self.carried
         self._pieces.clear()
         self._place = None
@@ -119,9 +122,11 @@ class FrameAssembly:
 
 def _place_of(frame: Frame) -> _Piece:
     if len(frame.metadata) != PIECE.size or not frame.count:
-        raise ProtocolViolation(f"a piece without records, or without its place, at offset {frame.first}")
+        raise ProtocolViolation(
+            f"the piece at offset {frame.first} has no records, or does not say where it belongs"
+        )
     place = _Piece(*PIECE.unpack(frame.metadata))
     end = place.start + len(frame.payload)
     if end == place.start or end > place.total or place.payload > place.total:
-        raise ProtocolViolation(f"a piece at offset {frame.first} that is no part of its frame: {place}")
+        raise ProtocolViolation(f"the piece at offset {frame.first} does not fit into its frame: {place}")
     return place

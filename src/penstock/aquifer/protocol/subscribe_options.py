@@ -39,7 +39,7 @@ class Segments(Protocol):
         """The token of the segment that is mapped already, or an empty string."""
         ...
 
-    def open(self, terms: SegmentFields) -> Segment | None:
+    def open(self, offer: SegmentFields) -> Segment | None:
         """The segment that a gateway offers, if this process can see it."""
         ...
 
