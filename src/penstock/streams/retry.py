@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from penstock.arguments import a_function, a_whole_number, seconds
+from penstock.backoff import Backoff
 from penstock.streams.schedulers import Scheduler, shared_timer
 
 __all__ = ["Retry", "RetryExhausted"]
@@ -86,5 +87,4 @@ class Retry:
             raise error
         if attempt > self.attempts:
             raise RetryExhausted(f"gave up after {self.attempts} more attempts: {error!r}") from error
-        pause = min(self.longest, self.first * 2.0 ** min(attempt - 1, 1000))
-        return max(0.0, pause * (1 + self.jitter * (2 * self.randomness() - 1)))
+        return Backoff(self.first, self.longest, self.jitter).pause(attempt, self.randomness)
