@@ -331,13 +331,13 @@ def test_a_query_that_cannot_start_says_why_in_one_line(
 
 
 def test_wrong_ends_are_refused_where_they_are_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="a source 'kafka' is not known: give a Publisher"):
+    with pytest.raises(ValueError, match="the source 'kafka' is not known: give a Publisher"):
         Pipeline("kafka")
     with pytest.raises(TypeError, match=r"Pipeline\(\) needs a Publisher"):
         Pipeline(42)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"into\(\) needs a Subscriber"):
         Pipeline(numbers(1)).into(42)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="a sink 'ipc://x' is not known"):
+    with pytest.raises(ValueError, match="the sink 'ipc://x' is not known"):
         Pipeline(numbers(1)).into("ipc://x")
     with pytest.raises(TypeError, match=r"through\(\) needs a function"):
         Pipeline(numbers(1)).through("df")  # type: ignore[arg-type]

@@ -155,5 +155,5 @@ def test_a_checkpoint_of_another_gateway_is_told(queries: Queries, serve: Serve)
     queries.run(one)
     for endpoint in (other.endpoint, f"{one.endpoint},{other.endpoint}"):
         told = failure_of(queries.start(endpoint))
-        assert f"the checkpoint is of a query that reads from {one.endpoint}; name these" in told
+        assert f"the query of this checkpoint reads from {one.endpoint}; give these" in told
     assert len(queries.rows) == 5

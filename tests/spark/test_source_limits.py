@@ -170,7 +170,7 @@ def test_a_gateway_that_has_ended_and_left_is_not_blamed_for_its_lease(readers: 
     assert reader.latestOffset(end, MANY) is end
     reader.commit(end)
     with pytest.raises(GatewayUnreachable, match="no gateway answers at"):
-        reader._gateways.reach(gateway.endpoint, 0, 5, 100)
+        reader._logs.count_within(gateway.endpoint, 0, 5, 100)
 
 
 # ---------------------------------------------------------------- whose place it is

@@ -136,13 +136,13 @@ def test_the_oldest_record_may_go_while_a_query_begins(
         start = holder.initialOffset()
         holder.commit(holder.latestOffset(start, ReadMaxRows(300)))
         eventually(lambda: gateway.status()["first"] > 200)
-        look = GatewayLogs.look
+        look = GatewayLogs.state
 
         def a_moment_ago(self: GatewayLogs, endpoint: str, **wishes: Any) -> LogState:
             state = look(self, endpoint, **wishes)
             return state if wishes.get("acknowledge") is not None else state._replace(first=0)
 
-        monkeypatch.setattr(GatewayLogs, "look", a_moment_ago)
+        monkeypatch.setattr(GatewayLogs, "state", a_moment_ago)
         first = gateway.status()["first"]
         begun_at = readers(gateway).initialOffset()["offsets"][gateway.endpoint]
         batch = AquiferBatchReader(SCHEMA, SourceOptions.of({"endpoint": gateway.endpoint}))

@@ -45,10 +45,10 @@ class Pipeline:
     * a function that takes the number of records that the journal already has, and returns a Publisher of
       the rest;
     * the endpoint of a gateway, ``"tcp://127.0.0.1:5556"``;
-    * a file of lines, ``"file:app.log"``.
+    * the URL of a feed (:mod:`penstock.feeds`), such as a file of lines, ``"file:app.log"``.
 
     With a ``schema``, records are objects, and their fields become columns: dictionaries from a Publisher,
-    JSON from a file or an endpoint. Without one, the columns are endpoint, offset, timestamp, key and value.
+    JSON from a feed or an endpoint. Without one, the columns are endpoint, offset, timestamp, key and value.
     ``codec`` says what the elements of a Publisher are: ``"bytes"``, ``"text"`` or ``"json"``.
 
     A *sink* is one of
@@ -128,7 +128,7 @@ class Pipeline:
             spark = spark or session()
             activate(spark)
             start, end = self._source_end(), PipelineSink(self.sink, dict(self.sink_options or {}), self.host)
-            if once and start.is_elsewhere:
+            if once and start.is_endpoint:
                 trigger = {"availableNow": True}
             try:
                 query = self._start_query(spark, folder, start, end, trigger, opened)
@@ -225,7 +225,7 @@ class RunningPipeline:
         if not self._stopped.is_set() and self._sink.failure is not None:
             self._failure = self._sink.failure  # It came first, and stopped the query.
         try:
-            if not self._stopped.is_set() and not self._sink.has_left:
+            if not self._stopped.is_set() and not self._sink.has_ended:
                 self._end_sink()
                 self._failure = self._failure or self._sink.failure
         finally:
@@ -234,7 +234,7 @@ class RunningPipeline:
     def _follow(self) -> None:
         """Return when the query has ended, or has processed a source that has ended."""
         query, looks = self.query, 0
-        while query.isActive and not self._stopped.wait(_LOOK) and not self._sink.has_left:
+        while query.isActive and not self._stopped.wait(_LOOK) and not self._sink.has_ended:
             if self._source.has_ended(query):
                 process_everything(query)
                 break
@@ -245,16 +245,16 @@ class RunningPipeline:
         if failure is not None:
             raise QueryFailed(reason_of(failure)) from failure
         self.progress()
-        if self._sink.has_left:
+        if self._sink.has_ended:
             self._sink.lift_bounds()
             query.stop()
 
     def _end_sink(self) -> None:
         self._sink.finish(self._failure)
         if self._failure is not None:
-            self._sink.is_finished(_LAST_WORD)
+            self._sink.wait(_LAST_WORD)
             return
-        while not self._stopped.is_set() and not self._sink.is_finished(_LOOK):
+        while not self._stopped.is_set() and not self._sink.wait(_LOOK):
             pass
 
     # ---------------------------------------------------------------- figures

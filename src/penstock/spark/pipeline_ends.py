@@ -1,14 +1,13 @@
-"""The two ends of a pipeline: whatever can be a source of a query, and whatever can be its sink.
+"""The source and the sink of a pipeline.
 
-What Spark cannot read or write by itself is put behind a gateway in this process, which Spark reads from or
-writes to. Its journal lies with the checkpoint: a pipeline that is started again goes on where it was.
+If Spark cannot read a source or write to a sink by itself, a gateway in this process stands in between. Its
+journal is beside the checkpoint, so a restarted pipeline resumes where it was.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,11 +15,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.aquifer import AquiferError, AquiferPublisher, Gateway, LogReader, SourceFailed, SqliteJournal
+from penstock import feeds
+from penstock.aquifer import (
+    AquiferError,
+    AquiferPublisher,
+    AquiferSubscription,
+    Gateway,
+    LogReader,
+    SourceFailed,
+    SqliteJournal,
+)
 from penstock.spark.options import SourceOptions
 from penstock.spark.queries import listen_address
 from penstock.spec import Publisher, Subscriber, Subscription
-from penstock.streams import Flux
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,18 +36,16 @@ if TYPE_CHECKING:
 
 __all__ = ["PipelineSink", "PipelineSource"]
 
-_log = logging.getLogger("penstock.spark")
-
 _A_WEEK: Final = 7 * 24 * 3600.0
-"""How long a pipeline that was stopped may be away before what is journalled for it may be forgotten."""
-_LOOK: Final = 1.0
-"""Seconds between questions to a gateway elsewhere: has its stream ended?"""
+"""Seconds for which the journals keep records for a stopped pipeline."""
+_ASK_EVERY: Final = 1.0
+"""Seconds between two questions to a gateway whether its stream has ended."""
 _GOODBYE: Final = 10.0
-"""Seconds that a Subscriber may spend on the element that it has, before it is left behind."""
+"""Seconds for which a Subscriber may hold its last element before we stop waiting for it."""
 
 
 class PipelineSource:
-    """Where the records come from: a Publisher, the endpoint of a gateway, or a file of lines."""
+    """Where the records come from: a Publisher, the endpoint of a gateway, or the URL of a feed."""
 
     def __init__(
         self,
@@ -56,87 +61,86 @@ class PipelineSource:
         self._codec = codec or ("bytes" if schema is None else "json")
         self._options = options
         self._endpoint: str | None = None
-        self._file: Path | None = None
+        self._feed: str | None = None
         self._source: Publisher[Any] | Callable[[int], Publisher[Any]] | None = None
         self._gateway: Gateway | None = None
-        self._clients: dict[str, LogReader] = {}
-        """To the gateways elsewhere, by endpoint."""
+        self._logs: dict[str, LogReader] = {}
+        """The gateways of others, by endpoint."""
         self._ended: dict[str, str | None] = {}
-        """Those that have nothing more to come, and why, if their source failed."""
-        self._looked = 0.0
+        """Those of them whose streams have ended, and why, if their source failed."""
+        self._asked = 0.0
         if isinstance(source, str) and source.startswith("tcp://"):
             self._endpoint = source
-        elif isinstance(source, str) and source.startswith("file:"):
-            self._file = file = Path(source.removeprefix("file:").removeprefix("//"))
-            self._codec = "text"
-            self._source = lambda done: Flux.from_iterable(_lines(file, done))
+        elif isinstance(source, str) and source.partition(":")[0] in feeds.known_schemes():
+            self._feed, self._codec = source, "text"
         elif isinstance(source, str):
             raise ValueError(
-                f"a source {source!r} is not known: give a Publisher, the endpoint of a gateway "
-                "(tcp://127.0.0.1:5556) or a file of lines (file:readings.txt)"
+                f"the source {source!r} is not known: give a Publisher, the endpoint of a gateway "
+                "(tcp://127.0.0.1:5556) or a feed such as file:readings.txt (see penstock.feeds)"
             )
         elif isinstance(source, Publisher) or callable(source):
             self._source = source
         else:
             raise TypeError(
-                f"Pipeline() needs a Publisher, a function that makes one, or a text, not {source!r}"
+                f"Pipeline() needs a Publisher, a function that returns one, or a string, not {source!r}"
             )
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether the records come from a gateway that is not ours."""
+    def is_endpoint(self) -> bool:
+        """Whether the records come from a gateway that this pipeline has not started."""
         return self._endpoint is not None
 
     def open(self, spark: SparkSession, folder: Path, closing: ExitStack) -> DataFrame:
-        """The DataFrame of the records, and a gateway for them if need be."""
+        """Start a gateway if the source needs one, and return the DataFrame of the records."""
         reader = spark.readStream.format("aquifer")
         if self._endpoint is None:
-            if self._file is not None and not self._file.is_file():
-                raise FileNotFoundError(f"the source file:{self._file} is not there: check the path")
             address = listen_address(spark, self._host)
+            source = self._source if self._feed is None else _opened(self._feed, closing)
             journal = SqliteJournal(folder / "source.db")
-            self._gateway = Gateway(self._source, journal=journal, codec=self._codec, **address._asdict())
+            if isinstance(source, feeds.Feed):
+                source.remember_at(str(folder / "source.db.source"), journal.epoch)
+            self._gateway = Gateway(source, journal=journal, codec=self._codec, **address._asdict())
             endpoint = closing.enter_context(self._gateway).endpoint
             reader = reader.option("leaseSeconds", f"{_A_WEEK:.0f}").option("waitSeconds", "0.2")
         else:
             endpoint = self._endpoint
-            self._clients = self._ask_there(endpoint, closing)
+            self._logs = self._connected(endpoint, closing)
         reader = reader.option("endpoint", endpoint).options(**self._options)
         if self._schema is not None:
             return reader.schema(self._schema).option("value", "json").load()
         return reader.option("value", "string" if self._codec == "text" else "binary").load()
 
-    def _ask_there(self, endpoint: str, closing: ExitStack) -> dict[str, LogReader]:
+    def _connected(self, endpoint: str, closing: ExitStack) -> dict[str, LogReader]:
         options = SourceOptions.of({**self._options, "endpoint": endpoint})
-        clients = {}
+        logs = {}
         for each in options.endpoints:
-            clients[each] = LogReader(each, patience=_LOOK, curve=options.curve_client())
-            closing.callback(clients[each].close)
-        return clients
+            logs[each] = LogReader(each, patience=_ASK_EVERY, curve=options.curve_client())
+            closing.callback(logs[each].close)
+        return logs
 
     def has_ended(self, query: StreamingQuery) -> bool:
-        """Whether nothing more will come; of a gateway elsewhere it is known about a second later."""
+        """Whether no more records will come; for an endpoint, this is known about a second later."""
         if self._gateway is not None:
             return self._gateway.join(0)
-        if time.monotonic() < self._looked + _LOOK:
+        if time.monotonic() < self._asked + _ASK_EVERY:
             return False
-        waiting = [endpoint for endpoint in self._clients if endpoint not in self._ended]
+        waiting = [endpoint for endpoint in self._logs if endpoint not in self._ended]
         for endpoint in waiting:
             try:
-                state = self._clients[endpoint].state()
+                state = self._logs[endpoint].state()
             except AquiferError:
-                # It may have left between two looks. The query has had all of it and was told, then.
-                if endpoint in _told_to(query):
+                # It may have shut down since the last question. If it had ended, the query knows.
+                if endpoint in _ended_for(query):
                     self._ended[endpoint] = None
             else:
                 if state.end is not None:
                     self._ended[endpoint] = state.failure
-        self._looked = time.monotonic()
-        return len(self._ended) == len(self._clients)
+        self._asked = time.monotonic()
+        return len(self._ended) == len(self._logs)
 
     @property
     def failure(self) -> SourceFailed | None:
-        """Why it ended, if it did not complete."""
+        """Why the source ended, if it did not complete."""
         failures = [self._gateway.failure] if self._gateway is not None else self._ended.values()
         text = next((failure for failure in failures if failure is not None), None)
         return None if text is None else SourceFailed(f"the source failed: {text}")
@@ -152,20 +156,20 @@ class PipelineSink:
         host: str | None = None,
     ) -> None:
         if not isinstance(sink, str | Subscriber) and not callable(sink):
-            raise TypeError(f"into() needs a Subscriber, a text or a function, not {sink!r}")
+            raise TypeError(f"into() needs a Subscriber, a string or a function, not {sink!r}")
         if isinstance(sink, str) and "://" in sink and not sink.startswith("tcp://"):
             raise ValueError(
-                f"a sink {sink!r} is not known: give the endpoint of a gateway (tcp://127.0.0.1:5556) or a "
+                f"the sink {sink!r} is not known: give the endpoint of a gateway (tcp://127.0.0.1:5556) or a "
                 "format of Spark (parquet, with path=…)"
             )
         self._sink = sink
         self._options = options
         self._host = host
         self._gateway: Gateway | None = None
-        self._customer: _Customer | None = None
+        self._relay: _SubscriberRelay | None = None
 
     def open(self, results: DataFrame, folder: Path, closing: ExitStack) -> DataStreamWriter:
-        """The writer of the results, and a gateway for them if need be."""
+        """Start a gateway if the sink needs one, and return the writer of the results."""
         writer, sink = results.writeStream, self._sink
         if isinstance(sink, str) and sink.startswith("tcp://"):
             return writer.format("aquifer").option("endpoint", sink).options(**self._options)
@@ -177,121 +181,122 @@ class PipelineSink:
         self._journal = SqliteJournal(folder / "sink.db")
         self._gateway = Gateway(None, journal=self._journal, writable=True, **address._asdict())
         endpoint = closing.enter_context(self._gateway).endpoint
-        self._customer = _Customer(sink)
-        closing.callback(self._customer.leave)
-        # A name that lasts: after a restart the Subscriber gets what it has not had.
-        AquiferPublisher(endpoint, id="pipeline", codec="json", lease=_A_WEEK).subscribe(self._customer)
-        # A Subscriber may take as long as it likes.
+        self._relay = _SubscriberRelay(sink)
+        closing.callback(self._relay.close)
+        # With a durable id, the Subscriber receives after a restart what it had not acknowledged.
+        AquiferPublisher(endpoint, id="pipeline", codec="json", lease=_A_WEEK).subscribe(self._relay)
+        # A slow Subscriber must not fail the query.
         writer = writer.format("aquifer").option("timeoutSeconds", "31536000").options(**self._options)
         return writer.option("endpoint", endpoint)
 
     @property
-    def has_left(self) -> bool:
-        """Whether the Subscriber wants no more."""
-        return self._customer is not None and self._customer.left.is_set()
+    def has_ended(self) -> bool:
+        """Whether the Subscriber's stream has ended, or the Subscriber has cancelled."""
+        return self._relay is not None and self._relay.ended.is_set()
 
     @property
     def failure(self) -> BaseException | None:
-        """What the Subscriber has raised, if it has."""
-        return self._customer.raised if self._customer is not None else None
+        """The error that the Subscriber raised, if any."""
+        return self._relay.raised if self._relay is not None else None
 
     def lift_bounds(self) -> None:
-        """Take what the query has in hand, though there may be no room for it, so that it can be stopped.
+        """Let the log grow beyond its bounds, so that the query can be stopped.
 
-        A batch that waits for room cannot be interrupted: Spark would wait with it for as long as the
-        Subscriber asks for nothing.
+        A batch that waits for space in the log cannot be interrupted: Spark would wait until the Subscriber
+        signals demand.
         """
         if self._gateway is not None:
             self._journal.max_records = self._journal.max_bytes = 2**62
 
     def finish(self, failure: BaseException | None) -> None:
-        """Nothing more will come: the Subscriber is told so after everything that did."""
-        if self._gateway is not None and self._customer is not None:
-            self._customer.failure = failure
+        """End the Subscriber's stream after everything that was published."""
+        if self._gateway is not None and self._relay is not None:
+            self._relay.failure = failure
             self._gateway.complete(failure)
 
-    def is_finished(self, wait: float) -> bool:
-        """Whether the Subscriber, if it is one, has everything; wait that many seconds for it."""
-        return self._customer is None or self._customer.left.wait(wait)
+    def wait(self, seconds: float) -> bool:
+        """Wait until the Subscriber's stream has ended; True at once for any other sink."""
+        return self._relay is None or self._relay.ended.wait(seconds)
 
 
-class _Customer:
-    """Stands between a gateway and the Subscriber at the end, to know when that has everything or leaves."""
+class _SubscriberRelay:
+    """Passes signals between a gateway and the Subscriber, and notes when the Subscriber's stream ends."""
 
     def __init__(self, subscriber: Subscriber[Any]) -> None:
         self.failure: BaseException | None = None
-        """What to tell in the place of an error that has travelled."""
+        """Replaces an error that came through the gateway."""
         self.raised: BaseException | None = None
-        """What the Subscriber raised, which ends the pipeline."""
-        self.left = threading.Event()
-        """It has got the end, or wanted no more."""
+        """The error that the Subscriber raised, which ends the pipeline."""
+        self.ended = threading.Event()
+        """Set when the stream has ended, or the Subscriber has cancelled or raised."""
         self._subscriber = subscriber
-        self._subscription: Any = None
+        self._subscription: AquiferSubscription | None = None
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
+        assert isinstance(subscription, AquiferSubscription)
         self._subscription = subscription
-        with self._noting_what_it_raises():
+        with self._noting_errors():
             self._subscriber.on_subscribe(self)
 
     def on_next(self, element: Any, /) -> None:
-        with self._noting_what_it_raises():
+        with self._noting_errors():
             self._subscriber.on_next(element)
 
     def on_error(self, error: BaseException, /) -> None:
-        travelled = isinstance(error, SourceFailed) and self.failure is not None
+        if isinstance(error, SourceFailed) and self.failure is not None:
+            error = self.failure
         try:
-            with self._noting_what_it_raises():
-                self._subscriber.on_error(self.failure if travelled and self.failure is not None else error)
+            with self._noting_errors():
+                self._subscriber.on_error(error)
         finally:
-            self.left.set()
+            self.ended.set()
 
     def on_complete(self) -> None:
         try:
-            with self._noting_what_it_raises():
+            with self._noting_errors():
                 self._subscriber.on_complete()
         finally:
-            self.left.set()
+            self.ended.set()
 
     @contextmanager
-    def _noting_what_it_raises(self) -> Iterator[None]:
-        """§2.13: the subscription counts as cancelled. The element was not dealt with, and can come again."""
+    def _noting_errors(self) -> Iterator[None]:
+        """§2.13: the subscription counts as cancelled; the element is not acknowledged and can come again."""
         try:
             yield
         except BaseException as error:
             self.raised = self.raised or error
-            self.left.set()
+            self.ended.set()
             raise
 
     def request(self, n: int, /) -> None:
+        assert self._subscription is not None
         self._subscription.request(n)
 
     def cancel(self) -> None:
+        assert self._subscription is not None
         self._subscription.cancel()
-        self.left.set()
+        self.ended.set()
 
-    def leave(self) -> None:
-        """Go before the gateway closes: what was delivered is acknowledged, and will not come again."""
-        self._subscription.cancel()
-        self._subscription.join(_GOODBYE)
+    def close(self) -> None:
+        """Cancel before the gateway closes, so that delivered elements are acknowledged."""
+        if self._subscription is not None:
+            self._subscription.cancel()
+            self._subscription.join(_GOODBYE)
 
 
-def _told_to(query: StreamingQuery) -> list[str]:
-    """The gateways of which the query has heard that their streams have ended."""
+def _opened(url: str, closing: ExitStack) -> feeds.Feed:
+    path = Path(url.removeprefix("file:"))
+    if url.startswith("file:") and not path.is_file():
+        raise FileNotFoundError(f"the source file:{path} is not there: check the path")
+    return closing.enter_context(feeds.open(url, feeds.FeedOptions(codec="text")))
+
+
+def _ended_for(query: StreamingQuery) -> list[str]:
+    """The gateways whose streams have ended, as the query reports it."""
     last = query.lastProgress
-    told: list[str] = []
+    ended: list[str] = []
     for source in last.sources if last is not None else []:
-        with contextlib.suppress(ValueError):  # Another source than ours.
+        with contextlib.suppress(ValueError):  # The source is not ours.
             report = json.loads(source.latestOffset or "{}")
-            told += report.get("ended", []) if isinstance(report, dict) else []
-    return told
-
-
-def _lines(path: Path, done: int) -> Iterator[str]:
-    """The lines of a file, without those that the journal has."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file):
-            if not line.endswith(b"\n"):
-                # The next run would take its rest for a line, if it is still being written.
-                _log.warning("the last line of %s has no newline, so it may not be complete: left out", path)
-            elif number >= done:
-                yield line.rstrip(b"\r\n").decode()
+            ended += report.get("ended", []) if isinstance(report, dict) else []
+    return ended

@@ -1,4 +1,4 @@
-"""What a task does: subscribe to its range of offsets, and yield Arrow batches at Spark's pace."""
+"""The work of a task: read a range of offsets, and yield Arrow batches at Spark's pace."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _log = logging.getLogger("penstock.spark")
 
 
 class RangePartition(InputPartition):
-    """A span, on its way to a task."""
+    """A range of offsets on its way to a task."""
 
     def __init__(self, span: OffsetRange, alone: bool = False) -> None:
         super().__init__(span)
         self.span = span
         self.alone = alone
-        """Whether it is the only one of its read."""
+        """Whether it is the only range of its read."""
 
 
 def read_range(
     span: OffsetRange, columns: Columns, options: SourceOptions, lease: float
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a span.
+    """Yield the records of a range.
 
-    The gateway is granted more only when Spark comes back for the next batch: a query that stands still makes
-    the gateway stand still. While a task reads, the place of its query is kept, however long that takes.
+    The gateway gets more credit only when Spark asks for the next batch, so a query that stands still stops
+    the gateway. While a task reads, it renews the lease of the query's cursor.
     """
-    _settle_in()
-    with _kept(span, options, lease):
+    _freeze_garbage_collector()
+    with _renewed_lease(span, options, lease):
         yield from _read(span, columns, options)
 
 
@@ -61,8 +61,8 @@ def _read(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterat
         except (OffsetGone, EpochChanged) as error:
             text = (
                 f"records {span.start} to {span.stop - 1} of {span.endpoint} are gone: {error}. The "
-                'gateway keeps them while the query runs, and for option("leaseSeconds") after it stopped; '
-                'to go on without them set option("failOnDataLoss", "false")'
+                'gateway keeps records while the query runs, and for option("leaseSeconds") after that. '
+                'To continue without them, set option("failOnDataLoss", "false")'
             )
             if options.fail_on_data_loss:
                 raise DataLoss(text) from error
@@ -73,8 +73,8 @@ def _read(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterat
 
 
 @contextmanager
-def _kept(span: OffsetRange, options: SourceOptions, lease: float) -> Iterator[None]:
-    """Have the place of a span's query kept meanwhile, whatever else this thread waits for."""
+def _renewed_lease(span: OffsetRange, options: SourceOptions, lease: float) -> Iterator[None]:
+    """Renew the lease of the query's cursor on another thread."""
     done = threading.Event()
 
     def renew() -> None:
@@ -82,7 +82,9 @@ def _kept(span: OffsetRange, options: SourceOptions, lease: float) -> Iterator[N
             try:
                 renew_lease(span, options, lease)
             except AquiferError as error:
-                _log.warning("the place of %s at %s was not renewed: %s", span.name, span.endpoint, error)
+                _log.warning(
+                    "could not renew the lease of the cursor %s at %s: %s", span.name, span.endpoint, error
+                )
 
     threading.Thread(target=renew, name="penstock-spark-lease", daemon=True).start()
     try:
@@ -92,11 +94,11 @@ def _kept(span: OffsetRange, options: SourceOptions, lease: float) -> Iterator[N
 
 
 @cache
-def _settle_in() -> None:
-    """Once in a worker: what is here now stays, and need not be looked at again.
+def _freeze_garbage_collector() -> None:
+    """Exclude the imported modules from garbage collection, once in a worker.
 
-    After each task a worker searches everything that it holds for garbage. With what Spark and Arrow have
-    imported that takes about 20 ms, which is a good part of a small batch.
+    A worker collects garbage after each task. With all that Spark and Arrow have imported, that takes about
+    20 ms, a large part of a small batch.
     """
     gc.collect()
     gc.freeze()
@@ -108,6 +110,6 @@ def _batches(span: OffsetRange, columns: Columns, options: SourceOptions) -> Ite
 
 
 def renew_lease(span: OffsetRange, options: SourceOptions, lease: float) -> None:
-    """Tell the gateway that the records of a span's query are still needed."""
+    """Renew the lease of the cursor of a range's query."""
     with LogReader(span.endpoint, patience=options.patience, curve=options.curve_client()) as log:
         log.state(name=span.name, lease=lease)
