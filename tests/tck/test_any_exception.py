@@ -258,22 +258,22 @@ class AwaitsOnNext(ReferenceSubscriber):
         (
             AwaitsSubscribe,
             "_spec101_",
-            "§1.9 violated: subscribe only made an object that nobody runs: this is a coroutine",
+            "§1.9 violated: subscribe only made an object that is never run: this is a coroutine",
         ),
         (
             AwaitsSubscribe,
             "_throw_npe_",
-            "§1.9 violated: subscribe(None) only made an object that nobody runs: this is a",
+            "§1.9 violated: subscribe(None) only made an object that is never run: this is a",
         ),
         (
             AwaitsRequest,
             "_spec101_",
-            "§3.16 violated: request(1) only made an object that nobody runs: this is a corou",
+            "§3.16 violated: request(1) only made an object that is never run: this is a corou",
         ),
         (
             YieldsInCancel,
             "_spec315_",
-            "§3.15 violated: cancel() only made an object that nobody runs: this is a genera",
+            "§3.15 violated: cancel() only made an object that is never run: this is a genera",
         ),
     ],
 )
@@ -295,7 +295,7 @@ def test_a_signal_method_that_is_a_coroutine_function_is_told_so() -> None:
     )
 
     assert (
-        "§2.13 violated: on_next(1) only made an object that nobody runs: this is a coroutine function"
+        "§2.13 violated: on_next(1) only made an object that is never run: this is a coroutine function"
         in (failed(said)[0].message)
     )
 
@@ -308,6 +308,6 @@ def test_a_hook_that_is_a_coroutine_function_is_told_so() -> None:
 
     (failure,) = failed(said)
     assert (
-        "create_publisher(1) only made an object that nobody runs: this is a coroutine function"
+        "create_publisher(1) only made an object that is never run: this is a coroutine function"
         in failure.headline
     )

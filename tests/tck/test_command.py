@@ -128,7 +128,10 @@ def test_a_report_is_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("factory", "says"),
     [
-        ("awaited", "create_publisher(1) only made an object that nobody runs: this is a coroutine function"),
+        (
+            "awaited",
+            "create_publisher(1) only made an object that is never run: this is a coroutine function",
+        ),
         ("forgetful", "create_publisher(1) returned None (expected a Publisher)"),
         ("exits", "create_publisher(1) raised SystemExit: 3 at tck_subjects_here.py:"),
     ],

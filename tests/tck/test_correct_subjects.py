@@ -33,7 +33,7 @@ from tests.tck.subjects import (
 
 
 class TestSynchronousPublisher(PublisherVerification):
-    """A Flux of numbers works on the thread of whoever asks."""
+    """A Flux of numbers works on the thread that requests them."""
 
     profile = "sync"
     fanout = "unicast"

@@ -1,4 +1,4 @@
-"""Bridges to other worlds that speak Reactive Streams, or something near it.
+"""Bridges to other libraries that speak Reactive Streams, or something close to it.
 
 Each bridge has an extra of its own, so that the core stays free of dependencies:
 
@@ -8,6 +8,6 @@ Each bridge has an extra of its own, so that the core stays free of dependencies
 - :mod:`penstock.interop.jvm`: Java, inside one process (``penstock-streams[jvm]``).
 
 asyncio and ``concurrent.futures`` need no bridge. ``Flux.from_publisher`` takes anybody's Publisher, and from
-there on ``async for``, ``await``, ``to_async_iterable(prefetch)`` and ``to_future()`` are the ways out;
-``Flux.from_async_iterable`` and ``Mono.from_future`` are the ways in. ``docs/interop.md`` shows them all.
+there on ``async for``, ``await``, ``to_async_iterable(prefetch)`` and ``to_future()`` consume it;
+``Flux.from_async_iterable`` and ``Mono.from_future`` go the other way. ``docs/interop.md`` shows them all.
 """

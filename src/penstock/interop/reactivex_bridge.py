@@ -1,7 +1,7 @@
 """Observables of RxPY, both ways: ``pip install 'penstock-streams[interop]'``.
 
-An Observable has no way to be told to wait: it pushes, and whoever is slow has to keep or lose what comes.
-A Flux is asked. So one direction needs a decision from you, and the other one keeps its bound::
+An Observable cannot be told to wait: it pushes, and a slow observer has to buffer or drop elements. A Flux
+sends what was requested. So one direction needs a decision from you, and the other one keeps its bound::
 
     import reactivex
     from penstock.interop.reactivex_bridge import from_observable, to_observable
@@ -111,14 +111,14 @@ class _Observing:
 
     def _on_next(self, element: Any) -> None:
         if element is None:
-            # Raised here it would end in the Observable, or in whoever feeds it.
+            # An exception here would surface in the Observable, or in the code that feeds it.
             self._emitter.error(none_element("from_observable"))
         else:
             self._emitter.next(element)
 
     def _on_error(self, error: Any) -> None:
         if not isinstance(error, BaseException):  # RxPY lets anything pass for an error
-            error = RuntimeError(f"the Observable failed with {error!r}, which is no exception")
+            error = RuntimeError(f"the Observable failed with {error!r}, which is not an exception")
         self._emitter.error(error)
 
     def _on_completed(self) -> None:

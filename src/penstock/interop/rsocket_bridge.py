@@ -73,7 +73,7 @@ def from_rsocket(publisher: Any | Callable[[], Any], *, prefetch: int = 256) -> 
     runs on the loop that the package keeps in a background thread.
 
     A generator of rsocket-py that ends without saying so sends an empty element with its end. That one is
-    taken for the end; over a socket nobody can tell it from an element.
+    taken for the end; over a socket it cannot be told from an element.
     """
     a_count(prefetch, "from_rsocket()")
     if callable(getattr(publisher, "subscribe", None)):
@@ -110,11 +110,11 @@ def _once(publisher: Any) -> Callable[[], Any]:
 
 
 class _Theirs:
-    """A Publisher of rsocket-py as one of ours, to be subscribed to on its event loop, with one window."""
+    """A Publisher of rsocket-py as one of ours, to be subscribed to on its event loop, with one prefetch."""
 
-    def __init__(self, make: Callable[[], Any], window: int) -> None:
+    def __init__(self, make: Callable[[], Any], prefetch: int) -> None:
         self._make = make
-        self._window = window
+        self._prefetch = prefetch
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
         ours = RSocketSubscriber(subscriber)
@@ -122,8 +122,8 @@ class _Theirs:
             publisher = self._make()
             if isinstance(publisher, BackpressureApi):
                 # Its request for elements is part of the frame that opens the stream, and "all" by default.
-                publisher.initial_request_n(self._window)
-                ours.granted(self._window)
+                publisher.initial_request_n(self._prefetch)
+                ours.request_ahead(self._prefetch)
             if isinstance(publisher, StreamFromGenerator):
                 ours.take_empty_for_end()
             publisher.subscribe(ours)
@@ -157,7 +157,7 @@ class RSocketPublisher(TheirPublisher):  # type: ignore[misc]
         check_subscriber(subscriber)
         here = running_loop()
         if here is None:
-            # No loop is running: then nobody here can mind on which thread the signals come.
+            # No loop is running, so the thread of the signals does not matter.
             self._stream.subscribe(subscriber)
             return
         # Their sockets may be touched on their loop only, whatever thread the stream runs on. It also lets
@@ -195,16 +195,16 @@ class RSocketSubscriber(TheirSubscriber):  # type: ignore[misc]
         self._theirs: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._empty_is_end = False
-        self._granted = 0
+        self._requested_ahead = 0
         """Elements that are on their way although our Subscriber has not requested them yet."""
         self._asked = 0
         """Elements that rsocket-py has been asked for and has not sent."""
         self._owed = 0
         """Elements that it could not be asked for yet, because a frame holds no such number."""
 
-    def granted(self, n: int) -> None:
+    def request_ahead(self, n: int) -> None:
         """Count ``n`` elements as requested already: those that a request of a socket starts with."""
-        self._granted += n
+        self._requested_ahead += n
         self._asked += n
 
     def take_empty_for_end(self) -> None:
@@ -284,8 +284,8 @@ class RSocketSubscriber(TheirSubscriber):  # type: ignore[misc]
             self._on_loop(lambda: _cancel(theirs))
 
     def _more(self, n: int) -> None:
-        already = min(n, self._granted)
-        self._granted -= already
+        already = min(n, self._requested_ahead)
+        self._requested_ahead -= already
         self._owed += n - already
         self._ask()
 

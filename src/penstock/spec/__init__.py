@@ -20,8 +20,8 @@ Subscription. A Processor is both. That is all; everything else in Penstock is b
 
     publisher.subscribe(Printer())
 
-Whoever writes a Publisher or a Subscriber by hand puts ``strict`` around it: it reports every broken rule by
-number and keeps the other side safe. ``rule("3.9")`` tells what a number means.
+Put ``strict`` around a Publisher or a Subscriber that you write by hand: it reports every broken rule by
+number and protects the other side. ``rule("3.9")`` looks a number up.
 """
 
 from penstock.spec.guard import strict

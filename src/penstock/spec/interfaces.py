@@ -17,7 +17,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
 
 UNBOUNDED: Final[int] = 2**63 - 1
-"""A demand so large that nobody has to count it any more (§3.17).
+"""A demand so large that counting it is pointless (§3.17).
 
 ``subscription.request(UNBOUNDED)`` says: send everything, as fast as you like. Demand that adds up to this
 number or more stays at this number.
@@ -26,10 +26,10 @@ number or more stays at this number.
 
 @runtime_checkable
 class Subscription(Protocol):
-    """The wire between one Publisher and one Subscriber; the Subscriber pulls on it.
+    """The connection between one Publisher and one Subscriber, held by the Subscriber.
 
-    A Publisher makes a Subscription for each Subscriber and hands it over in ``on_subscribe``. Nobody else
-    gets it, so nobody else can speak for that Subscriber (§3.1).
+    A Publisher makes a Subscription for each Subscriber and hands it over in ``on_subscribe``. No other
+    object gets it, so no other object can request on behalf of that Subscriber (§3.1).
     """
 
     def request(self, n: int, /) -> None:

@@ -50,7 +50,7 @@ class Check(StrEnum):
     REVIEW = "review"
     """By reading the code; no program can see it from outside."""
     NOTHING = "nothing"
-    """Not at all: the rule is a permission, and nobody can break it."""
+    """Not at all: the rule is a permission, which cannot be broken."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ VERSIONS: Final[Mapping[str, str]] = {
 """The releases of the Reactive Streams specification.
 
 One of them changed what an implementation has to do: since 1.0.1 the error of §3.9 no longer has to cite the
-rule. Whoever cites it, as Penstock does, keeps all of them.
+rule. An error that cites it, as ours does, satisfies all releases.
 """
 
 _MUST, _MUST_NOT, _REQUIRED, _SHOULD = Level.MUST, Level.MUST_NOT, Level.REQUIRED, Level.SHOULD
@@ -184,7 +184,7 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         "2.5",
         (_MUST,),
         (_GUARD, _KIT),
-        "The guard cancels a second Subscription in the Subscriber's place and reports whoever sent it "
+        "The guard cancels a second Subscription in the Subscriber's place and reports its sender "
         "(§2.12); the kit hands over two and expects one to be cancelled.",
         {"1.0.3": "The intent says what goes wrong otherwise."},
     ),

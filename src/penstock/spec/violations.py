@@ -52,7 +52,7 @@ class NoneViolation(RuleViolation, TypeError):
     """``None`` (or something of the wrong kind) was given where the specification wants an object.
 
     It is a ``TypeError``, Python's counterpart of the null pointer exception of §1.9 and §2.13, and it is
-    raised at the caller: there is nobody else who could be told.
+    raised at the caller, since there is no Subscriber to signal it to.
     """
 
 
@@ -88,7 +88,7 @@ def none_subscriber() -> NoneViolation:
     return NoneViolation(
         "1.9",
         "subscribe(None) was called",
-        "A Publisher needs somebody to send to; pass an object with the four methods of a Subscriber",
+        "A Publisher needs a Subscriber to send to; pass an object with the four methods of a Subscriber",
     )
 
 
@@ -105,7 +105,7 @@ def not_a_subscriber(obj: object) -> NoneViolation:
     """Something was given to ``subscribe`` that lacks methods of a Subscriber; the message names them."""
     return NoneViolation(
         "1.9",
-        f"subscribe was given {_a_kind_of(obj)}, which is no Subscriber",
+        f"subscribe was given {_a_kind_of(obj)}, which is not a Subscriber",
         _lack(obj, _SUBSCRIBER_METHODS),
     )
 
@@ -114,7 +114,7 @@ def not_a_publisher(obj: object) -> NoneViolation:
     """Something was given as a Publisher that has no ``subscribe``."""
     return NoneViolation(
         "1.9",
-        f"{_a_kind_of(obj)} was given as a Publisher, which it is not",
+        f"{_a_kind_of(obj)} was given as a Publisher, but it is not one",
         _lack(obj, _PUBLISHER_METHODS),
     )
 
@@ -123,7 +123,7 @@ def not_a_subscription(obj: object) -> NoneViolation:
     """Something was given to ``on_subscribe`` that has no ``request`` or no ``cancel``."""
     return NoneViolation(
         "2.13",
-        f"on_subscribe was given {_a_kind_of(obj)}, which is no Subscription",
+        f"on_subscribe was given {_a_kind_of(obj)}, which is not a Subscription",
         _lack(obj, _SUBSCRIPTION_METHODS),
     )
 
@@ -132,7 +132,7 @@ def not_an_error(obj: object) -> NoneViolation:
     """Something was given to ``on_error`` that is not an exception."""
     return NoneViolation(
         "2.13",
-        f"on_error was given {_a_kind_of(obj)}, which is no exception",
+        f"on_error was given {_a_kind_of(obj)}, which is not an exception",
         "A failure must say what failed; pass an exception to on_error",
     )
 

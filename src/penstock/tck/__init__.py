@@ -1,7 +1,7 @@
 """The conformance kit: does a Publisher, Subscriber or Processor keep the rules of Reactive Streams?
 
-For anything that speaks the protocol, of whatever library and on whatever thread. A test class says how to
-make a subject, and inherits the tests, which have the names of the kit for the JVM::
+It tests objects of any library, on any thread. A test class says how to make a subject and inherits the
+tests, which are named as in the kit for the JVM::
 
     from penstock.tck import PublisherVerification
 
@@ -17,8 +17,8 @@ names the rule, says what happened and shows the signals::
 
     §1.1 violated: element 3 came, 2 were requested [thread pool-1] (expected no element without demand)
 
-In every test a probe watches all that it can see: order and overlap of signals, demand, ``None``, exceptions.
-``NOT_CHECKED`` says of which rules nobody can tell from outside whether they are kept, and why.
+In every test a probe also checks the order of signals, overlapping calls, demand, ``None`` and exceptions.
+``NOT_CHECKED`` lists the rules that no test can check from outside, with the reason for each.
 """
 
 from penstock.tck.caller import CallOutcome

@@ -43,7 +43,7 @@ def outcome_of(action: Action) -> CallOutcome:
 
 
 class SubjectCaller(Protocol):
-    """Somebody who calls a subject for the test."""
+    """Calls a subject for the test, on a thread or on an event loop."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class SubjectCaller(Protocol):
         ...
 
     def ignore(self, kind: type[BaseException]) -> None:
-        """Say nothing about threads and tasks that end with such an exception, which the kit has raised."""
+        """Do not report threads and tasks that end with such an exception: the kit has raised it."""
         ...
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class ThreadCaller:
         """Return at once: nothing but calls of the test runs on this thread."""
 
     def ignore(self, kind: type[BaseException]) -> None:
-        """Say nothing about threads that end with such an exception."""
+        """Do not report threads that end with such an exception."""
         ignore_on_threads(kind)
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class LoopCaller:
         self._thread.start()
 
     def _go_on(self) -> None:
-        """Run the loop to the end of the test, though a subject stops it, or exits in one of its tasks."""
+        """Run the loop to the end of the test, even if a subject stops it or exits in one of its tasks."""
         while not self._closing:
             try:
                 self.loop.run_forever()
@@ -149,7 +149,7 @@ class LoopCaller:
             asyncio.run_coroutine_threadsafe(_go_round(), self.loop).result(timeout)
 
     def ignore(self, kind: type[BaseException]) -> None:
-        """Say nothing about threads, and tasks of the loop, that end with such an exception."""
+        """Do not report threads, and tasks of the loop, that end with such an exception."""
         ignore_on_threads(kind)
 
         def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -173,9 +173,9 @@ class LoopCaller:
 
 
 def ignore_on_threads(kind: type[BaseException]) -> None:
-    """Say nothing about threads that end with such an exception.
+    """Do not report threads that end with such an exception.
 
-    This stays so: a thread of the subject may end when the test is over.
+    This is never undone: a thread of the subject may end after the test.
     """
     others = threading.excepthook
     if getattr(others, "ignores", None) is kind:

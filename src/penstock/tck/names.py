@@ -104,11 +104,11 @@ def kind_of(test_name: str) -> Kind:
 
 NOT_CHECKED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "1.10": "binds whoever calls subscribe, and says nothing about what happens otherwise",
+        "1.10": "binds the caller of subscribe, and does not say what happens if it is broken",
         "2.2": "is advice: how slow is too slow depends on the Publisher",
-        "2.11": "a hand-over between threads that is not safe shows only by chance",
-        "3.1": "nobody can see on whose behalf a request is made",
-        "3.14": "is a permission: a Publisher may as well stay open",
+        "2.11": "an unsafe hand-over between threads shows only by chance",
+        "3.1": "it cannot be seen on whose behalf a request is made",
+        "3.14": "is a permission: a Publisher may also stay open",
     }
 )
 """Why a rule is not checked, by its number; every other rule has a test that a broken subject fails."""

@@ -1,4 +1,4 @@
-"""The pytest plugin: rule markers, reports, and skips that nobody expected.
+"""The pytest plugin: rule markers, reports, and a strict mode that fails unexpected skips.
 
 The verifications need no plugin; with it a run can say more::
 
@@ -6,8 +6,8 @@ The verifications need no plugin; with it a run can say more::
     pytest --rs-strict                      # a skip fails, unless the rule cannot be checked
     pytest -m rs_rule                       # the tests of the kit only
 
-Every test of the kit carries the marker ``rs_rule("1.1", kind="required")``. Whoever puts it on a test of
-their own finds that test in the report.
+Every test of the kit carries the marker ``rs_rule("1.1", kind="required")``. Put it on a
+test of your own, and the report has that test as well.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say with each report what it means for the kit, and fail a skip that nobody expected."""
+    """Attach the rule and the subject to each report, and fail an unexpected skip under ``--rs-strict``."""
     # pytest replaces a unittest.SkipTest by its own kind of skip; which one it was counts here.
     raised = call.excinfo.value if call.excinfo is not None else None
     report = yield

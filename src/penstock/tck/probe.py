@@ -175,7 +175,7 @@ class Probe:
 
     @property
     def is_released(self) -> bool:
-        """Whether nobody refers any more to the object that was given to ``subscribe``."""
+        """Whether the object that was given to ``subscribe`` has been garbage-collected."""
         return self._receiver is None or self._receiver() is None
 
     # ---------------------------------------------------------------- what a test expects
@@ -289,7 +289,7 @@ class Probe:
         # On the caller's thread only: on one of the subject's own nobody catches it, and pytest would hold
         # it against the next test.
         if self._trial.closed and self._trial.stuck and self._trial.calls_here:
-            raise Runaway("the test is over, and nobody wants more elements")
+            raise Runaway("the test is over and takes no more elements")
         if len(self.elements) > SIGNAL_LIMIT:
             rule = "1.8" if self._cancelled else "1.1"
             self._trial.flaw(rule, f"more than {SIGNAL_LIMIT} elements came", "far fewer")

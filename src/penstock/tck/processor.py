@@ -18,7 +18,7 @@ from penstock.tck.verification import check
 
 
 class HelperPublisher:
-    """Sends the elements of an iterable to one Subscriber, on the thread of whoever asks."""
+    """Sends the elements of an iterable to one Subscriber, on the thread that requests them."""
 
     def __init__(self, elements: Iterable[Any]) -> None:
         """Send ``elements``."""

@@ -74,7 +74,7 @@ class Report:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many tests passed, failed and were skipped, and how many of the skips nobody expected."""
+        """How many tests passed, failed and were skipped, and how many of the skips were unexpected."""
         counts = Counter(result.verdict for result in self.results)
         unexpected = sum(result.verdict == "skip" and not result.expected for result in self.results)
         return Counter({"pass": 0, "fail": 0, "skip": 0, "unexpected skip": unexpected}) + counts

@@ -23,8 +23,8 @@ Verdict = Literal["pass", "fail", "skip"]
 class Result:
     """What one test said about one subject.
 
-    ``rule`` is the number of the rule or ``"setup"``. ``expected`` says of a skip that nobody has to worry:
-    the rule cannot be checked or was not promised, or the test class names the test in ``expected_skips``.
+    ``rule`` is the number of the rule or ``"setup"``. ``expected`` is true for a skip without
+    consequences: the rule cannot be checked or was not promised, or ``expected_skips`` names the test.
     """
 
     subject: str
@@ -105,7 +105,7 @@ def is_expected(verification: type[Verification], name: str, skip: BaseException
 
 
 EVERY: Final[float] = 10.0
-"""Where nobody sits at a terminal, a line comes after so many seconds, and then again."""
+"""If the output is not a terminal, a line is written every so many seconds."""
 _REDRAW = 0.5
 
 
@@ -124,7 +124,7 @@ class ProgressLine:
 
     def over(self, results: Iterable[Result]) -> Iterator[Result]:
         """Pass results on, and tell meanwhile what happens."""
-        # A test may take long, so the line is written by a thread of its own.
+        # A test may take long, so another thread writes the line.
         teller = threading.Thread(target=self._tell, name="tck-progress", daemon=True)
         teller.start()
         try:
@@ -163,5 +163,5 @@ class ProgressLine:
             self._to.write(text)
             self._to.flush()
         except (OSError, ValueError):
-            # Whoever listened has left; the tests go on.
+            # The output was closed; the tests go on.
             self._over.set()

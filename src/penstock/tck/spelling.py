@@ -134,7 +134,7 @@ class _ToCamel:
         self._ours.on_complete()
 
     def __getattr__(self, name: str) -> Any:
-        # Whoever looks for our spelling gets the hint, and no method.
+        # A Publisher that looks for our spelling gets an AttributeError, and the user gets the hint.
         sought = getattr(self._ours, "sought", None)
         if sought is not None:
             sought(name)

@@ -59,7 +59,7 @@ class Trial:
     ) -> None:
         """Start the caller's thread; ``settle`` is what the test class does to let signals arrive.
 
-        ``rule_of_failure`` is what a subject breaks that exits in a task of its own.
+        ``rule_of_failure`` is the rule that a subject breaks if one of its tasks exits.
         """
         if profile not in PROFILES:
             raise ValueError(f"profile must be one of {', '.join(PROFILES)}, not {profile!r}")
@@ -118,7 +118,7 @@ class Trial:
         if error is None:
             kind = kind_of_function(value)
             if kind:
-                happened = f"{what} only made an object that nobody runs: this is {kind}"
+                happened = f"{what} only made an object that is never run: this is {kind}"
                 self.flaw(rule, happened, "a method that does its work when it is called", thread=thread)
         elif isinstance(error, Violation):
             raise error
@@ -146,7 +146,7 @@ class Trial:
                 self.stuck = True
                 self._still_in_time(what)
                 raise Violation(rule, f"{what} did not return within {limit:g} s", "that it returns")
-            # A long row of signals on a busy machine is no hang.
+            # Many signals on a busy machine are not a hang.
             seen = self.log.count
 
     def elsewhere(self, action: Action) -> Future[CallOutcome]:
@@ -197,7 +197,7 @@ class Trial:
             failed = SetupFailed(f"{what} raised {described(error)}{place_of(error)}", kind)
             failed.trace, failed.__cause__ = trace_of(error), error
         elif function:
-            failed = SetupFailed(f"{what} only made an object that nobody runs: this is {function}", kind)
+            failed = SetupFailed(f"{what} only made an object that is never run: this is {function}", kind)
         elif value is None:
             failed = SetupFailed(f"{what} returned None", kind)
         else:

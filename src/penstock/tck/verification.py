@@ -30,8 +30,8 @@ class Verification:
     profile: Profile = "threads"
     """Where the subject does its work.
 
-    ``"sync"``: on the thread of whoever calls it. No time is spent on waiting for silence, and a signal from
-    another thread is a failure. ``"threads"``: anywhere; what comes late is waited for. ``"asyncio"``: on an
+    ``"sync"``: on the thread of its caller. The kit does not wait for silence, and a signal from another
+    thread is a failure. ``"threads"``: anywhere; what comes late is waited for. ``"asyncio"``: on an
     event loop; the kit runs one, and makes and calls the subject on it.
     """
     spelling: Spelling = SNAKE_CASE
@@ -55,13 +55,13 @@ class Verification:
     def settle(self) -> None:
         """Return when every signal that is on its way has arrived.
 
-        Without an override this waits as the profile says. Whoever knows better says so: a subject with an
-        executor of one thread can submit a task that does nothing and wait for it, and never sleeps.
+        By default this waits as the profile says. Override it if the subject knows better: one with an
+        executor of one thread can submit a task that does nothing and wait for it, without any sleep.
         """
         self.trial.listen()
 
     def collect_garbage(self) -> None:
-        """Have objects collected that nobody refers to any more (§3.13); called until the Subscriber is gone.
+        """Collect garbage (§3.13); called until the Subscriber is gone.
 
         A subject that lives in another runtime as well says here how to collect there. For one on a JVM::
 
@@ -98,13 +98,13 @@ class Verification:
     def expect_raised(
         self, action: Callable[[], object], what: str, rule: str, wanted: type[BaseException]
     ) -> None:
-        """Expect that a call raises ``wanted`` at the caller: there is nobody else to tell."""
+        """Expect that a call raises ``wanted`` at its caller."""
         value, error = self.trial.outcome(action, what, rule)
         if isinstance(error, wanted):
             return
         if error is None:
             kind = kind_of_function(value)
-            how = f"only made an object that nobody runs: this is {kind}" if kind else "returned normally"
+            how = f"only made an object that is never run: this is {kind}" if kind else "returned normally"
             raise Violation(rule, f"{what} {how}", wanted.__name__)
         found = Violation(rule, f"{what} raised {shown(error)}{place_of(error)}", wanted.__name__)
         found.trace = trace_of(error)
@@ -171,7 +171,7 @@ def _skip_without_subject(verification: type[Verification], test: str) -> None:
 
 
 def forget_failed_setup(verification: type[Verification]) -> None:
-    """Try anew to make subjects: for a run of its own."""
+    """Forget that no subject could be made, at the beginning of a new run."""
     verification._made_one = False
     verification._failed_setup = None
 

@@ -39,7 +39,7 @@ class Sent:
             await asyncio.sleep(0)
 
     def frames(self) -> Flux[bytes]:
-        """Cut on the thread of whoever asks."""
+        """Cut on the thread that requests them."""
         return Flux.from_iterable(self).transform(length_prefixed())
 
     def frames_of_a_loop(self) -> Flux[bytes]:

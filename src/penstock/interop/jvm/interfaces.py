@@ -58,7 +58,7 @@ class JavaInterfaces:
         return self._given_by_java("Processor", processor) or self._classes.processor(processor)
 
     def subscription(self, subscription: Subscription | None) -> Any:
-        """A Python Subscription as a Java one; ``None`` is null, and refused by whoever gets it."""
+        """A Python Subscription as a Java one; ``None`` becomes null, which the receiver refuses."""
         return None if subscription is None else self._classes.subscription(subscription)
 
     def _given_by_java(self, interface: str, candidate: object) -> Any:
@@ -97,6 +97,6 @@ def from_java(java: Any) -> Any:
             if interfaces.has(interface, java):
                 return kind(java, interfaces)
     raise TypeError(
-        f"{java!r} is no Java Publisher, Subscriber or Processor, neither of java.util.concurrent.Flow nor "
-        "of org.reactivestreams (whose jar must be on the class path: see start())"
+        f"{java!r} is not a Java Publisher, Subscriber or Processor, neither of java.util.concurrent.Flow "
+        "nor of org.reactivestreams (whose jar must be on the class path: see start())"
     )

@@ -43,7 +43,7 @@ def start(*class_path: str | PathLike[str], options: tuple[str, ...] = ()) -> No
     there. ``options`` are the JVM's own (``"-Xmx512m"``). If Java runs already, a call without arguments does
     nothing. A process cannot start a second one, and must not fork once it has the first.
 
-    Whoever starts Java with ``jpype.startJVM`` does not need this function.
+    If you start Java with ``jpype.startJVM``, you do not need this function.
     """
     if jpype.isJVMStarted():
         if class_path or options:

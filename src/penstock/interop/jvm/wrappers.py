@@ -39,7 +39,7 @@ class JavaSubscription:
         java = self._java
         if java is None:
             return  # §3.6
-        # What is no whole number is no legal request either. Java cannot be asked for it; it can for nothing.
+        # Java cannot be asked for something that is not a whole number; a request for 0 is as illegal.
         whole = isinstance(n, int) and not isinstance(n, bool)
         java.request(max(min(n, UNBOUNDED), -UNBOUNDED) if whole else 0)
 

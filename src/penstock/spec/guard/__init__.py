@@ -1,11 +1,11 @@
 """The guard: ``strict`` around a Publisher, a Subscriber or a Processor reports every broken rule.
 
-Use it where code of others comes in, and in the tests of whatever signals by hand::
+Use it around code that you did not write, and in the tests of code that signals by hand::
 
     from penstock.spec import strict
 
-    strict(publisher).subscribe(subscriber)         # the subscriber sees a legal stream, whatever happens
-    publisher.subscribe(strict(subscriber))         # the publisher cannot be hurt by the subscriber
+    strict(publisher).subscribe(subscriber)         # the subscriber sees a legal stream in any case
+    publisher.subscribe(strict(subscriber))         # the publisher is safe from the subscriber
 
 Violations are logged to ``penstock.spec``, or given to a function: ``strict(publisher,
 report=found.append)``.
@@ -32,10 +32,10 @@ def strict(guarded: Subscriber[T], report: Report | None = None) -> Subscriber[T
 def strict(guarded: Any, report: Report | None = None) -> Any:
     """Return a guard of the same kind as ``guarded`` that lets only legal signals through.
 
-    A guard checks the whole conversation: order of the signals, demand, overlaps, ``None``, exceptions. A
-    violation goes to ``report``, by default to the logger ``penstock.spec``, and neither side is harmed by
-    it: a surplus element is held back, a stream that cannot go on ends with ``on_error`` and the violation,
-    and what a Subscriber raises does not reach its Publisher.
+    A guard checks the order of the signals, demand, overlapping calls, ``None`` and exceptions. It reports a
+    violation to ``report``, by default to the logger ``penstock.spec``, and protects both sides: it drops a
+    surplus element, ends a stream that cannot go on with ``on_error`` and the violation, and keeps exceptions
+    of the Subscriber away from the Publisher.
 
     Around a Publisher the guard answers an illegal request itself (§3.9); around a Subscriber it passes it
     on, and watches in addition how the Subscriber uses its Subscription (§2.3, §2.7). Around a Processor it
@@ -50,8 +50,8 @@ def strict(guarded: Any, report: Report | None = None) -> Any:
     if isinstance(guarded, Subscriber):
         return StrictSubscriber(guarded, report)
     raise TypeError(
-        f"strict() guards a Publisher, a Subscriber or a Processor, and {guarded!r} is none of these: it has "
-        "neither subscribe nor the four methods of a Subscriber."
+        f"strict() guards a Publisher, a Subscriber or a Processor, not {guarded!r}, which has neither "
+        "subscribe nor the four methods of a Subscriber."
     )
 
 

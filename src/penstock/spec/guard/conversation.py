@@ -59,16 +59,16 @@ class StrictSubscription(Guard):
 
 
 class Conversation(Guard, Generic[T]):
-    """One Subscription from beginning to end: a Subscriber for the Publisher, speaking for the real one.
+    """One Subscription from beginning to end: the Publisher sees it as its Subscriber.
 
-    A conversation is *open* until the first of three things happens, and exactly one of them does: the
-    Publisher ends it, the Subscriber leaves, or the guard gives up because a rule was broken. Signals are
-    delivered by whoever holds the turn; what comes meanwhile goes to the mailbox. Requests made inside a
-    signal are passed on when the signal has returned (§3.3).
+    A conversation is *open* until exactly one of three things happens: the Publisher ends it, the Subscriber
+    cancels, or the guard gives up because a rule was broken. The thread that holds the lock delivers the
+    signals; signals that come meanwhile wait in the mailbox. Requests made inside a signal are passed on when
+    the signal has returned (§3.3).
 
-    The two sides of a guard differ in whom they hold to account. With ``guards_subscriber`` the Subscriber's
-    use of its Subscription is watched, and a request below one goes on to the Publisher, whose duty it is to
-    answer (§3.9). Without it the guard answers in the Publisher's place.
+    With ``guards_subscriber`` the guard also checks how the Subscriber uses its Subscription, and passes an
+    illegal request on to the Publisher, whose duty it is to answer (§3.9). Without it the guard
+    answers in the Publisher's place.
     """
 
     __slots__ = (
@@ -149,9 +149,9 @@ class Conversation(Guard, Generic[T]):
         self._signal(self._end, None)
 
     def subscribe_raised(self, error: BaseException) -> None:
-        """Make of an exception that came out of ``subscribe`` what it should have been (§1.9)."""
-        # The guard itself raised it, at a Publisher that passed None, and has told everybody already; or it
-        # only comes through ``subscribe``, out of the Subscriber.
+        """Turn an exception that ``subscribe`` raised into ``on_error``, which it should have been (§1.9)."""
+        # Either the guard itself raised it at a Publisher that passed None, and has reported it already; or
+        # it comes from the Subscriber and only passes through ``subscribe``.
         if error is not self.refusal and is_new(error):
             self.fail(subscribe_raised(self._source, self._sink, error))
 
@@ -198,15 +198,15 @@ class Conversation(Guard, Generic[T]):
         try:
             self._report(violation)
         finally:
-            # Whatever the report function raises, the Subscriber does not wait for ever.
+            # The Subscriber gets its end even if the report function raises.
             if gave_up:
                 self._mailbox.append((self._deliver_failure, violation))
-                # Anonymous, because this is no signal of the Publisher: it overlaps with nothing (§1.3).
+                # Anonymous: this signal is not the Publisher's, so it cannot overlap with one of them (§1.3).
                 self._work_off(anonymously=True)
 
     def _refuse(self, violation: NoneViolation) -> NoReturn:
-        # §2.13: None is raised at whoever passed it. The Subscriber has to hear of it as well, for it would
-        # otherwise wait for an element that cannot come.
+        # §2.13: the caller gets the exception. The Subscriber has to learn of it as well: it would otherwise
+        # wait for an element that cannot come.
         self.refusal = violation
         self.fail(violation)
         raise violation
@@ -241,9 +241,9 @@ class Conversation(Guard, Generic[T]):
         if deliver == self._next:
             with self._lock:
                 self._left_behind += 1
-                surplus = self._delivered + self._left_behind - self._upstream.granted
-            if surplus > 0:  # the mailbox must not grow beyond what the Subscriber has room for
-                self.fail(beyond_demand(self._source, self._sink, self._upstream.granted))
+                surplus = self._delivered + self._left_behind - self._upstream.requested
+            if surplus > 0:  # the mailbox must not grow beyond demand
+                self.fail(beyond_demand(self._source, self._sink, self._upstream.requested))
                 return
         self._mailbox.append((deliver, argument))
         self._work_off()
@@ -294,7 +294,7 @@ class Conversation(Guard, Generic[T]):
             # Otherwise the Subscriber has left, and the element was on its way: legal (§1.8, §2.8).
         elif not self._greeted:
             self.fail(signal_before_subscription(self._source, self._sink, "on_next"))
-        elif self._delivered >= self._upstream.granted:
+        elif self._delivered >= self._upstream.requested:
             self.fail(beyond_demand(self._source, self._sink, self._delivered))
         else:
             self._delivered += 1

@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 class StrictSubscriber(Conversation[T]):
-    """A guard around a Subscriber: the Publisher cannot be hurt by it, nor it by the Publisher.
+    """A guard around a Subscriber, which protects it and its Publisher from each other.
 
-    Like the Subscriber inside, it is good for one Subscription (§2.12).
+    Like the Subscriber inside, it serves one Subscription (§2.12).
     """
 
     __slots__ = ()
@@ -33,7 +33,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class StrictPublisher(Guard, Generic[R_co]):
-    """A guard around a Publisher: whatever it does, its Subscribers see a legal stream."""
+    """A guard around a Publisher: its Subscribers always see a legal stream."""
 
     __slots__ = ("_conversations", "_lock", "_publisher", "_report")
 
@@ -44,11 +44,11 @@ class StrictPublisher(Guard, Generic[R_co]):
         self._publisher = publisher
         self._report = dependable(report)
         self._lock = threading.Lock()
-        # Weak, so that a Subscriber whom the Publisher has forgotten is not kept alive by its guard (§3.13).
+        # Weak: the guard must not keep a Subscriber alive that the Publisher has let go of (§3.13).
         self._conversations: WeakValueDictionary[int, Conversation[Any]] = WeakValueDictionary()
 
     def subscribe(self, subscriber: Subscriber[R_co], /) -> None:
-        """Subscribe through a guard of its own; what the Publisher raises becomes ``on_error`` (§1.9)."""
+        """Subscribe through a new guard; an exception of the Publisher becomes ``on_error`` (§1.9)."""
         check_subscriber(subscriber)
         source = name_of(self._publisher)
         conversation = Conversation(subscriber, self._report, source=source)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from penstock.spec.violations import RuleViolation
 
 Report: TypeAlias = Callable[[RuleViolation], None]
-"""A function that is told of every violation, on the thread that noticed it. It should be quick."""
+"""A function that gets every violation, on the thread that noticed it. It should return quickly."""
 
 _log = logging.getLogger("penstock.spec")
 
@@ -25,7 +25,7 @@ def log_violation(violation: RuleViolation) -> None:
 
 
 def dependable(report: Report | None) -> Report:
-    """Return a report function that never raises: the guard must hold even if the function is broken."""
+    """Return a report function that raises no ``Exception``: a broken one must not break the guard."""
     if report is None:
         return log_violation
 
@@ -36,7 +36,7 @@ def dependable(report: Report | None) -> Report:
             log_violation(violation)
             _log.exception("The report function given to strict() failed: %r", report)
             if goes_on(error):
-                is_new(error)  # not the fault of whoever it comes through
+                is_new(error)  # marks it: the sides that it passes are not to blame
                 raise
 
     return report_or_log
@@ -45,21 +45,22 @@ def dependable(report: Report | None) -> Report:
 def goes_on(error: BaseException) -> bool:
     """Tell whether an exception leaves the guard after it was reported.
 
-    An interrupt, an exit and their kind belong to whoever runs the program. A ``CancelledError`` does not:
-    signals are plain calls, in which no task can be cancelled, so here it is an error like others.
+    ``KeyboardInterrupt``, ``SystemExit`` and their kind are meant for the program as a whole. A
+    ``CancelledError`` is not: signals are plain calls, in which no task can be cancelled, so it is treated
+    like any other error.
     """
     if isinstance(error, Exception):
         return False
-    # Whoever raises one has imported asyncio; this layer does without it.
+    # If one was raised, asyncio has been imported; this module does not import it itself.
     exceptions = sys.modules.get("asyncio.exceptions")
     return exceptions is None or not isinstance(error, exceptions.CancelledError)
 
 
 def is_new(error: BaseException) -> bool:
-    """Tell whether nobody has been blamed for an exception yet; whoever asks is about to do so.
+    """Tell whether an exception has not been reported yet, and mark it as reported.
 
-    An exception that goes on leaves calls of both sides on its way up, and of other guards. Only the side
-    that raised it is to blame.
+    An exception that goes on passes through calls of both sides, and of other guards, on its way up. Only
+    the side that raised it is to blame.
     """
     if not goes_on(error):
         return True
@@ -69,7 +70,7 @@ def is_new(error: BaseException) -> bool:
 
 
 class Guard:
-    """What all guards have in common: they can be recognised, and are shown as ``strict(…)``."""
+    """The base of all guards; its ``repr`` is ``strict(…)``."""
 
     __slots__ = ("_guarded",)
 
@@ -186,7 +187,7 @@ def cancel_raised(source: str, error: BaseException) -> RuleViolation:
         error,
         "3.15",
         f"the Subscription of {source} raised {error!r} from cancel",
-        "Catch the exception inside cancel; whoever leaves can do nothing about it",
+        "Catch the exception inside cancel; the Subscriber that cancels cannot handle it",
     )
 
 

@@ -13,12 +13,11 @@ from penstock.spec.violations import RuleViolation
 
 
 class TryLock:
-    """A right to act that one thread can hold; others are refused at once and leave their work behind.
+    """A lock that is only ever tried, never waited for, and that knows which thread holds it.
 
-    It is a test-and-set flag that knows its holder. Code of the user may run while the turn is held, which
-    would be wrong for a lock: nobody blocks on a turn, so nobody can deadlock on it. The pattern is always
-    the same, and loses no work: *leave the work, then try to take the turn; give the turn back, then look
-    for work*.
+    User code may run while it is held: no thread blocks on it, so no thread can deadlock on it. The pattern
+    is always the same and loses no work: *queue the work, then try to take the lock; release the lock, then
+    look for work*.
     """
 
     __slots__ = ("_flag", "_holder")
@@ -28,9 +27,9 @@ class TryLock:
         self._holder: int | None = None
 
     def take(self, *, anonymously: bool = False) -> bool:
-        """Take the turn if it is free, and tell whether that worked.
+        """Take the lock if it is free, and return whether that worked.
 
-        A holder that took it ``anonymously`` is not seen by ``is_mine`` and ``is_anothers``.
+        A holder that took it ``anonymously`` is invisible to ``is_mine`` and ``is_anothers``.
         """
         if not self._flag.acquire(blocking=False):
             return False
@@ -39,16 +38,16 @@ class TryLock:
         return True
 
     def give_back(self) -> None:
-        """Let others take the turn."""
+        """Release the lock."""
         self._holder = None
         self._flag.release()
 
     def is_mine(self) -> bool:
-        """Tell whether this thread holds the turn."""
+        """Tell whether this thread holds the lock."""
         return self._holder == get_ident()
 
     def is_anothers(self) -> bool:
-        """Tell whether another thread holds the turn, by name."""
+        """Tell whether another thread holds the lock and is not anonymous."""
         holder = self._holder
         return holder is not None and holder != get_ident()
 
@@ -56,8 +55,8 @@ class TryLock:
 class Upstream:
     """Holds the Publisher's Subscription and calls it: requests one at a time, cancel once and at any time.
 
-    ``granted`` is the number of elements that the Publisher has been asked for since the beginning, and so
-    may have sent (§1.1). ``waiting`` is what it has not been told of yet.
+    ``requested`` is the number of elements requested from the Publisher since the beginning, which it may
+    have sent (§1.1). ``waiting`` is the demand that has not been passed on yet.
     """
 
     __slots__ = (
@@ -68,7 +67,7 @@ class Upstream:
         "_source",
         "_subscription",
         "_turn",
-        "granted",
+        "requested",
         "waiting",
     )
 
@@ -81,11 +80,11 @@ class Upstream:
         self._turn = TryLock()
         self._subscription: Subscription | None = None
         self._closed = False
-        self.granted = 0
+        self.requested = 0
         self.waiting = 0
 
     def attach(self, subscription: Subscription) -> bool:
-        """Take the Publisher's Subscription; if nobody wants it any more, cancel it and return False."""
+        """Take the Publisher's Subscription; after ``cancel`` or ``forget``, cancel it and return False."""
         with self._lock:
             wanted = not self._closed
             if wanted:
@@ -109,7 +108,7 @@ class Upstream:
             try:
                 with self._lock:
                     n, self.waiting = self.waiting, 0
-                    self.granted += n
+                    self.requested += n
                 self.call_request(n)
             finally:
                 self._turn.give_back()

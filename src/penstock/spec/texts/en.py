@@ -79,10 +79,7 @@ STATEMENTS: Final[dict[str, str]] = {
     "3.2": "Calling request straight from on_subscribe or on_next MUST be possible.",
     "3.3": "request MUST limit how deeply Publisher and Subscriber can call each other on one stack.",
     "3.4": "request SHOULD hand control back to its caller without delay.",
-    "3.5": (
-        "cancel MUST come back without delay, MUST do no harm when repeated, and MUST be safe from any "
-        "thread."
-    ),
+    "3.5": ("cancel MUST return without delay, MUST be idempotent, and MUST be safe from any thread."),
     "3.6": "On a cancelled Subscription, request MUST do nothing.",
     "3.7": "On a cancelled Subscription, another cancel MUST do nothing.",
     "3.8": (
@@ -151,8 +148,8 @@ INTENTS: Final[dict[str, str]] = {
         "ended, the same rules apply from then on."
     ),
     "1.7": (
-        "An end that something can follow is no end, and Subscribers take everything down when they hear of "
-        "it."
+        "An end that something can follow is not an end, and Subscribers take everything down when they "
+        "hear of it."
     ),
     "1.8": (
         "Leaving has to work. It need not work at once, because what is already on its way cannot be called "
@@ -172,8 +169,8 @@ INTENTS: Final[dict[str, str]] = {
         "implementation."
     ),
     "1.12": (
-        "All read one log, each from a place of its own. Whoever is late or slow sees the same history as "
-        "the others, as far back as it is kept, and whoever is quick need not wait."
+        "All read one log, each at its own position. A late or slow Subscriber sees the same "
+        "history as the others, as far back as it is kept, and a quick one need not wait."
     ),
     "2.1": (
         "Only the Subscriber knows when it has room, and for how much. Ask for as much as fits, since "
@@ -205,18 +202,18 @@ INTENTS: Final[dict[str, str]] = {
     ),
     "2.8": "A cancellation needs time to travel upstream, and elements may pass it on their way down.",
     "2.9": (
-        "Ending uses up no demand: an empty or a short stream can end at once, and nobody has to poll for "
-        "the end."
+        "The end does not need demand: an empty or a short stream can end at once, and no Subscriber has to "
+        "poll for the end."
     ),
     "2.10": "Failing has nothing to do with demand; the Subscriber hears of it without asking.",
     "2.11": (
-        "Whoever processes signals asynchronously answers for thread safety. In Python a queue, a lock, or "
-        "call_soon_threadsafe of the event loop provides it."
+        "A Subscriber that processes signals asynchronously is responsible for thread safety. In Python a "
+        "queue, a lock, or call_soon_threadsafe of the event loop provides it."
     ),
     "2.12": "A Subscriber can be written for a single use and need not expect to begin again.",
     "2.13": (
         "A broken Subscriber should not bring its Publisher down. As the error cannot be sent to the one "
-        "that is broken, it is logged or given to whoever watches."
+        "that is broken, it is logged or handed to a monitor."
     ),
     "3.1": (
         "A Subscription joins one Subscriber to one Publisher. That Subscriber alone decides when elements "
@@ -228,7 +225,7 @@ INTENTS: Final[dict[str, str]] = {
     ),
     "3.3": (
         "Without a limit, on_next → request → on_next → … ends in a RecursionError. The recommended depth "
-        "is one: whoever is already delivering takes up the new demand."
+        "is one: the call that is already delivering takes up the new demand."
     ),
     "3.4": (
         "It runs on the Subscriber's thread, often in the middle of a signal; heavy work in it brings the "
@@ -257,17 +254,17 @@ INTENTS: Final[dict[str, str]] = {
         "A shared source may stop with its last Subscriber, and answer those who come later with "
         "on_subscribe followed by on_complete or on_error (§1.9)."
     ),
-    "3.15": "Whoever leaves can do nothing about a failure on the other side.",
+    "3.15": "A Subscriber that cancels can do nothing about a failure on the other side.",
     "3.16": (
         "If a request cannot be served, the stream has failed: that goes to on_error and not into the "
         "Subscriber's call."
     ),
     "3.17": (
         "Requests may have any positive size and come as often as one likes. Even at one element per "
-        "nanosecond 2^63-1 elements take 292 years, so from there on nobody needs to count."
+        "nanosecond 2^63-1 elements take 292 years, so from there on counting is pointless."
     ),
     "4.1": (
-        "There is no third set of rules for a stage in the middle: each of its sides is judged like any "
+        "A stage in the middle has no rules of its own: each of its sides is judged like any "
         "other of its kind."
     ),
     "4.2": (

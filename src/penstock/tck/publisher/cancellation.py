@@ -113,7 +113,7 @@ class CancellingTests(PublisherSubject):
 
     @check
     def test_required_spec312_cancel_must_be_heard_when_demand_is_unbounded(self) -> None:
-        """Who has asked for everything, without a limit, can still leave at the first element."""
+        """A Subscriber with unbounded demand can still cancel at the first element."""
 
         def leave(probe: Probe) -> None:
             if len(probe.elements) == 1:

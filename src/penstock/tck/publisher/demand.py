@@ -215,7 +215,7 @@ class RequestingTests(PublisherSubject):
     def test_required_spec309_request_zero_after_unbounded_demand_must_signal_illegal_argument_exception(
         self,
     ) -> None:
-        """So is one after a request for everything, when nobody counts any more."""
+        """So is one after a request for everything, when demand is not counted any more."""
 
         def ask(probe: Probe) -> None:
             if len(probe.elements) == 1:
@@ -286,7 +286,7 @@ class RequestingTests(PublisherSubject):
 
     @check
     def test_required_spec317_must_not_signal_on_error_when_pending_above_long_max_value(self) -> None:
-        """Demand beyond 2^63-1 is no error."""
+        """Demand beyond 2^63-1 is not an error."""
         probe = self._ask_beyond_all_measure()
         self.trial.settle()
         if probe.error is not None:

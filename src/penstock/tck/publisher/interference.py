@@ -11,7 +11,7 @@ from penstock.tck.verdicts import NotApplicable, NotPromised, Rejected, Violatio
 from penstock.tck.verification import check
 
 _BESIDE = 0.1
-"""How many seconds a signal waits for a request on another thread; the Publisher may let that one wait."""
+"""How many seconds a signal waits for a request on another thread; the Publisher may delay that request."""
 _MANY_ENOUGH = 1000
 _FEWEST = 10
 

@@ -15,7 +15,7 @@ class SubscribingTests(PublisherSubject):
 
     @check
     def test_required_spec109_subscribe_throw_npe_on_null_subscriber(self) -> None:
-        """``subscribe(None)`` raises ``none_error_type`` at the caller: there is nobody else to tell."""
+        """``subscribe(None)`` raises ``none_error_type`` at the caller."""
         publisher, wanted = self.publisher_of(0), self.none_error_type
         self.expect_raised(lambda: publisher.subscribe(None), "subscribe(None)", "1.9", wanted)
 
@@ -53,7 +53,7 @@ class SubscribingTests(PublisherSubject):
 
     @check
     def test_required_spec109_must_answer_a_subscriber_that_comes_after_the_end(self) -> None:
-        """Who comes when a stream is over is served, or refused: with ``on_subscribe`` and an end."""
+        """A Subscriber that comes after the end is served or refused: it gets ``on_subscribe`` and an end."""
         publisher = self.publisher_of(1, completes=True)
         first = self.subscribed(publisher, "first subscriber")
         first.request(2)
@@ -75,14 +75,16 @@ class SubscribingTests(PublisherSubject):
         if not self.trial.wait_until(lambda: late.ended):
             last = late.signals[-1]
             raise Violation(
-                "1.9", f"who subscribed after {after} heard no end; the last signal was {last}", "an end"
+                "1.9",
+                f"a Subscriber that came after {after} got no end; the last signal was {last}",
+                "an end",
             )
 
     @check
     def test_untested_spec110_reject_a_subscription_request_if_the_same_subscriber_subscribes_twice(
         self,
     ) -> None:
-        """The rule binds whoever calls ``subscribe``, and leaves open what then happens."""
+        """The rule binds the caller of ``subscribe``, and leaves open what happens if it is broken."""
         self.not_checkable("§1.10 binds the caller of subscribe; the kit never subscribes an object twice")
 
 
@@ -172,14 +174,14 @@ class EndingTests(PublisherSubject):
 
     @check
     def test_required_spec107_must_not_emit_further_signals_once_on_complete_has_been_signalled(self) -> None:
-        """Whoever goes on asking after ``on_complete`` gets no answer."""
+        """A request after ``on_complete`` is not answered."""
         probe = self._completed(1)
         with probe.silence("1.7", "on_complete and request(10)"):
             probe.request(10)
 
     @check
     def test_required_spec107_must_not_emit_further_signals_once_on_error_has_been_signalled(self) -> None:
-        """Whoever goes on asking after ``on_error`` gets no answer, although there are elements left."""
+        """A request after ``on_error`` is not answered, even if elements are left."""
         probe = self._failed_by_request()
         with probe.silence("1.7", "on_error, request(5) and request(-1)"):
             probe.request(5)
@@ -197,7 +199,7 @@ class EndingTests(PublisherSubject):
     def test_required_spec108_possibly_canceled_subscription_should_not_receive_on_error_or_on_complete_signals(  # noqa: E501
         self,
     ) -> None:
-        """A cancellation in the middle of a stream is no end of it: neither completion nor failure."""
+        """A cancellation in the middle of a stream is answered by neither completion nor failure."""
         probe = self.subscribed(self.publisher_of(3))
         with probe.silence("1.8", "cancel() without any demand"):
             probe.cancel()
@@ -209,7 +211,7 @@ class EndingTests(PublisherSubject):
 
     @check
     def test_required_spec108_signals_must_cease_after_cancel_in_on_subscribe(self) -> None:
-        """Who leaves inside ``on_subscribe`` gets no end, and no more than was asked for before that."""
+        """After a cancel inside ``on_subscribe`` there is no end, and no more than was requested before."""
 
         def ask_and_leave(probe: Probe) -> None:
             probe.request(2)
@@ -229,7 +231,7 @@ class EndingTests(PublisherSubject):
 
     @check
     def test_required_spec108_signals_must_cease_after_cancel_in_on_next(self) -> None:
-        """Who asks for everything and leaves at the first element does not have to take all the others."""
+        """After a request for everything, a cancel at the first element stops the others."""
 
         def leave(probe: Probe) -> None:
             if len(probe.elements) == 1:
@@ -260,5 +262,5 @@ class EndingTests(PublisherSubject):
         return probe
 
     def counts_as_required(self, test_name: str) -> bool:
-        """A failed Publisher has to tell: if there is one, its test is no longer optional."""
+        """If the class has a failed Publisher, its test is required."""
         return "_spec104_" in test_name or super().counts_as_required(test_name)

@@ -19,7 +19,7 @@ class SharingTests(PublisherSubject):
 
     @check
     def test_optional_spec111_may_support_multi_subscribe(self) -> None:
-        """Two Subscribers at the same time, neither of whom is refused."""
+        """Two Subscribers at the same time, and neither is refused."""
         for probe in self._several(self.publisher_of(1), 2):
             self.trial.settle()
             if probe.error is not None:
@@ -117,7 +117,7 @@ class SharingTests(PublisherSubject):
 
     @check
     def test_required_spec112_must_give_a_late_subscriber_the_rest_of_the_same_elements(self) -> None:
-        """Who comes late gets the same elements from some place on: none left out, none in another order."""
+        """A late Subscriber gets the same elements from some position on: no gaps, the same order."""
         self._require_declared_multicast()
         publisher = self.publisher_of(_DIFFERENT_RATES, completes=True)
         early = self.subscribed(publisher, "early subscriber")
@@ -159,6 +159,6 @@ class SharingTests(PublisherSubject):
             raise NotPromised('§1.12 binds those who declare fanout = "multicast"')
 
     def counts_as_required(self, test_name: str) -> bool:
-        """Who declares a fan-out has promised it."""
+        """A class that declares a fan-out has promised it."""
         promised = self.fanout is not None and "_spec111_" in test_name
         return promised or super().counts_as_required(test_name)

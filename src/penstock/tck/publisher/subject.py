@@ -17,7 +17,7 @@ MANY: Final[int] = 10_000
 
 
 TOO_MANY: Final[int] = 20
-"""So many elements that come at their own pace, when nobody wants them any more, were not on their way."""
+"""If so many elements come after a cancellation, at the subject's own pace, they were not on their way."""
 _PACES = 3
 """A subject is silent if it sends nothing in so many times the time that it needs for an element."""
 
@@ -40,7 +40,7 @@ class PublisherSubject(Verification):
 
     ``None`` promises nothing: the tests with several Subscribers are optional. ``"unicast"`` makes it
     required that each is served; ``"multicast"`` makes it required that all get the same elements, and that
-    whoever comes late gets the rest (§1.12, of the Aquifer document).
+    a late Subscriber gets the rest (§1.12, of the Aquifer document).
     """
 
     def create_publisher(self, elements: int) -> Any:
@@ -70,7 +70,7 @@ class PublisherSubject(Verification):
         """Make a failed Publisher, or skip the test."""
 
         def create() -> tuple[Any]:
-            # A None is no failure here, so it is wrapped.
+            # None is a legal answer of this hook, so it is wrapped.
             return (self.create_failed_publisher(),)
 
         (made,) = self.trial.make(create, "create_failed_publisher()", "a Publisher that fails at once")

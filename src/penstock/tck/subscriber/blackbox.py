@@ -123,7 +123,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
 
     @check
     def test_untested_spec206_blackbox_must_call_subscription_cancel_if_it_is_no_longer_valid(self) -> None:
-        """When a Subscription is no longer needed only the Subscriber knows."""
+        """Only the Subscriber knows when it no longer needs a Subscription."""
         self.not_checkable("§2.6: only the Subscriber knows when it needs no more elements")
 
     @check
@@ -142,7 +142,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
     def test_required_spec208_blackbox_must_be_prepared_to_receive_on_next_signals_after_having_called_subscription_cancel(  # noqa: E501
         self,
     ) -> None:
-        """An element that was on its way when the Subscriber left does no harm, if it leaves by itself."""
+        """A Subscriber that cancels by itself accepts an element that was on its way."""
         stage = self._asking()
         sent = self._send_what_is_wanted(stage.upstream)
         if not stage.upstream.cancelled or not stage.upstream.owed:
@@ -184,13 +184,13 @@ class SubscriberBlackboxVerification(SubscriberSubject):
         self,
     ) -> None:
         """Memory that is published safely looks like memory that happens to be."""
-        self.not_checkable("§2.11: a hand-over between threads that is not safe shows only by chance")
+        self.not_checkable("§2.11: an unsafe hand-over between threads shows only by chance")
 
     @check
     def test_untested_spec212_blackbox_must_not_call_on_subscribe_more_than_once_based_on_object_equality(
         self,
     ) -> None:
-        """The rule binds whoever sends ``on_subscribe``."""
+        """The rule binds the sender of ``on_subscribe``."""
         self.not_checkable("§2.12 binds the Publisher; every test of PublisherVerification watches it")
 
     @check
@@ -250,7 +250,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
     @check
     def test_untested_spec301_blackbox_must_not_be_called_outside_subscriber_context(self) -> None:
         """On whose behalf a request is made cannot be seen."""
-        self.not_checkable("§3.1: nobody can see on whose behalf a request is made")
+        self.not_checkable("§3.1: it cannot be seen on whose behalf a request is made")
 
     @check
     def test_required_spec308_blackbox_request_must_register_given_number_elements_to_be_produced(
@@ -267,12 +267,12 @@ class SubscriberBlackboxVerification(SubscriberSubject):
 
     @check
     def test_required_spec310_blackbox_request_may_synchronously_call_on_next_on_subscriber(self) -> None:
-        """An element that arrives inside ``request`` does no harm, even inside ``on_subscribe``."""
+        """A Subscriber accepts an element inside ``request``, even inside ``on_subscribe``."""
         self._answered_at_once(None)
 
     @check
     def test_required_spec311_blackbox_request_may_synchronously_call_on_complete_or_on_error(self) -> None:
-        """Nor does an end that arrives inside ``request``."""
+        """A Subscriber accepts an end inside ``request``."""
         self._answered_at_once("complete")
         self._answered_at_once("error")
 
@@ -290,7 +290,7 @@ class SubscriberBlackboxVerification(SubscriberSubject):
         self,
     ) -> None:
         """A permission."""
-        self.not_checkable("§3.14 is a permission: a Publisher may as well stay open")
+        self.not_checkable("§3.14 is a permission: a Publisher may also stay open")
 
     @check
     def test_untested_spec315_blackbox_cancel_must_not_throw_exception_and_must_signal_on_error(self) -> None:

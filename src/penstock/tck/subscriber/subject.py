@@ -32,11 +32,11 @@ class WatchedSubscription:
         self._upstream = upstream
 
     def request(self, n: int, /) -> None:
-        """Tell it."""
+        """Forward the call."""
         self._upstream.was_asked(n)
 
     def cancel(self) -> None:
-        """Tell it."""
+        """Forward the call."""
         self._upstream.was_cancelled()
 
     def __repr__(self) -> str:

@@ -58,8 +58,8 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
     puppet_is_the_subscriber: bool = True
     """Whether the puppet asks the Subscriber to ask; set to false if it calls the Subscription by itself.
 
-    A puppet that goes past the Subscriber says nothing about whether that one knows that the stream is over
-    (§2.4), so it is not tried after the end.
+    A puppet that goes past the Subscriber does not show whether the Subscriber knows that the stream is over
+    (§2.4), so it is not used after the end.
     """
 
     def create_subscriber(self, probe: WhiteboxSubscriberProbe) -> Any:
@@ -138,7 +138,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
 
     @check
     def test_untested_spec206_must_call_subscription_cancel_if_it_is_no_longer_valid(self) -> None:
-        """When a Subscription is no longer needed only the Subscriber knows."""
+        """Only the Subscriber knows when it no longer needs a Subscription."""
         self.not_checkable("§2.6: only the Subscriber knows when it needs no more elements")
 
     @check
@@ -157,7 +157,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
     def test_required_spec208_must_be_prepared_to_receive_on_next_signals_after_having_called_subscription_cancel(  # noqa: E501
         self,
     ) -> None:
-        """An element that was on its way when the Subscriber left does no harm."""
+        """A Subscriber that has cancelled accepts an element that was on its way."""
         stage = self._stage()
         stage.trigger_request(1)
         stage.upstream.expect_request("2.1")
@@ -210,13 +210,13 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
         self,
     ) -> None:
         """Memory that is published safely looks like memory that happens to be."""
-        self.not_checkable("§2.11: a hand-over between threads that is not safe shows only by chance")
+        self.not_checkable("§2.11: an unsafe hand-over between threads shows only by chance")
 
     @check
     def test_untested_spec212_must_not_call_on_subscribe_more_than_once_based_on_object_equality_spec_violation(  # noqa: E501
         self,
     ) -> None:
-        """The rule binds whoever sends ``on_subscribe``."""
+        """The rule binds the sender of ``on_subscribe``."""
         self.not_checkable("§2.12 binds the Publisher; every test of PublisherVerification watches it")
 
     @check
@@ -283,7 +283,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
     @check
     def test_untested_spec301_must_not_be_called_outside_subscriber_context(self) -> None:
         """On whose behalf a request is made cannot be seen."""
-        self.not_checkable("§3.1: nobody can see on whose behalf a request is made")
+        self.not_checkable("§3.1: it cannot be seen on whose behalf a request is made")
 
     @check
     def test_required_spec308_request_must_register_given_number_elements_to_be_produced(self) -> None:
@@ -295,7 +295,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
 
     @check
     def test_required_spec310_request_may_synchronously_call_on_next_on_subscriber(self) -> None:
-        """An element that arrives inside ``request`` does no harm."""
+        """A Subscriber accepts an element inside ``request``."""
         elements = [self.element(number) for number in (1, 2, 3)]
         stage = _Stage(self, elements)
         stage.trigger_request(3, rule="3.10")
@@ -304,7 +304,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
 
     @check
     def test_required_spec311_request_may_synchronously_call_on_complete_or_on_error(self) -> None:
-        """Nor does an end that arrives inside ``request``."""
+        """A Subscriber accepts an end inside ``request``."""
         completing = _Stage(self, [self.element(1)], "complete")
         # One more than there is: a Processor may find the end only when it looks for another element.
         completing.trigger_request(2, rule="3.11")
@@ -318,7 +318,7 @@ class SubscriberWhiteboxVerification(SubscriberSubject):
         self,
     ) -> None:
         """A permission."""
-        self.not_checkable("§3.14 is a permission: a Publisher may as well stay open")
+        self.not_checkable("§3.14 is a permission: a Publisher may also stay open")
 
     @check
     def test_untested_spec315_cancel_must_not_throw_exception_and_must_signal_on_error(self) -> None:
