@@ -35,6 +35,7 @@ lint: .venv/.installed ## Check style, types and the import contracts
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/mypy -p tests -p examples
 	.venv/bin/lint-imports --no-logo
 
 .PHONY: format

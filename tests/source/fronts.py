@@ -90,7 +90,8 @@ class Module:
             target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
             if isinstance(target, ast.Name) and target.id == "__all__":
                 value = node.value  # type: ignore[attr-defined]
-                return [e.value for e in ast.walk(value) if isinstance(e, ast.Constant)]
+                constants = (each.value for each in ast.walk(value) if isinstance(each, ast.Constant))
+                return [each for each in constants if isinstance(each, str)]
         return []
 
     @cached_property
