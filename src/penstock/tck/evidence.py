@@ -29,7 +29,7 @@ class Entry(NamedTuple):
 
 
 class SignalLog:
-    """Everything that went back and forth in one test, in the order in which it began.
+    """All signals and calls of one test, in the order in which they began.
 
     Only texts are kept: a log that held on to elements or errors would keep Subscribers alive (§3.13). Of a
     long run the middle is left out.
@@ -61,7 +61,7 @@ class SignalLog:
 
 
 def shown(value: object) -> str:
-    """A short text for a value; never raises, whatever the value's own ``repr`` does."""
+    """A short text for a value; never raises, even if the value's ``repr`` does."""
     try:
         text = repr(value)
     except BaseException as error:
@@ -70,7 +70,7 @@ def shown(value: object) -> str:
 
 
 SHOWN_FRAMES: Final[int] = 12
-"""Of a deeper stack the calls nearest to the exception are shown."""
+"""The most calls that are shown: those nearest to the exception."""
 
 _KIT = str(Path(__file__).parent)
 
@@ -111,7 +111,7 @@ def comes_from(error: BaseException, kind: type[BaseException]) -> bool:
 
 
 def described(error: BaseException) -> str:
-    """An exception as the last line of a traceback; never raises, whatever the exception's ``str`` does."""
+    """An exception as the last line of a traceback; never raises, even if the exception's ``str`` does."""
     try:
         text = str(error)
     except BaseException:
@@ -126,7 +126,7 @@ def _frames_of_the_subject(trace: TracebackType | None) -> list[traceback.FrameS
 
 
 def kind_of_function(returned: Any) -> str:
-    """What a function is if it only made an object that somebody else would have to run; else empty.
+    """The kind of a function that only made a coroutine or a generator; else an empty text.
 
     The object is closed, so that Python does not warn of it as well.
     """

@@ -1,4 +1,4 @@
-"""The kit's own Subscriber: it drives a Publisher, writes everything down and notices what is wrong.
+"""The kit's own Subscriber: it drives a Publisher, records every signal and checks it.
 
 It is at work in every test, whatever the test is about: an element too many is noticed in the test of §3.13
 as well as in that of §1.1.
@@ -21,7 +21,7 @@ from penstock.tck.trial import SIGNAL_LIMIT, Trial
 from penstock.tck.verdicts import Rejected, Runaway, Violation
 
 DEEPEST_WATCHED: Final[int] = 50
-"""Inside so many calls of ``on_next`` a probe does nothing any more."""
+"""A probe does nothing at a deeper nesting of ``on_next``."""
 
 Hook = Callable[["Probe"], object]
 
@@ -38,22 +38,22 @@ class ProbeSubscriber:
         self._probe = probe
 
     def on_subscribe(self, subscription: Any, /) -> None:
-        """Pass it on."""
+        """Forward the signal."""
         self._probe.received_subscription(subscription)
 
     def on_next(self, element: Any, /, *more: Any, **named: Any) -> None:
-        """Pass it on; more than an element is another spelling."""
+        """Forward an element; further arguments are the sign of another spelling."""
         if more or named:
             self._probe.hint(HINT_RSOCKET)
             raise TypeError(f"on_next takes an element, and was given {1 + len(more) + len(named)} arguments")
         self._probe.received_element(element)
 
     def on_error(self, error: Any, /) -> None:
-        """Pass it on."""
+        """Forward the signal."""
         self._probe.received_error(error)
 
     def on_complete(self) -> None:
-        """Pass it on."""
+        """Forward the signal."""
         self._probe.received_complete()
 
     def __getattr__(self, name: str) -> Any:
@@ -61,7 +61,7 @@ class ProbeSubscriber:
         raise AttributeError(f"this Subscriber has no {name}", name=name, obj=self)
 
     def sought(self, name: str) -> None:
-        """Take note that a Publisher looks for a method that is not there."""
+        """Record that a Publisher looked for a method that does not exist."""
         if hint := sought_hint(name):
             self._probe.hint(hint)
 
@@ -70,7 +70,7 @@ class ProbeSubscriber:
 
 
 class Probe:
-    """One Subscriber's side of a conversation: what came, what was asked for, and what was wrong with it.
+    """One Subscriber's view of a stream: the signals, the requests, and the rules that were broken.
 
     ``on_subscribe`` and ``on_next`` are what the test does inside these signals.
     """
@@ -90,7 +90,7 @@ class Probe:
         self.error: BaseException | None = None
         self.completed = False
         self.deepest = 0
-        """How many calls of ``on_next`` were inside each other on one thread, at most (§3.3)."""
+        """The deepest nesting of ``on_next`` on one thread (§3.3)."""
         self.signals: list[str] = []
         self._trial = trial
         self._asked = 0
@@ -143,17 +143,17 @@ class Probe:
         self._left = True
 
     def hint(self, text: str) -> None:
-        """Say what may be wrong, if the test fails."""
+        """Add a hint that is shown if the test fails."""
         self._trial.hint(text)
 
     def forget_error(self) -> None:
-        """Let go of the error that came: its traceback may refer to the Subscriber (§3.13)."""
+        """Drop the received error: its traceback may refer to the Subscriber (§3.13)."""
         if self.error is not None:
             self.error = RuntimeError(f"in place of {shown(self.error)}")
 
     @property
     def pace(self) -> float:
-        """The longest that an element took, from the request or from the element before it, in seconds."""
+        """The longest time between two elements, or between a request and its element, in seconds."""
         return self._longest_gap
 
     @property
@@ -165,7 +165,7 @@ class Probe:
         return " after the end" if self.ended else " after cancel()" if self._cancelled else ""
 
     def _rule_of_a_call(self, after_cancel: str, otherwise: str) -> str:
-        """The rule that a call breaks which does not return normally, by what was before it."""
+        """The rule that is broken by a call that does not return normally; it depends on the calls before."""
         return "1.6" if self.ended else after_cancel if self._cancelled else otherwise
 
     @property
@@ -209,13 +209,13 @@ class Probe:
         return self.error
 
     def expect_exactly(self, count: int, rule: str) -> None:
-        """Say that not more than ``count`` elements have come."""
+        """Check that no more than ``count`` elements have come."""
         if len(self.elements) != count:
             raise Violation(rule, f"{len(self.elements)} elements came", f"exactly {count}")
 
     @contextlib.contextmanager
     def silence(self, rule: str, after: str) -> Iterator[None]:
-        """Expect no signal from here on, to the end of a window that follows the block.
+        """Expect no signal inside the block, and for a while after it.
 
         The window opens before the block, so that what is signalled *inside* the calls of the block counts.
         """
@@ -245,7 +245,7 @@ class Probe:
 
     # ---------------------------------------------------------------- what a publisher does
     def received_subscription(self, subscription: Any) -> None:
-        """Take ``on_subscribe``: exactly one, before all others."""
+        """Check ``on_subscribe``: it comes once, before all other signals."""
         with self._signal(f"on_subscribe({shown(subscription)})"):
             if subscription is None:
                 self._trial.flaw("2.13", "on_subscribe(None) was called", "a Subscription")
@@ -261,7 +261,7 @@ class Probe:
                     self._hook_on_subscribe(self)
 
     def received_element(self, element: Any) -> None:
-        """Take ``on_next``: requested, not ``None``, not before the start and not after the end."""
+        """Check ``on_next``: requested, not ``None``, after ``on_subscribe`` and before the end."""
         with self._signal(f"on_next({shown(element)})"):
             if element is None:
                 self._trial.flaw("2.13", "on_next(None) was called", "an element that is not None")
@@ -307,7 +307,7 @@ class Probe:
             self._depth[me] -= 1
 
     def received_error(self, error: Any) -> None:
-        """Take ``on_error``: an exception, and the last signal."""
+        """Check ``on_error``: it has an exception and is the last signal."""
         with self._signal(f"on_error({shown(error)})"):
             if not isinstance(error, BaseException):
                 self._trial.flaw("2.13", f"on_error({shown(error)}) was called", "an exception")
@@ -317,14 +317,14 @@ class Probe:
                 self._trial.condition.notify_all()
 
     def received_complete(self) -> None:
-        """Take ``on_complete``: the last signal."""
+        """Check ``on_complete``: it is the last signal."""
         with self._signal("on_complete()"), self._trial.condition:
             self.completed = True
             self._trial.condition.notify_all()
 
     @contextlib.contextmanager
     def _signal(self, what: str) -> Iterator[None]:
-        """What holds for every signal: where it may come, and that no other one is under way (§1.3)."""
+        """Check what holds for every signal: its thread, and that it overlaps with no other (§1.3)."""
         trial, me = self._trial, threading.get_ident()
         with trial.condition:
             if not trial.closed:

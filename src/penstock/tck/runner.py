@@ -21,7 +21,7 @@ Verdict = Literal["pass", "fail", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one test said about one subject.
+    """The result of one test of one subject.
 
     ``rule`` is the number of the rule or ``"setup"``. ``expected`` is true for a skip without
     consequences: the rule cannot be checked or was not promised, or ``expected_skips`` names the test.
@@ -48,7 +48,7 @@ def run(
     *,
     time_limit: float | None = None,
 ) -> Iterator[Result]:
-    """Run the tests of a verification one by one, and yield what each says; no test framework is needed.
+    """Run the tests of a verification and yield their results; no test framework is needed.
 
     ``only`` chooses tests by name. Every test has an object of its own, as under pytest. Tests that have not
     begun after ``time_limit`` seconds are skipped, which counts as unexpected; one that is under way fails.
@@ -110,10 +110,10 @@ _REDRAW = 0.5
 
 
 class ProgressLine:
-    """Tells of the tests as they go: on a terminal in one line that changes, elsewhere now and then."""
+    """Shows the progress of a run: on a terminal in one line that changes, elsewhere in a line now and then."""
 
     def __init__(self, names: Sequence[str], to: TextIO | None, *, every: float = EVERY) -> None:
-        """Tell ``to`` of the tests ``names``, in this order; a program without an output has ``None``."""
+        """Write to ``to`` about the tests ``names``, in this order; ``None`` is a program without an output."""
         self._names = names
         self._to = to
         self._every = every
@@ -123,7 +123,7 @@ class ProgressLine:
         self._over = threading.Event()
 
     def over(self, results: Iterable[Result]) -> Iterator[Result]:
-        """Pass results on, and tell meanwhile what happens."""
+        """Yield the results, and show the progress meanwhile."""
         # A test may take long, so another thread writes the line.
         teller = threading.Thread(target=self._tell, name="tck-progress", daemon=True)
         teller.start()

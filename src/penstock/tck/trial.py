@@ -1,4 +1,4 @@
-"""One test in progress: its threads for calls, its log, and the flaws that were noticed so far."""
+"""One test in progress: the threads that call the subject, the log, and the flaws found so far."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PROFILES: Final[tuple[Profile, ...]] = ("sync", "threads", "asyncio")
 """Where a subject does its work: on the thread of its caller, on threads of its own, or on an event loop."""
 
 SIGNAL_LIMIT: Final[int] = 100_000
-"""No test asks for so many elements; a subject that sends them is stopped by an exception."""
+"""No test requests so many elements; an exception stops a subject that sends them."""
 
 _FLAWS_OF_A_RULE = 2
 
@@ -84,7 +84,7 @@ class Trial:
 
     # ---------------------------------------------------------------- calling the subject
     def outcome(self, action: Action, what: str, rule: str, *, limit: float | None = None) -> CallOutcome:
-        """Call the subject and return how that ended.
+        """Call the subject and return the outcome.
 
         From the thread of the test the call is made on the caller's thread, and one that does not come back
         breaks ``rule``. From inside a signal it is made right here, as a Subscriber would make it.
@@ -113,7 +113,7 @@ class Trial:
         thread: str,
         allowed: type[BaseException] = Violation,
     ) -> None:
-        """Say that a call returned normally; what else it did is a flaw of ``rule``."""
+        """Check that a call returned normally; anything else is a flaw of ``rule``."""
         value, error = outcome
         if error is None:
             kind = kind_of_function(value)
@@ -150,7 +150,7 @@ class Trial:
             seen = self.log.count
 
     def elsewhere(self, action: Action) -> Future[CallOutcome]:
-        """Have something done on another thread of the kit, at once; the future holds how it ended."""
+        """Run something on another thread of the kit, at once; the future holds the outcome."""
         future: Future[CallOutcome] = Future()
 
         def work() -> None:
@@ -167,11 +167,11 @@ class Trial:
         return future
 
     def ignore_rejections(self) -> None:
-        """Let an exception of the kit's own end a thread or a task of the subject without a word."""
+        """Do not report threads and tasks of the subject that end with the kit's own exception."""
         self._caller.ignore(Rejected)
 
     def make(self, create: Action, what: str, kind: str) -> Any:
-        """Have a hook of the test class make a subject; one that fails is the whole failure of the test."""
+        """Let a hook of the test class make a subject; if the hook fails, so does the test."""
         try:
             value, error = self.outcome(create, what, "", limit=self.environment.setup)
         except Violation as hung:
@@ -179,11 +179,11 @@ class Trial:
         return self._given(value, error, what, kind)
 
     def ask(self, hook: Action, what: str, kind: str) -> Any:
-        """Have a hook make something on the thread of the test, of this ``kind``."""
+        """Let a hook make a value of this ``kind``, on the thread of the test."""
         return self._given(self.use(hook, what), None, what, kind)
 
     def use(self, hook: Action, what: str) -> Any:
-        """Call a hook of the test class on the thread of the test; what it raises fails the test."""
+        """Call a hook of the test class on the thread of the test; an exception fails the test."""
         try:
             return hook()
         except Violation:
@@ -232,23 +232,23 @@ class Trial:
             return True
 
     def wait_briefly(self, holds: Callable[[], bool], seconds: float) -> bool:
-        """Wait until ``holds``, but no longer than so; a flaw ends the wait as well."""
+        """Wait until ``holds``, for at most ``seconds``; a flaw ends the wait as well."""
         with self.condition:
             return self.condition.wait_for(lambda: holds() or bool(self.flaws), seconds) and holds()
 
     def settle(self) -> None:
-        """Let everything arrive that is on its way."""
+        """Wait until all signals that are on their way have arrived."""
         self._still_in_time("silence")
         self.use(self._settle, "settle()")
         self._settled_at = self.log.count
 
     def settle_again(self) -> None:
-        """The same, unless nothing has happened since the last time."""
+        """Do the same if something has happened since the last time."""
         if self._settled_at != self.log.count:
             self.settle()
 
     def listen(self) -> None:
-        """Give signals the time to arrive that the profile says."""
+        """Wait for as long as the profile says."""
         if self.profile != "sync":
             time.sleep(self.environment.no_signals)
         self._caller.breathe(self.environment.timeout)
@@ -265,7 +265,7 @@ class Trial:
     def flaw(
         self, rule: str, happened: str, expected: str = "", *, thread: str = "", trace: str = ""
     ) -> None:
-        """Hold something against the subject; it fails the test at its end."""
+        """Record a flaw of the subject; the test fails with it at its end."""
         with self.condition:
             if self.closed:
                 return
@@ -280,19 +280,19 @@ class Trial:
             self.condition.notify_all()
 
     def hint(self, text: str) -> None:
-        """Remember what may be the reason, in case that the test fails."""
+        """Keep a hint that is shown if the test fails."""
         with self.condition:
             if text not in self._hints:
                 self._hints.append(text)
 
     def hint_at_spelling(self, theirs: Any, lacking: list[str]) -> None:
-        """Say, if the test fails, that a subject has methods in another spelling than was said."""
+        """Keep a hint that the subject's methods are in another spelling than declared."""
         for name in lacking:
             if hint := spelling_hint(theirs, name):
                 self.hint(hint)
 
     def verdict(self, failure: Violation | None) -> Violation | None:
-        """Join what the test itself found and what the probes noticed into one violation, or none."""
+        """Join the failure of the test and the flaws that the probes found into one violation, or none."""
         with self.condition:
             found = [*self.flaws, *([failure] if failure is not None else [])]
             if not found:
@@ -308,11 +308,11 @@ class Trial:
 
     # ---------------------------------------------------------------- ending
     def add_cleanup(self, action: Action) -> None:
-        """Have ``action`` called at the end of the test, the last one first."""
+        """Call ``action`` at the end of the test; the last one added runs first."""
         self._cleanups.append(action)
 
     def close(self) -> None:
-        """Leave the subject alone: cancel what is open, end the thread, ignore what still comes."""
+        """Cancel what is open, end the thread, and ignore signals that still come."""
         while self._cleanups and not self.stuck:
             try:
                 self._caller.submit(self._cleanups.pop()).result(self.environment.timeout)

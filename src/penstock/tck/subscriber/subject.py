@@ -1,4 +1,4 @@
-"""The kit's own Publisher: it drives a Subscriber, and notices what is wrong with what that asks for."""
+"""The kit's own Publisher, which drives a Subscriber and checks its requests; and the Subscriber's hooks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SHORT_HOLD = 0.002
 
 
 class ScriptedError(RuntimeError):
-    """The error with which the kit fails a stream; it has to arrive as the very same object."""
+    """The error with which the kit fails a stream; the same object has to arrive."""
 
 
 class WatchedSubscription:
-    """A Subscription that tells its upstream what is asked of it."""
+    """A Subscription that forwards its calls to the Publisher of the kit."""
 
     def __init__(self, upstream: ScriptedPublisher) -> None:
-        """Speak for one Subscriber of ``upstream``."""
+        """Forward the calls to ``upstream``."""
         self._upstream = upstream
 
     def request(self, n: int, /) -> None:
@@ -44,7 +44,7 @@ class WatchedSubscription:
 
 
 class ScriptedPublisher:
-    """A Publisher with one Subscriber, that does what the test says and keeps the rules itself.
+    """A Publisher with one Subscriber; it does what the test says, and keeps the rules itself.
 
     In every test it notices: a request for less than one (§3.9), a request or a cancellation from inside the
     last signal (§2.3), calls of the Subscription that overlap (§2.7), and a signal that raises or does not
@@ -84,7 +84,7 @@ class ScriptedPublisher:
         self._signal(lambda: self._subscriber.on_next(element), f"on_next({shown(element)})")
 
     def send_on_its_way(self, element: Any) -> None:
-        """Send an element that was requested before the Subscriber left; it may not mind (§2.8)."""
+        """Send an element that was requested before the cancellation; the Subscriber has to accept it (§2.8)."""
         self._signal(lambda: self._subscriber.on_next(element), f"on_next({shown(element)})", "2.8")
 
     def fail(self, error: BaseException, rule: str = "2.13") -> None:
@@ -96,7 +96,7 @@ class ScriptedPublisher:
         self._signal_end(lambda: self._subscriber.on_complete(), "on_complete()", rule)
 
     def pulled(self, strings: Callable[[], object]) -> object:
-        """Bring the Subscriber to do something on this thread.
+        """Make the Subscriber do something on this thread.
 
         A call of the Subscription that it makes right here is one of the kit, which does not ask whether a
         thread of the Subscriber's own is at it. So it overlaps with nothing.
@@ -111,7 +111,7 @@ class ScriptedPublisher:
                 self._pulled.discard(me)
 
     def send_elsewhere(self, element: Any, rule: str) -> None:
-        """Send ``on_next`` from a thread that has not been seen yet; it breaks ``rule`` to mind that."""
+        """Send ``on_next`` from a new thread; a Subscriber that does not accept that breaks ``rule``."""
         with self._trial.condition:
             assert self._sent < self._asked, "a test of the kit sends without demand"
             self._sent += 1
@@ -136,7 +136,7 @@ class ScriptedPublisher:
 
     @property
     def owed(self) -> int:
-        """How many elements were asked for and not sent, whether or not the Subscriber has left since."""
+        """How many elements were requested and not sent, even if the Subscriber has cancelled since."""
         return self._asked - self._sent
 
     # ---------------------------------------------------------------- what a test expects
@@ -160,7 +160,7 @@ class ScriptedPublisher:
 
     @contextlib.contextmanager
     def silence(self, rule: str, after: str) -> Iterator[None]:
-        """Expect no call on the Subscription from here to the end of a window that follows the block."""
+        """Expect no call on the Subscription inside the block, and for a while after it."""
         before = len(self.calls)
         yield
         self._trial.settle()
@@ -194,7 +194,7 @@ class ScriptedPublisher:
         self._signal(self._last(action, what.partition("(")[0]), what, rule)
 
     def _last(self, action: Callable[[], Any], name: str) -> Callable[[], Any]:
-        """The last signal of a stream: inside it the Subscriber leaves its Subscription alone (§2.3)."""
+        """Send the last signal, inside which the Subscriber must not call its Subscription (§2.3)."""
 
         def last() -> Any:
             me = threading.get_ident()
@@ -208,7 +208,7 @@ class ScriptedPublisher:
 
     # ---------------------------------------------------------------- what a subscriber does
     def was_asked(self, n: Any) -> None:
-        """Take a request: count it, and answer it here if the test says so."""
+        """Count a request, and answer it at once if the test says so."""
         with self._call(f"request({shown(n)})"):
             if not isinstance(n, int) or isinstance(n, bool) or n < 1:
                 self._trial.flaw("3.9", f"request({shown(n)}) was called", "a whole number of at least 1")
@@ -227,7 +227,7 @@ class ScriptedPublisher:
             self.hold = min(self.hold, _SHORT_HOLD)
 
     def was_cancelled(self) -> None:
-        """Take a cancellation."""
+        """Record a cancellation."""
         # §3.5 makes cancel safe from any thread, but it is the Subscriber's duty to wait its turn (§2.7).
         with self._call("cancel()"):
             with self._trial.condition:
@@ -260,7 +260,7 @@ class ScriptedPublisher:
                     self._inside.remove(me)
 
     def _answer(self) -> None:
-        """Send what is asked for right here; a request inside ``on_next`` is served by this loop (§3.3)."""
+        """Send what was requested; this loop also serves a request made inside ``on_next`` (§3.3)."""
         with self._trial.condition:
             if self._supply is None or self._draining:
                 return
@@ -294,7 +294,7 @@ class SubscriberSubject(Verification):
 
     # ---------------------------------------------------------------- for the tests
     def element(self, number: int) -> Any:
-        """Have the hook make an element."""
+        """Let the hook make an element."""
         what = f"create_element({number})"
         return self.trial.ask(lambda: self.create_element(number), what, "an element")
 
@@ -311,7 +311,7 @@ class SubscriberSubject(Verification):
         self.expect_raised(action, what, "2.13", self.none_error_type)
 
     def expect_second_cancelled(self, subscriber: Any) -> None:
-        """Hand over a second Subscription, which has to be cancelled and not to be used (§2.5)."""
+        """Hand over a second Subscription, which the Subscriber has to cancel without using it (§2.5)."""
         second = ScriptedPublisher(self.trial, subscriber, "second upstream")
         second.subscribe()
         second.expect_cancel("2.5")
@@ -320,7 +320,7 @@ class SubscriberSubject(Verification):
             raise Violation("2.5", f"{used[0]} was called on the second Subscription", "cancel only")
 
     def require_any_thread(self) -> None:
-        """Skip the test if the Subscriber lives on an event loop, where alone it may be called."""
+        """Skip the test if the Subscriber may only be called on its event loop."""
         if self.profile == "asyncio":
             raise NotPromised("a subject of the asyncio profile is only called on its event loop")
 
