@@ -110,10 +110,10 @@ _REDRAW = 0.5
 
 
 class ProgressLine:
-    """Shows the progress of a run: on a terminal in one line that changes, elsewhere in a line now and then."""
+    """Shows the progress of a run: one changing line on a terminal, elsewhere a line now and then."""
 
     def __init__(self, names: Sequence[str], to: TextIO | None, *, every: float = EVERY) -> None:
-        """Write to ``to`` about the tests ``names``, in this order; ``None`` is a program without an output."""
+        """Write to ``to`` about the tests ``names``, in this order; ``None`` if there is no output."""
         self._names = names
         self._to = to
         self._every = every

@@ -84,7 +84,7 @@ class ScriptedPublisher:
         self._signal(lambda: self._subscriber.on_next(element), f"on_next({shown(element)})")
 
     def send_on_its_way(self, element: Any) -> None:
-        """Send an element that was requested before the cancellation; the Subscriber has to accept it (§2.8)."""
+        """Send an element that was requested before a cancel; the Subscriber has to accept it (§2.8)."""
         self._signal(lambda: self._subscriber.on_next(element), f"on_next({shown(element)})", "2.8")
 
     def fail(self, error: BaseException, rule: str = "2.13") -> None:
