@@ -290,7 +290,7 @@ def test_emit_blocking_waits_on_a_thread_and_gives_up_after_its_timeout() -> Non
     sink = Sinks.unicast(1)
     recorder = Recorder.of(sink.flux())
     sink.emit_blocking(0)
-    with pytest.raises(TimeoutError, match=r"unicast had no room for 0\.001 s"):
+    with pytest.raises(TimeoutError, match=r"unicast was full for 0\.001 s"):
         sink.emit_blocking(1, timeout=0.001)
 
     emitted = threading.Event()

@@ -1,8 +1,8 @@
 """Where a stream was put together: the place that an error names.
 
-The traceback of an error in a stream shows who *ran* it. What a reader wants to know is who *wrote* it, so
-each operator remembers the file and line of the call that added it: one frame is looked at, no stack is
-captured, and an error carries the answer as a note.
+The traceback of an error in a stream shows where the stream *ran*. More useful is where it was *written*, so
+each operator remembers the file and line of the call that added it, and an error carries that as a note. This
+costs a look at one frame; no stack is captured.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def here() -> Place:
 
 
 class KeptError:
-    """An error that several subscribers get, each of them as it was when it came.
+    """An error for several subscribers, with the same traceback for each.
 
-    Whoever raises an error adds to its traceback, and the next one would add to that.
+    Raising an error adds to its traceback, and raising it again would add to that.
     """
 
     __slots__ = ("_traceback", "error")
@@ -55,10 +55,9 @@ class KeptError:
 
 
 def annotate(error: BaseException, operator: str, place: Place | None) -> None:
-    """Note on ``error`` which operator it came out of, and where that was written.
+    """Add a note to ``error`` that names its operator and where that was written.
 
-    Only the first operator that sees an error is its origin; the streams that it travels through afterwards
-    leave it alone.
+    The first operator that sees an error is its origin; the others leave it alone.
     """
     if place is None or any(note.startswith(_NOTE) for note in getattr(error, "__notes__", ())):
         return

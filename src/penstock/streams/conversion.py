@@ -1,4 +1,4 @@
-"""Make a stream of whatever the user has: ours, a foreign publisher, an iterable, an awaitable."""
+"""Make a stream of a foreign publisher, an iterable or an awaitable."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["as_mono", "as_same_kind", "as_stream"]
 
 
 def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
-    """The stream that ``thing`` stands for. A foreign publisher is watched by the strict guard.
+    """``thing`` as a stream. The strict guard watches a foreign publisher.
 
-    A text or a mapping is refused although it can be iterated over: nobody who writes
-    ``flat_map(lambda word: word)`` wants its letters.
+    A text or a mapping is refused, although both are iterable: ``flat_map(lambda word: word)`` would
+    send the letters of each word.
     """
     if isinstance(thing, Stream):
         return thing
@@ -48,7 +48,7 @@ def _report(violation: RuleViolation) -> None:
 
 
 def as_mono(thing: Any, wanted_by: str) -> Mono[Any]:
-    """The stream that ``thing`` stands for, or its first element if there may be several."""
+    """``thing`` as a stream of at most one element, the first."""
     from penstock.streams.mono import Mono
 
     stream = as_stream(thing, wanted_by)
@@ -56,7 +56,7 @@ def as_mono(thing: Any, wanted_by: str) -> Mono[Any]:
 
 
 def as_same_kind(model: Stream[Any], thing: Any, wanted_by: str) -> Stream[Any]:
-    """The stream to go on with after ``model``: after a Mono, that is at most one element."""
+    """``thing`` as a stream of the same kind as ``model``, a Flux or a Mono."""
     from penstock.streams.mono import Mono
 
     return (as_mono if isinstance(model, Mono) else as_stream)(thing, wanted_by)

@@ -1,8 +1,8 @@
-"""Signals that nobody can receive any more: one hook, logged by default, never silent, never raised.
+"""Signals that nobody can receive any more: reported to a hook, never swallowed, never raised.
 
-A stream can fail after its subscriber cancelled, a subscriber can raise (§2.13), two sources can fail at
-once. The standard leaves these to the runtime environment; here they all come to two hooks. The defaults
-log a WARNING; set your own with :func:`on_dropped`.
+A stream can fail after its subscriber has cancelled, a subscriber can raise (§2.13), two sources can fail at
+the same time. The specification leaves such errors to the runtime environment; here they go to two hooks, for
+errors and for elements. By default these log a WARNING; set your own with :func:`on_dropped`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def on_dropped(
 ) -> Iterator[None]:
     """Send dropped errors and elements of the whole process to these functions while the block runs.
 
-    Each gets the signal and a text that says where it was dropped. Put it round the main function of a
-    program, or into a test::
+    Each function is called with the signal and a text that says where it was dropped. Put the block round the
+    main function of a program, or into a test::
 
         with on_dropped(error=lambda error, where: seen.append(error)):
             ...
@@ -57,10 +57,10 @@ def on_dropped(
 
 
 def drop_error(error: BaseException, where: str) -> None:
-    """Report an error that has no subscriber to go to.
+    """Report an error that no subscriber can receive.
 
-    An error whose class says ``only_for_readers`` is not reported: it tells a reader that this side has ended
-    the stream, and without a reader there is nobody to tell.
+    An error whose class sets ``only_for_readers`` is not reported: it only tells a reader that this side has
+    ended the stream, and there is no reader.
     """
     if getattr(error, "only_for_readers", False):
         return
@@ -70,12 +70,12 @@ def drop_error(error: BaseException, where: str) -> None:
 
 
 def drop_elements(elements: Iterable[Any], where: str) -> None:
-    """Report elements that were waiting somewhere when they lost their subscriber."""
+    """Report elements that were waiting when their subscriber was lost."""
     waiting = list(elements)
     if len(waiting) == 1 or _element_hook is not _log_element:
         for element in waiting:
             _call(_element_hook, element, where)
-    elif waiting:  # one line will do
+    elif waiting:  # one line for all of them
         _log.warning("dropped %d elements from %s, the first of them %.200r", len(waiting), where, waiting[0])
 
 
@@ -85,5 +85,5 @@ def _call(hook: Callable[[Any, str], object], signal: Any, where: str) -> None:
     except BaseException as error:
         if asks_main_thread_to_stop(error):
             raise
-        # The hook is the last resort: a fault of its own must not travel into a stranger's code.
+        # The hook is the last resort: its own exception must not reach unrelated code.
         _log.exception("the hook for dropped signals failed on %.200r from %s", signal, where)

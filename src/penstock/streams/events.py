@@ -1,7 +1,7 @@
-"""One small interface for whoever wants to know what runs: metrics, a dashboard, a log.
+"""Events of running streams, for metrics, a dashboard or a log.
 
-A stage speaks in batches, when it stops working for want of demand or elements, never for each element. A
-stream without a listener pays one comparison per batch.
+A stage reports in batches, whenever it runs out of demand or elements, never for each element. A stream
+without a listener pays one comparison for each batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StageState:
 
     name: str
     requested: int
-    """Demand that the stage below has signalled so far, in total."""
+    """The demand so far, in total."""
     emitted: int
     """Elements sent down so far."""
     queued: int
@@ -53,10 +53,10 @@ class Stage(Protocol):
 
 
 class Listener(Protocol):
-    """Hears what the stages of a stream do. Called on the thread that does it, so be quick."""
+    """Receives the events of a stream's stages, on the thread that does the work, so be quick."""
 
     def subscribed(self, stage: Stage) -> None:
-        """A stage came to life."""
+        """A stage was subscribed to."""
 
     def requested(self, stage: Stage, n: int) -> None:
         """Demand for ``n`` more elements arrived."""
@@ -75,7 +75,7 @@ class Listener(Protocol):
 
 
 class _Careful:
-    """Stands before a listener, so that nothing it raises gets into a stream."""
+    """Calls a listener, and keeps its exceptions out of the stream."""
 
     __slots__ = ("_listener",)
 
@@ -114,11 +114,11 @@ _listener: ContextVar[Listener | None] = ContextVar("penstock_listener", default
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Let ``listener`` hear every stream that is subscribed to inside the block.
+    """Send the events of every stream that is subscribed to inside the block to ``listener``.
 
     A stream keeps its listener when the block ends. Streams subscribed on other threads belong to the block
-    as far as ``contextvars`` do, that is, through every scheduler of this package. What a listener raises is
-    reported as dropped: it only looks on, and must not harm the stream.
+    as far as ``contextvars`` do, that is, through every scheduler of this package. An exception in a listener
+    is reported as dropped and does not harm the stream.
     """
     token = _listener.set(_Careful(listener))
     try:
@@ -128,5 +128,5 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def listener_for_new_streams() -> Listener | None:
-    """The listener of the block that we are in, if any."""
+    """The listener of the present ``listening`` block; None outside of one."""
     return _listener.get()

@@ -23,7 +23,7 @@ __all__ = ["explain", "scan"]
 
 
 class _Island:
-    """A stretch of the stream that one resource runs."""
+    """A part of the stream that one resource runs."""
 
     def __init__(self, words: list[str], resource: str, queue: str) -> None:
         self.words = words
@@ -46,7 +46,7 @@ def explain(stream: Stream[Any]) -> str:
 
 
 def _islands(stream: Stream[Any]) -> tuple[list[_Island], list[Stream[Any]]]:
-    """From the source down; with the streams that do not fit on the line because there are several."""
+    """The parts from the source down, and the streams above them if there are several."""
     found: list[_Island] = []
     words: list[str] = []
     resource: str | None = None
@@ -95,7 +95,7 @@ def _draw(islands: list[_Island]) -> str:
 def scan(subscription: Any) -> list[StageState]:
     """The stages behind a subscription, from the subscriber up to the sources.
 
-    Works with the subscription that any of this package's publishers gave to a Subscriber.
+    Pass the subscription that a publisher of this package gave to its Subscriber.
     """
     found: list[StageState] = []
     waiting = [subscription]

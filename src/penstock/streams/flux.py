@@ -35,8 +35,8 @@ class Flux(
 ):
     """A Publisher of any number of elements.
 
-    Put one together from a source and operators; nothing happens before somebody subscribes, iterates or
-    waits, and each who does gets a run of its own::
+    Build one from a source and operators. Nothing happens before you subscribe, iterate or wait, and each
+    time the stream runs anew::
 
         parsed = Flux.from_iterable(lines).map(parse).filter(valid)
 

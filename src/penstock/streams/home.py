@@ -1,8 +1,8 @@
 """Where a stream is read: the event loop of its subscriber.
 
-Coroutines of a stream belong on the loop of whoever reads it, also those that a timer, a pool or a socket
-starts later on a thread of its own. So the reader says where it lives, and each stage asks the one below it;
-what happens to run on the thread that starts a coroutine does not matter.
+The coroutines of a stream run on its reader's loop, also those that a timer, a pool or a socket starts later
+on another thread. So the reader says where its home is, and each stage asks the one below it; whatever loop
+runs on the thread that starts a coroutine does not matter.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Home:
 
     def __init__(self, loop: AbstractEventLoop | None) -> None:
         self.loop = loop
-        """The loop; None if the subscriber runs none."""
+        """The loop; None if the subscriber has none."""
         self.thread = get_ident()
         self.running: set[asyncio.Future[Any]] = set()
-        """Tasks at work for this reader, which no operator has asked to stop."""
+        """Tasks that work for this reader, and that no operator has cancelled."""
         self.closing: set[asyncio.Future[Any]] = set()
         """Tasks that clean up after an asynchronous iterable."""
         self.late = inf
-        """When a synchronous source has kept the loop for long enough; never, if the reader did not ask."""
+        """The time at which a synchronous source has to let others run; infinity if the reader sets none."""
         self._resting: list[Callable[[], object]] | None = None
 
     def start_turn(self) -> None:
@@ -59,7 +59,7 @@ class Home:
         return home
 
     def elsewhere(self) -> Home:
-        """The same loop, for a source that does not work on its thread and keeps nobody waiting."""
+        """The same loop, for a source that works on another thread and blocks nobody."""
         return Home(self.loop)
 
     def rest(self, resume: Callable[[], object]) -> bool:
@@ -85,11 +85,11 @@ class Home:
             task.add_done_callback(self._forget)
 
     def let_go(self, task: asyncio.Future[Any]) -> None:
-        """An operator asked the task to stop, and nobody shall wait for one that does not listen."""
+        """An operator has cancelled the task; the reader does not wait for it any more."""
         self.running.discard(task)
 
     def clean_up(self, task: asyncio.Future[Any]) -> None:
-        """The task was asked to stop, and may have to close something first."""
+        """The task was cancelled, and may have to close something first."""
         if task in self.running:
             self.closing.add(task)
 
@@ -98,7 +98,7 @@ class Home:
         self.closing.discard(task)
 
     async def cleaned_up(self, left: set[asyncio.Future[Any]]) -> None:
-        """Wait until these tasks, and those that clean up, have ended; their errors go elsewhere."""
+        """Wait until these tasks, and those that clean up, have ended; others report their errors."""
         me = asyncio.current_task()
         while tasks := [
             task
@@ -113,12 +113,12 @@ NOWHERE = Home(None)
 
 
 def home_here() -> Home:
-    """The home of a subscriber that subscribes here and now."""
+    """The home of a subscriber that subscribes on this thread."""
     loop = running_loop_or_none()
     return NOWHERE if loop is None else Home(loop)
 
 
 def home_of(subscriber: Any) -> Home:
-    """Where this subscriber lives, if it is one of ours; otherwise where it subscribes."""
+    """The home of this subscriber, if it is one of ours; otherwise that of this thread."""
     home: Home | None = getattr(subscriber, "home", None)
     return home if isinstance(home, Home) else home_here()

@@ -7,8 +7,8 @@
 >>> seen
 [2, 4, 6]
 
-Between operators of this package no Processor is needed: they connect by themselves. This is for the places
-where somebody else's publisher must be given a Subscriber, and somebody else's subscriber a Publisher.
+Operators of this package connect without a Processor. You need one where a foreign publisher wants a
+Subscriber, and a foreign subscriber wants a Publisher.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ R = TypeVar("R")
 class StreamProcessor(Generic[T, R]):
     """Takes elements as a Subscriber and serves any number of subscribers as a Publisher.
 
-    Its source is asked for what the quickest subscriber wants, as long as the slowest is no more than
+    It asks its source for what the quickest subscriber wants, as long as the slowest is no more than
     ``capacity`` elements behind. Elements that come before the first subscriber wait for it. The operators
-    run once for all subscribers. An error passes all elements that wait for slow subscribers (§4.2); the
-    source is cancelled when the last subscriber leaves.
+    run once for all subscribers. An error overtakes the elements that wait for slow subscribers (§4.2). When
+    the last subscriber leaves, the source is cancelled.
     """
 
     def __init__(self, transform: Callable[[Flux[T]], Publisher[R]] | None, capacity: int) -> None:
@@ -46,9 +46,9 @@ class StreamProcessor(Generic[T, R]):
         if transform is None:
             self._outlet: Stream[Any] = inlet
             return
-        # A second buffer, below the operators. Were they run for each subscriber, one of their queues would
-        # hold an error back behind what its own subscriber has not asked for, and fill itself with elements
-        # that a subscriber who comes next should still have got.
+        # A second buffer, below the operators. If the operators ran for each subscriber, one of their queues
+        # would hold back an error behind elements that its own subscriber has not asked for, and would take
+        # elements that the next subscriber should still receive.
         stream = as_stream(transform(inlet), "processor()")
         self._outlet = Flux._of(
             CacheSource("processor", stream, capacity, history=0, lasting=False, urgent_errors=True)
@@ -62,7 +62,6 @@ class StreamProcessor(Generic[T, R]):
         self._feeder.on_subscribe(subscription)
 
     def on_next(self, element: T, /) -> None:
-        """Take an element in."""
         if element is None:
             raise none_element("processor")
         self._feeder.on_next(element)

@@ -1,4 +1,4 @@
-"""When to try again: policies for ``retry_when``."""
+"""Policies for ``retry_when``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Retry:
     >>> Retry.backoff(3, first=0.1)                        # doctest: +ELLIPSIS
     Retry(attempts=3, first=0.1, ...)
 
-    The pause doubles with each attempt, up to ``longest``, and is then moved at random by up to ``jitter`` of
+    The pause doubles with each attempt, up to ``longest``, and then changes at random by up to ``jitter`` of
     itself, so that a thousand clients that failed together do not come back together.
     """
 
@@ -33,7 +33,7 @@ class Retry:
     longest: float = 60.0
     jitter: float = 0.5
     only: tuple[type[BaseException], ...] = (Exception,)
-    """Errors of other types are final."""
+    """Any other error is passed on at once."""
     transient: bool = False
     """Whether an element that arrives resets the count."""
     scheduler: Callable[[], Scheduler] = field(default=shared_timer, repr=False)
@@ -54,10 +54,10 @@ class Retry:
         a_function(self.randomness, "Retry()")
         if self.longest < self.first:
             raise ValueError(
-                f"of the pauses of a retry the first must not be the longest: {self.first} > {self.longest}"
+                f"the first pause of a retry must not exceed the longest: {self.first} > {self.longest}"
             )
         if not 0 <= self.jitter <= 1:
-            raise ValueError(f"jitter is a part of the pause, from 0 to 1, not {self.jitter}")
+            raise ValueError(f"jitter needs a fraction of the pause, from 0 to 1, not {self.jitter}")
 
     @classmethod
     def backoff(
@@ -82,7 +82,7 @@ class Retry:
         return cls(attempts, pause, pause, 0.0, scheduler=where)
 
     def pause(self, attempt: int, error: BaseException) -> float:
-        """Seconds to wait before attempt number ``attempt``; raises what the stream shall fail with."""
+        """Seconds to wait before attempt number ``attempt``; raises the error that the stream fails with."""
         if not isinstance(error, self.only):
             raise error
         if attempt > self.attempts:

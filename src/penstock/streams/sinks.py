@@ -8,8 +8,8 @@
 >>> seen
 ['hello']
 
-A sink has a bound. ``try_emit`` never waits and says what became of the element; ``await sink.emit(x)`` and
-``sink.emit_blocking(x)`` wait until there is room, that is, until the slowest subscriber has asked for more.
+A sink is bounded. ``try_emit`` never waits, and its result says what became of the element;
+``await sink.emit(x)`` and ``sink.emit_blocking(x)`` wait for the slowest subscriber while the sink is full.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class EmissionFailed(RuntimeError):
-    """An element was offered to a sink that will never take it."""
+    """An element was offered to a sink that has ended, or has lost its only subscriber."""
 
     def __init__(self, result: EmitResult) -> None:
         super().__init__(f"the sink did not take the element: it is {result.value}")
@@ -44,7 +44,7 @@ class EmissionFailed(RuntimeError):
 
 
 class Sink(Generic[T]):
-    """Where elements go in; :meth:`flux` is where they come out."""
+    """Elements go in here and come out of :meth:`flux`."""
 
     def __init__(self, buffer: ReplayBuffer, name: str) -> None:
         """Made by :class:`Sinks`."""
@@ -62,34 +62,34 @@ class Sink(Generic[T]):
         return self._buffer.append(element)
 
     def try_complete(self) -> EmitResult:
-        """End the stream; what was emitted before still reaches everybody."""
+        """Complete the stream; elements emitted before still reach every subscriber."""
         return self._buffer.end(None)
 
     def try_error(self, error: BaseException) -> EmitResult:
-        """End the stream with an error; what was emitted before still reaches everybody."""
+        """Fail the stream; elements emitted before still reach every subscriber."""
         if error is None:
             raise none_error()
         return self._buffer.end(error)
 
     async def emit(self, element: T) -> None:
-        """Emit an element, waiting for room.
+        """Emit an element; waits while the sink is full.
 
         Raises EmissionFailed if the sink has ended or its only subscriber has left.
         """
         result = self.try_emit(element)
         if result is EmitResult.OVERFLOW:
             loop = asyncio.get_running_loop()
-            room: asyncio.Future[None] = loop.create_future()
+            freed: asyncio.Future[None] = loop.create_future()
 
             def wake() -> None:
                 try:
-                    loop.call_soon_threadsafe(_settle, room)
+                    loop.call_soon_threadsafe(_settle, freed)
                 except RuntimeError:
                     self._buffer.withdraw(ticket)  # the loop is closed: nobody waits any more
 
             ticket = self._buffer.wait(wake)
             try:
-                await room
+                await freed
                 result = self._buffer.append(element, ticket)
             finally:
                 self._buffer.withdraw(ticket)
@@ -97,22 +97,23 @@ class Sink(Generic[T]):
             raise EmissionFailed(result)
 
     def emit_blocking(self, element: T, timeout: float | None = None) -> None:
-        """Emit an element from a plain thread, waiting for room; TimeoutError after ``timeout`` seconds.
+        """Emit an element from a plain thread; waits while the sink is full.
 
-        Raises EmissionFailed if the sink has ended or its only subscriber has left. On the thread of an event
-        loop it does not wait, because that would block the loop: use ``await sink.emit(x)`` there.
+        Raises EmissionFailed if the sink has ended or its only subscriber has left, and TimeoutError after
+        ``timeout`` seconds. On the thread of an event loop, where waiting would block the loop, it raises
+        RuntimeError instead: use ``await sink.emit(x)`` there.
         """
         patience = None if timeout is None else seconds(timeout, "emit_blocking()")
         result = self.try_emit(element)
         if result is EmitResult.OVERFLOW:
             if patience != 0:
                 refuse_to_block("emit_blocking()", "await sink.emit(x)")
-            room = threading.Event()
-            ticket = self._buffer.wait(room.set)
+            freed = threading.Event()
+            ticket = self._buffer.wait(freed.set)
             try:
-                if not room.wait(patience):
+                if not freed.wait(patience):
                     raise TimeoutError(
-                        f"{self._name} had no room for {timeout} s: its slowest subscriber asks for nothing"
+                        f"{self._name} was full for {timeout} s: its slowest subscriber does not request more"
                     )
                 result = self._buffer.append(element, ticket)
             finally:
@@ -131,13 +132,13 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 class SinkOne(Generic[T]):
-    """A place for one value, an error or nothing. Made by :meth:`Sinks.one`."""
+    """A sink for one value, an error, or an empty completion. Made by :meth:`Sinks.one`."""
 
     def __init__(self) -> None:
         self._buffer = ReplayBuffer(capacity=1, history=1)
 
     def mono(self) -> Mono[T]:
-        """The stream of the value; late subscribers get it, too."""
+        """The stream of the value, also for late subscribers."""
         return Mono._of(ReplaySource("one", self._buffer))
 
     def try_value(self, value: T) -> EmitResult:
@@ -162,7 +163,7 @@ class Sinks:
 
     @staticmethod
     def one() -> SinkOne[Any]:
-        """A sink for at most one value, which every subscriber gets, however late."""
+        """A sink for at most one value, which every subscriber receives, however late."""
         return SinkOne()
 
     @staticmethod
@@ -172,15 +173,15 @@ class Sinks:
 
     @staticmethod
     def multicast(capacity: int = 256) -> Sink[Any]:
-        """A sink for any number of subscribers, which all get the same elements.
+        """A sink for any number of subscribers, which all receive the same elements.
 
         A subscriber starts with the oldest element that is still there. Up to ``capacity`` elements wait for
-        the slowest of them, or for the first.
+        the slowest subscriber or, while there is none, for the first one.
         """
         return Sink(ReplayBuffer(a_count(capacity, "multicast()"), history=0), "multicast")
 
     @staticmethod
     def replay(history: int) -> Sink[Any]:
-        """A sink whose last ``history`` elements every new subscriber gets first."""
+        """A sink that sends its last ``history`` elements to every new subscriber first."""
         kept = a_count(history, "replay()")
         return Sink(ReplayBuffer(kept, history=kept), "replay")

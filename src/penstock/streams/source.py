@@ -29,19 +29,19 @@ Next = tuple["Stream[Any]", Subscriber[Any]]
 class Source(ABC):
     """The top of a compiled segment: an iterable, a foreign publisher, or an asynchronous operator.
 
-    A source takes the synchronous operators below it along (``ops``), so that it can run them in its own
-    loop instead of passing each element through another stage.
+    A source runs the synchronous operators below it (``ops``) in its own loop, instead of passing each
+    element through another stage.
     """
 
     ahead: int | None = None
-    """How many to ask for at a time where elements can be large; then bytes bound what is read ahead."""
+    """How many elements to ask for at a time, if they can be large; reading ahead then counts bytes, too."""
     boundary: int | None = None
-    """The prefetch of the queue that this source puts between two resources, if it does."""
+    """The prefetch of this source's queue between two resources; None if it has none."""
 
     frames: int = 5
     """How many stack frames an element needs to get through this source's stage."""
     stack: int = 0
-    """The same for this source and all above it; 0 as long as nobody has asked."""
+    """The same for this source and all above it; 0 if not computed yet."""
 
     def __init__(self, label: str, *shows: Any) -> None:
         self.label = f"{label}({describe_all(shows)})"
@@ -51,8 +51,8 @@ class Source(ABC):
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
         """Subscribe ``downstream`` through ``ops``.
 
-        Returns what must be subscribed next, if this source has one upstream; the caller does that in a loop,
-        so that subscribing to a long chain takes no deep stack.
+        If this source has one upstream, it returns that and the subscriber for it; the caller connects them
+        in a loop, so that a long chain needs no deep stack.
         """
 
     def upstreams(self) -> list[Stream[Any]]:
@@ -68,7 +68,7 @@ class Source(ABC):
         return None if self.boundary is None else str(self.boundary)
 
     def runs_on(self) -> str:
-        """What a reader of ``explain()`` should see as the resource that elements come from."""
+        """The resource that elements come from, as ``explain()`` shows it."""
         return "caller"
 
 
@@ -99,7 +99,7 @@ class IterableSource(Source):
 
 
 def _once(iterator: Iterator[Any]) -> Callable[[], Iterator[Any]]:
-    """An iterator can be walked through one time; a second subscriber must hear that, not find it empty."""
+    """An iterator can be used once; a second subscriber gets an error, not an empty stream."""
     unused = [iterator]
 
     def factory() -> Iterator[Any]:
@@ -115,7 +115,7 @@ def _once(iterator: Iterator[Any]) -> Callable[[], Iterator[Any]]:
 
 
 class PublisherSource(Source):
-    """Elements of somebody else's publisher."""
+    """Elements of a foreign publisher."""
 
     def __init__(self, publisher: Publisher[Any]) -> None:
         super().__init__("from_publisher", publisher)
@@ -134,7 +134,7 @@ class PublisherSource(Source):
 
 
 SAFE = 400
-"""Streams that need no more than this are not looked at any further."""
+"""Streams that need no more frames than this are not checked any further."""
 RESERVE = 150
 """Frames left to the user's own functions."""
 
@@ -143,22 +143,22 @@ def too_deep(source: Source, below: int = 0) -> RecursionError | None:
     """The error to fail with if the present stack cannot hold this stream.
 
     ``below`` are the frames that an element needs from here down to the subscriber. A stream that is defined
-    by recursion adds a stage below with each step, and no look at what stands above would find that.
+    by recursion adds a stage below with each step, so the stages above alone do not show its depth.
     """
     needed = source.stack or frames_needed(source)
     if needed + below <= SAFE:
         return None
-    room = sys.getrecursionlimit() - RESERVE - needed
-    if below <= room and not _is_deeper_than(room):
+    free = sys.getrecursionlimit() - RESERVE - needed
+    if below <= free and not _is_deeper_than(free):
         return None
     if below > needed:
         return RecursionError(
-            f"this stream leads to another, and that to another, so deep that an element would need about "
+            f"this stream calls itself so often that an element would need about "
             f"{below + needed} stack frames, and Python allows {sys.getrecursionlimit()}; use generate() or "
             "expand() instead of a stream that calls itself, or raise sys.setrecursionlimit()"
         )
     return RecursionError(
-        f"this stream has so many asynchronous operators above each other that it needs about {needed} stack "
+        f"this stream has so many asynchronous operators that it needs about {needed} stack "
         f"frames, and Python allows {sys.getrecursionlimit()}; call sys.setrecursionlimit({needed * 2}) "
         "before subscribing, or break it with publish_on()"
     )

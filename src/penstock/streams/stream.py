@@ -1,4 +1,4 @@
-"""What ``Flux`` and ``Mono`` have in common: a source, the operators below it, and ``subscribe``."""
+"""What ``Flux`` and ``Mono`` have in common: a source and the operators below it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Stream(Generic[T]):
-    """An immutable description of a stream. Nothing happens before somebody subscribes."""
+    """An immutable description of a stream, a Flux or a Mono. Nothing happens before somebody subscribes."""
 
     __slots__ = ("_ops", "_source")
     _source: Source
@@ -61,7 +61,7 @@ class Stream(Generic[T]):
 
     @property
     def _pullable(self) -> bool:
-        """Whether a plain loop can run this stream: an iterable, and nobody who watches signals."""
+        """Whether a plain loop can run this stream: over an iterable, without operators that watch."""
         return isinstance(self._source, IterableSource) and all(op.watch is None for op in self._ops)
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ class Stream(Generic[T]):
         return f"<{type(self).__name__} {chain}>"
 
 
-# A Flux is made of all fluent modules, so none of these can import it at its top: they make one here.
+# Flux imports all modules of api/, so these cannot import Flux at their top: they make one here.
 
 
 def flux_of(source: Source, *ops: Op) -> Flux[Any]:

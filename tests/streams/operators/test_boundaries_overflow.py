@@ -83,7 +83,7 @@ def test_a_buffer_that_overflows_fails_after_what_it_kept(source: Driven) -> Non
     assert recorder.items == [1, 2]
     assert isinstance(recorder.error, BufferOverflow)
     assert "on_backpressure_buffer(2)" in str(recorder.error)
-    assert "its 2 places are taken" in str(recorder.error)
+    assert "the buffer of 2 is full" in str(recorder.error)
 
 
 def test_a_buffer_may_give_up_the_newest(source: Driven, dropped: list[Any]) -> None:

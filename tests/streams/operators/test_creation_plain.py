@@ -186,7 +186,7 @@ def test_each_subscriber_of_generate_has_a_state_of_its_own() -> None:
     ("step", "message"),
     [
         (lambda state, sink: (sink.next(1), sink.next(2)), "one element in each step"),
-        (lambda state, sink: state, "neither called next"),
+        (lambda state, sink: state, "called neither next"),
         (lambda state, sink: 1 // 0, "zero"),
         (lambda state, sink: sink.next(None), "2.13"),
     ],

@@ -52,7 +52,7 @@ class Outflow(AsyncReader):
         step = step_of(stream)
         if step is not None:
             # What a peer sends may be small for a while and large then: a mean says nothing about it.
-            self._ahead = ReadAhead(step, self._most, self._unsent, on_window=self._asked_for_all)
+            self._ahead = ReadAhead(step, self._most, self._unsent, on_pausable=self._asked_for_all)
         connect(stream, self)
 
     def _asked_for_all(self) -> None:

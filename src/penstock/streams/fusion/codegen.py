@@ -1,4 +1,4 @@
-"""The text of a loop: the fragments of a segment's operators, strung together between a head and a tail.
+"""The text of a loop: the fragments of a segment's operators, between a head and a tail.
 
 A loop has a **head**, where elements come from, and a **tail**, where they go:
 
@@ -6,7 +6,7 @@ A loop has a **head**, where elements come from, and a **tail**, where they go:
 head
 ========  =====================================================================================
 iterable  ``for x in source``
-queue     elements that somebody else appends to a deque (an asynchronous boundary)
+queue     elements that the source appends to a deque (an asynchronous boundary)
 poll      elements that a hand-written stage composes (``merge``, ``zip``)
 segment   the segment above, when a chain had to be cut in two
 ========  =====================================================================================
@@ -14,7 +14,7 @@ segment   the segment above, when a chain had to be cut in two
 ========  =====================================================================================
 tail
 ========  =====================================================================================
-push      ``on_next(x)`` as long as there is demand, then give up control with ``yield``
+push      ``on_next(x)`` as long as there is demand, then stop with ``yield``
 segment   hand ``x`` to the segment below
 pull      ``yield x`` to a plain ``for``
 async     ``yield x`` to an ``async for``
@@ -22,10 +22,10 @@ async     ``yield x`` to an ``async for``
 
 A push loop is a generator that yields only to stop working: ``yield False`` says "out of demand",
 ``yield True`` says "out of elements". It polls **one** word for demand and cancellation, ``S.stop_at``, which
-is -1 once the subscription is cancelled; that is all the bookkeeping an element pays for.
+is -1 once the subscription is cancelled; that is all the bookkeeping that an element pays for.
 
-When a chain had to be cut, the lowest segment alone counts what is sent. It sets ``S.sated`` when demand is
-used up; those above then send ``FULL`` instead of taking another element, and ``PENDING`` when there is none.
+When a chain had to be cut, only the lowest segment counts what it sends. It sets ``S.sated`` when the demand
+is used up; those above then send ``FULL`` instead of another element, and ``PENDING`` if there is none.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Tail(Enum):
 
 @dataclass(slots=True)
 class LoopWriter:
-    """Strings the fragments of one segment together."""
+    """Writes the loop of one segment from the fragments of its operators."""
 
     head: Head
     kinds: tuple[Kind, ...]
@@ -84,12 +84,12 @@ class LoopWriter:
 
     @property
     def no_demand(self) -> str:
-        """The word to poll. Only the lowest segment counts what was sent; it tells those above."""
+        """The condition to poll. Only the lowest segment counts what was sent; it tells those above."""
         return "e >= S.stop_at" if self.tail is Tail.PUSH else "S.sated"
 
     @property
     def managed(self) -> bool:
-        """Whether a drain drives this loop (``S``), rather than a plain ``for``."""
+        """Whether a drain (``S``) runs this loop, not a plain ``for``."""
         return self.tail in (Tail.PUSH, Tail.SEGMENT)
 
     def text(self) -> str:
@@ -98,7 +98,7 @@ class LoopWriter:
         if self.watched and not self.managed:
             self._line("try:")
             self.depth += 1
-        floor = self.depth
+        depth = self.depth
         for index, kind in enumerate(self.kinds):
             self._fragment(index, kind.setup)
         leads = bool(self.kinds and self.kinds[-1].lead)
@@ -110,7 +110,7 @@ class LoopWriter:
         self._body()
         if self.tail is Tail.ASYNC or self.paced:
             self._close_head_of_handfuls()
-        self.depth, self.nested = floor, 0
+        self.depth, self.nested = depth, 0
         self._ending()
         if self.watched and not self.managed:
             self.depth -= 1
@@ -143,7 +143,7 @@ class LoopWriter:
             self._line("t = 0")
             self._line("popleft = src.popleft")
         if not self.managed:
-            self._line("if False: yield")  # also a loop that sends nothing is a generator
+            self._line("if False: yield")  # so that a loop that sends nothing is a generator, too
         if self.tail is Tail.ASYNC:
             self._line(f"late = monotonic() + {FAIR_TIME}")
 
@@ -178,7 +178,7 @@ class LoopWriter:
         self.depth += 1
 
     def _paced_head(self) -> None:
-        """The same for a loop that a drain runs: when the time is over it gives up control, and rests."""
+        """The same for a loop that a drain runs: when its time is over, it stops and rests."""
         self._line("while True:")
         self.depth += 1
         self._line("if monotonic() > S.home.late and S.rests():")
@@ -193,11 +193,11 @@ class LoopWriter:
         self._line(f"    late = monotonic() + {FAIR_TIME}")
 
     def _close_head_of_handfuls(self) -> None:
-        """What stops the inner loop stops the outer one, too."""
+        """A break of the inner loop ends the outer one, too."""
         self.depth -= 1
         self._line("else:")
         if self.paced:
-            self._line("    if x is NOTHING:")  # not even one: the source is at its end
+            self._line("    if x is NOTHING:")  # not one element: the source is at its end
             self._line("        break")
         self._line("    continue")
         self._line("break")
@@ -208,7 +208,7 @@ class LoopWriter:
         self._line("if not src:")
         self._line("    if S.done and not src:")
         self._line("        break")
-        self._line("    x = None")  # whoever waits does not keep what has been delivered
+        self._line("    x = None")  # while it waits, the loop must not keep a delivered element alive
         self._suspend(starved=True, then="continue")
         self._line(f"if {self.no_demand}:")
         self._suspend(starved=False, then="continue")
@@ -228,7 +228,7 @@ class LoopWriter:
         self._suspend(starved=True, then="continue")
 
     def _suspend(self, *, starved: bool, then: str = "") -> None:
-        """Give up control until there is demand (or elements) again, one level deeper than here."""
+        """Stop until there is demand (or an element) again, one level deeper than here."""
         self.depth += 1
         if self.tail is Tail.PUSH:
             self._line("S.emitted = e")
@@ -243,7 +243,7 @@ class LoopWriter:
     # ---------------------------------------------------------------- the operators
     def _body(self) -> None:
         pending_afters: list[list[tuple[int, Kind]]] = [[]]
-        checked = self.trusted or self.head is Head.SEGMENT  # the segment above has looked
+        checked = self.trusted or self.head is Head.SEGMENT  # the segment above has checked
         for index, kind in enumerate(self.kinds):
             if kind.body and not checked:
                 self._refuse_none(index - 1)
@@ -264,7 +264,7 @@ class LoopWriter:
             for index, kind in reversed(afters):
                 self._fragment(index, kind.after)
             if falls_through:
-                # Only after the innermost loop's own endings: take(n) completes without further demand.
+                # After the endings of the innermost loop: take(n) completes without further demand.
                 self._wait_before_the_next()
                 falls_through = False
             if pending_afters:
@@ -274,19 +274,19 @@ class LoopWriter:
 
     def _look_up_after_a_nested_loop(self) -> None:
         if self.managed and (self.nested or self.head in (Head.ITERABLE, Head.SEGMENT)):
-            # It may have had no element at all, and then nobody looked whether to go on.
+            # It may have had no element, and then nothing has checked whether to go on.
             self._line("if S.halted:")
             self._suspend(starved=False)
 
     def _wait_before_the_next(self) -> None:
-        """What was sent may have used up the demand: then take no further element, but see an end.
+        """If the last element has used up the demand, take no further one, but notice the end of the source.
 
         A queue and a poll look before they take. An iterable that is known to be at its end may be asked once
-        more: it completes. A segment above is told, and says itself whether it is at its end or just waits.
+        more: it completes. A segment above is told, and says whether it is at its end or just waits.
         """
         at_top = self.nested == 0
         if self.tail is Tail.ASYNC and not at_top:
-            self._let_others_run()  # what one element leads to may have no end
+            self._let_others_run()  # the inner loop of one element may be endless
         if not self.managed or (at_top and self.head in (Head.QUEUE, Head.POLL)):
             return
         if at_top and self.head is Head.SEGMENT:
@@ -327,7 +327,7 @@ class LoopWriter:
         for index, kind in reversed(afters):
             self._fragment(index, kind.after)
         if self.managed and (self.head in (Head.ITERABLE, Head.SEGMENT) or self.nested):
-            # An element that is dropped emits nothing, so nobody would look whether to go on.
+            # A dropped element emits nothing, so nothing else would check whether to go on.
             self._line("if S.halted:")
             self._suspend(starved=False)
         if self.tail is Tail.ASYNC and self.nested:
@@ -360,7 +360,7 @@ class LoopWriter:
             self._line("yield x", TAIL)
 
     def _refuse_none(self, upto: int) -> None:
-        """§2.13: ``None`` is no element. Whoever last assigned ``x`` is to blame."""
+        """§2.13: ``None`` cannot be an element. The operator that last assigned ``x`` is to blame."""
         culprit = next((i for i in range(upto, -1, -1) if self.kinds[i].assigns), SOURCE)
         where = "base - 1" if culprit == SOURCE else f"base + {culprit}"
         self._line("if x is None:", culprit)

@@ -44,7 +44,7 @@ class _Token:
 PENDING: Any = _Token("PENDING")
 """Nothing there now."""
 FULL: Any = _Token("FULL")
-"""There may be something, but nobody has asked for it."""
+"""There may be something, but there is no demand for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class Loop:
 def cut(kinds: Iterable[Kind]) -> list[tuple[Kind, ...]]:
     """Cut a chain into segments, each of which can be one loop.
 
-    An operator that speaks before the first or after the last element is the last of its segment. It also
-    starts one if an operator above it could stop the stream from inside a nested loop: Python has no way to
-    leave two loops at once and still run what follows them.
+    An operator that emits before the first or after the last element is the last of its segment. It also
+    starts one if an operator above it could stop the stream from inside a nested loop, because Python cannot
+    leave two loops at once and still run the lines after them.
     """
     segments: list[tuple[Kind, ...]] = []
     current: list[Kind] = []
@@ -89,8 +89,8 @@ def compile_loop(
 ) -> Loop:
     """Compile one segment.
 
-    ``watched`` says that ``S`` wants to hear when, and how, it ends by itself; ``trusted`` that there is no
-    ``None`` among the elements that come in; ``paced`` that an event loop waits while we work.
+    ``watched`` means that ``S`` is told when, and how, the loop ends by itself; ``trusted`` that there is no
+    ``None`` among the elements that come in; ``paced`` that an event loop waits while the loop runs.
     """
     writer = LoopWriter(head, kinds, tail, watched, trusted, paced)
     text = writer.text()
@@ -98,7 +98,7 @@ def compile_loop(
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
     names = dict(LOOP_NAMES, PENDING=PENDING, FULL=FULL, monotonic=monotonic, chain=chain, islice=islice)
     exec(compile(text, filename, "exec"), names)
-    # Registered so that a traceback shows the compiled line instead of nothing.
+    # Registered, so that a traceback shows the compiled line.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     function = names["loop"]
     return Loop(function, function.__code__, text, len(kinds), writer.owner)
@@ -114,7 +114,7 @@ class Shape(NamedTuple):
     bases: tuple[int, ...]
     """Index of each loop's first operator."""
     leads: bool
-    """Whether an operator speaks before the first element."""
+    """Whether an operator emits before the first element."""
 
 
 def shape_of(
@@ -152,7 +152,7 @@ def states_of(ops: tuple[Op, ...]) -> list[Any]:
 def run(
     shape: Shape, ops: tuple[Op, ...], states: list[Any], manager: Any, source: Any, out: Any, origin: str
 ) -> Any:
-    """Start the loops on ``source``; what is returned is the lowest one, the others feed it."""
+    """Start the loops on ``source``; returns the lowest one, which the others feed."""
 
     def none(index: int) -> Exception:
         return none_element(ops[index].label if index >= 0 else origin)
@@ -172,18 +172,18 @@ def run(
 def _own_copy(loop: Loop) -> Callable[..., Any]:
     """The same function with code of its own.
 
-    The interpreter adapts code to what it meets: a call site that always calls the same function becomes
-    cheap, one that calls many stays general. Streams of one shape share their text but not their functions,
-    so sharing the code as well would make all of them slow; a copy takes a microsecond.
+    The interpreter specialises code: a call site that always calls the same function becomes cheap, one that
+    calls many stays general. Streams of one shape share their text but not their functions, so sharing the
+    code as well would make all of them slow; a copy takes a microsecond.
     """
     return FunctionType(loop.code.replace(), loop.function.__globals__)
 
 
 def culprit(error: BaseException, shape: Shape) -> int:
-    """The index of the operator that raised ``error``; SOURCE or TAIL if it was none of them.
+    """The index of the operator that raised ``error``; SOURCE or TAIL if none of them did.
 
-    The compiled text has a line for each operator, so the traceback knows; nothing is spent on an element
-    that does not fail. ``StopIteration`` is turned into a ``RuntimeError`` by the generator that it leaves
+    The compiled text has a line for each operator, so the traceback tells; an element that does not fail pays
+    nothing for it. ``StopIteration`` is turned into a ``RuntimeError`` by the generator that it leaves
     (an error and not an end), with the original as its cause.
     """
     for candidate in (error, error.__cause__):
@@ -194,7 +194,7 @@ def culprit(error: BaseException, shape: Shape) -> int:
 
 
 def _search(error: BaseException, shape: Shape) -> int | None:
-    codes = [loop.code for loop in shape.loops]  # what runs is a copy, equal but not the same
+    codes = [loop.code for loop in shape.loops]  # a copy runs, which is equal but not the same object
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code not in codes:
         trace = trace.tb_next

@@ -1,15 +1,15 @@
-"""The drain: owns a compiled loop and sees to it that it never runs twice at once.
+"""The drain: owns a compiled loop and makes sure that it never runs twice at once.
 
 Everything that may happen to a subscription (a request, a cancel, an element from another thread) leaves a
-note and calls :meth:`Drain.drain`. Whoever gets the ownership token works until there is nothing left to do;
-everybody else returns at once. So
+note and calls :meth:`Drain.drain`. The caller that gets the ownership token works until there is nothing left
+to do; all the others return at once. So
 
 * signals are serial (§1.3), whatever thread they come from;
 * ``request`` inside ``on_next`` adds to a mailbox and returns, so the stack does not grow (§3.3);
 * demand is summed by the owner alone, so no lock is taken for an element, nor a blocking one for a request.
 
-The wake-up that must not be lost: a caller leaves its note *before* it tries the token; the owner looks for
-notes *after* it gave the token back.
+No wake-up is lost, because a caller leaves its note *before* it tries the token, and the owner looks for
+notes *after* it has given the token back.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 __all__ = ["Drain", "Link"]
 
 FAR = 1 << 29
-"""As far as a loop runs without looking up: numbers of this size are compared faster than unbounded ones."""
+"""How far a loop runs before it looks up: Python compares numbers of this size faster than larger ones."""
 FRAMES = 8
 """Stack frames that an element, or a subscription, needs to get through one stage."""
 
@@ -116,9 +116,9 @@ class Drain(Link):
         self.name = name
         self.place = place
         self.stop_at = 0
-        """How many elements may have been emitted in all; -1 tells the loop to stop. The one polled word."""
+        """The loop stops when it has emitted this many; -1 means at once. The one word that it polls."""
         self.sated = True
-        """The same for the upper segments of a chain that had to be cut: whether demand is used up."""
+        """The same for the upper segments of a chain that had to be cut: whether the demand is used up."""
         self.at_end = False
         """Whether the source is known to have no further element."""
         self.demand = 0
@@ -128,12 +128,12 @@ class Drain(Link):
         self.halted = self.cancelled = self.closed = self.paused = False
         self.violation: BaseException | None = None
         self.dirty = True
-        """Something other than demand changed since the loop last ran."""
+        """Something other than demand has changed since the loop last ran."""
         self.stopped = SOURCE
         """The operator that ended the stream before its source did."""
         home = getattr(downstream, "home", None)
         self.home: Home = home if type(home) is Home else home_here()
-        """Where the subscriber lives, however far below us."""
+        """The event loop of the subscriber, however far below us."""
         watchers = [op for op in ops if op.watch is not None]
         self._watchers = Watchers(ops) if watchers else None
         watched = self._watchers is not None
@@ -141,17 +141,17 @@ class Drain(Link):
         self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted, paced=paced)
         self.states = states_of(ops)
         self.context: Context | None = None
-        """The subscriber's context, where elements come from threads that know nothing of it."""
+        """The subscriber's context, for elements that come from other threads."""
         self.below: int = getattr(downstream, "below", 0) + FRAMES
         """The stack frames that an element needs from here down."""
         self._interrupt: BaseException | None = None
-        """A Ctrl-C or exit on the main thread, which goes up to the caller after the last signal."""
+        """A Ctrl-C or exit on the main thread, raised to the caller after the last signal."""
         self._last: Subscriber[Any] | None = None
-        """Who still has to hear how this ended."""
+        """The subscriber that still has to receive the last signal."""
         self._loop: Any = None
         self._starved = self.head is not Head.ITERABLE and not self._shape.leads
         self._owner = allocate_lock()
-        self._owner.acquire()  # given back by introduce(): whatever comes before on_subscribe has to wait
+        self._owner.acquire()  # released by introduce(): nothing may run before on_subscribe
         self._listener = listener_for_new_streams()
         self._reported = 0
         self._still_since = 0.0
@@ -167,7 +167,7 @@ class Drain(Link):
             n = number
             self.mailbox.append(n)
         else:
-            # §3.9 must be answered by the owner: another thread may be inside on_next just now (§1.3).
+            # The owner answers §3.9: another thread may be inside on_next just now (§1.3).
             self.violation = non_positive_request(n)
             self._stop()
         if self._watchers is not None and self.violation is None:
@@ -183,7 +183,7 @@ class Drain(Link):
         self.drain()
 
     def abort(self, error: BaseException) -> None:
-        """End with ``error`` as soon as whoever is at work looks up."""
+        """End with ``error``, as soon as the owner looks up."""
         if self.closed:
             return
         self.violation = error
@@ -191,11 +191,11 @@ class Drain(Link):
         self.drain()
 
     def can_pause(self) -> bool:
-        """Whether :meth:`pause` bounds everything: neither we nor those above take more meanwhile."""
+        """Whether :meth:`pause` bounds everything: neither this stage nor those above take more meanwhile."""
         return False
 
     def size_of_one(self) -> int | None:
-        """About how many bytes an element was made of, if that is known."""
+        """About how many bytes one element was made of; None if that is unknown."""
         return None
 
     def pause(self) -> None:
@@ -206,7 +206,7 @@ class Drain(Link):
             self._stop()  # it came while we wrote
 
     def resume(self) -> None:
-        """Go on with the demand that there is; from any thread."""
+        """Go on with the open demand; may be called from any thread."""
         self.paused = False
         self.dirty = True
         self.drain()
@@ -218,14 +218,14 @@ class Drain(Link):
 
     # ---------------------------------------------------------------- ownership
     def drain(self) -> None:
-        """Work off whatever there is to do, unless somebody else is at it."""
+        """Do whatever there is to do, unless another thread is doing it."""
         while (self.mailbox or self.dirty or self.halted) and not self.closed:
             if not self._owner.acquire(False):
                 return
             try:
                 wanted = self.turn() if self.context is None else self.context.run(self.turn)
             except RecursionError as error:
-                # Not even the end of the stream could be told on this stack: another thread has a fresh one.
+                # This stack is too deep even for the last signal: another thread has a fresh one.
                 start_new_thread(self._rescue, (error,))
                 return
             finally:
@@ -253,8 +253,8 @@ class Drain(Link):
     def turn(self) -> int:
         """Run the loop until it cannot go on. Returns what should now be asked of upstream.
 
-        That is left to the caller because a synchronous upstream answers at once: it must find the drain
-        free, or its elements would pile up in our queue.
+        The caller asks, not this method, because a synchronous upstream answers at once: it must find the
+        drain free, or its elements would pile up in our queue.
         """
         while not self.closed:
             if self.halted:
@@ -279,7 +279,7 @@ class Drain(Link):
             except StopIteration:
                 self._complete()
             except BaseException as error:
-                # Should the stack not suffice for what follows: the loop is dead, and must not look finished.
+                # In case the stack is too deep for what follows: the dead loop must not look finished.
                 self.violation, self.halted = error, True
                 self._crash(error)
             else:
@@ -308,7 +308,7 @@ class Drain(Link):
             self._listener.requested(self, total)
 
     def set_stop(self) -> None:
-        """Let the loop run as far as it may."""
+        """Tell the loop how far to run."""
         self.stop_at = 0 if self.paused else min(self.next_stop(), self.emitted + FAR)
         self.sated = self.stop_at <= self.emitted
         if self.halted:
@@ -332,11 +332,11 @@ class Drain(Link):
         return self.dirty
 
     def switch(self) -> bool:
-        """Whether another upstream took over from the one that ended."""
+        """Whether another upstream has followed the one that ended."""
         return False
 
     def due_error(self) -> BaseException | None:
-        """The error of upstream, once everything that came before it has been sent down."""
+        """The error of upstream, once all elements before it have been sent down."""
         return None
 
     def wanted(self) -> int:
@@ -347,7 +347,7 @@ class Drain(Link):
         """Ask upstream for ``n`` elements."""
 
     def next_stop(self) -> int:
-        """How far the loop may run before it must look up again: as far as demand goes."""
+        """How far the loop may run before it looks up again: as far as there is demand."""
         return self.demand
 
     def release(self) -> None:
@@ -378,7 +378,7 @@ class Drain(Link):
 
     # ---------------------------------------------------------------- how it ends
     def ended(self, first: int, last: int) -> None:
-        """The loop says: the operators from ``first`` up to ``last`` have seen the end of their input."""
+        """Called by the loop: the operators from ``first`` up to ``last`` have seen the end of the input."""
         if self._watchers is not None:
             self._watchers.completed(max(first, self.stopped + 1), last)
 
@@ -425,27 +425,27 @@ class Drain(Link):
 
     def _subscriber_raised(self, error: BaseException) -> None:
         if isinstance(error, RecursionError) and isinstance(getattr(self.downstream, "home", None), Home):
-            self._fail(error, SOURCE)  # one of our own stages, which had no stack left to work on
+            self._fail(error, SOURCE)  # one of our own stages, which ran out of stack
             return
-        # §2.13: as if it had cancelled; there is nobody left to tell but the hook.
+        # §2.13: as if it had cancelled; only the hook for dropped errors can be told.
         self._close(Outcome.CANCEL)
         annotate(error, "the subscriber of " + self.name, self.place)
         self._lost(error, f"the subscriber of {self.name}, which raised (§2.13)")
         self._finish()
 
     def _caught(self, error: BaseException) -> None:
-        """An exception came out of the user's code: Ctrl-C and exit go up once the stream was told."""
+        """Remember a Ctrl-C or exit from the user's code, to raise it once the stream has ended."""
         if asks_main_thread_to_stop(error):
             self._interrupt = error
 
     def _lost(self, error: BaseException, where: str) -> None:
-        """An exception that is no signal any more: reported, unless it goes up to the caller."""
+        """An exception that cannot be a signal any more: report it, unless the caller gets it."""
         self._caught(error)
         if self._interrupt is not error:
             drop_error(error, where)
 
     def _rescue(self, error: BaseException) -> None:
-        """End with the error that left no room on the stack to end with it there."""
+        """End with the RecursionError, on a thread with a fresh stack."""
         downstream, self._last = self._last, None
         if not self.closed:
             self.abort(error)
@@ -461,7 +461,7 @@ class Drain(Link):
             index = SOURCE if self._watchers is None else self._watchers.blame(error, SOURCE)
             self._fail(error, index)
             return
-        downstream = self._close(Outcome.CANCEL)  # what is above did nothing wrong
+        downstream = self._close(Outcome.CANCEL)  # the stages above did nothing wrong
         if error is not None:
             try:
                 downstream.on_error(error)
@@ -497,7 +497,7 @@ class Drain(Link):
         return downstream
 
     def _finish(self) -> None:
-        # The traceback of an error refers to whoever subscribed, as ``_last`` does (§3.13).
+        # The traceback of an error refers to the subscriber, as ``_last`` does (§3.13).
         self._last = self.violation = None
         if self._watchers is not None:
             self._watchers.finish()
@@ -507,7 +507,7 @@ class Drain(Link):
 
 
 class _Gone:
-    """Stands where the subscriber was, so that a late signal goes nowhere."""
+    """Takes the place of a subscriber that has left, and ignores late signals."""
 
     def on_subscribe(self, subscription: Any, /) -> None:
         subscription.cancel()

@@ -6,18 +6,18 @@ A run of synchronous operators is compiled into **one** Python function (see :mo
 
 * ``x``: the element on its way down; a line that makes another element assigns ``x``;
 * ``{a}``, ``{b}``: the operator's arguments (``map``'s function, ``take``'s count);
-* ``{s}``: the operator's own variable, made by ``setup`` lines or, where somebody outside must see it,
-  by the ``state`` factory;
+* ``{s}``: the operator's own variable, made by ``setup`` lines or, if the drain has to see it, by the
+  ``state`` factory;
 * ``NOTHING``: a marker that no element can be.
 
-and three words on a line of their own, which mean something different in each kind of loop:
+and three words, each on a line of its own, which become different code in each kind of loop:
 
-* ``DROP``: this element goes no further, take the next one;
-* ``STOP``: the stream ends here, although the source has more;
+* ``DROP``: leave this element out, and take the next one;
+* ``STOP``: complete here, although the source may have more;
 * ``EMIT``: send ``x`` on; only in ``lead`` and ``flush``, since ``body`` always falls through to the
   next operator.
 
-No text of the user ever gets into these lines: arguments travel as arguments.
+The user's functions are arguments of the compiled function; no text of theirs gets into these lines.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 class _Nothing:
-    """The marker for "no element yet": ``None`` would do, were it not what a careless mapper returns."""
+    """The marker for "no element yet". It is not ``None``, because a mapper may return that by mistake."""
 
     __slots__ = ()
 
@@ -53,7 +53,7 @@ def _same(demand: int, args: tuple[Any, ...], state: Any) -> int:
 
 
 def _everything(demand: int, args: tuple[Any, ...], state: Any) -> int:
-    """A fold gives one element after it saw all: it needs everything, as soon as anybody asks."""
+    """A fold emits one element after it has seen all: with any demand it needs everything."""
     return UNBOUNDED if demand > 0 else 0
 
 
@@ -64,24 +64,24 @@ def _what_is_left(demand: int, args: tuple[Any, ...], state: Any) -> int:
 
 
 def _what_is_skipped_too(demand: int, args: tuple[Any, ...], state: Any) -> int:
-    """``skip(n)`` asks for those that it will drop together with those that are wanted, not one by one."""
+    """``skip(n)`` asks for the elements it will drop together with those that are wanted."""
     return demand + state[0] if demand > 0 else 0
 
 
 def _up_to_the_one(demand: int, args: tuple[Any, ...], state: Any) -> int:
-    """One element is wanted, whatever the demand, and those that stand before it."""
+    """Whatever the demand, one element is wanted, and those before it."""
     return _what_is_skipped_too(min(demand, 1), args, state)
 
 
 def _a_buffer_each(demand: int, args: tuple[Any, ...], state: Any) -> int:
-    """``buffer(n)`` needs n elements for each one that is asked for, less those it holds already."""
+    """``buffer(n)`` needs n elements for each list, less those it has already."""
     return max(0, demand * args[0] - len(state)) if demand > 0 else 0
 
 
 def _sliding_buffer(demand: int, args: tuple[Any, ...], state: Any) -> int:
-    """Windows that overlap or leave gaps: the first takes ``size``, each later one ``skip`` more."""
-    windows: SlidingBuffers = state
-    return windows.missing(demand) if demand > 0 else 0
+    """Lists that overlap or leave gaps: the first takes ``size`` elements, each later one ``skip`` more."""
+    buffers: SlidingBuffers = state
+    return buffers.missing(demand) if demand > 0 else 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,9 +99,9 @@ class Kind:
     """Lines after the last element (``buffer``'s rest, a fold's result)."""
     state: Callable[..., Any] | None = None
     demand: Demand = _same
-    """What must be asked of upstream so that this many can be sent down."""
+    """How many elements to ask of upstream so that this many can be sent down."""
     assigns: bool = False
-    """The body makes a new ``x``, so a ``None`` in it is this operator's doing."""
+    """The body makes a new ``x``, so this operator is to blame for a ``None`` in it."""
     opens: bool = False
     """The last body line opens a loop: everything below runs inside it (``flat_map_iterable``)."""
     uses: tuple[int, ...] = field(init=False)
@@ -113,10 +113,10 @@ class Kind:
 
     @property
     def ends_segment(self) -> bool:
-        """Whether this operator speaks before the first or after the last element.
+        """Whether this operator emits before the first or after the last element.
 
-        What it says then must pass through all operators below it. Putting these into the next segment
-        makes that plain control flow instead of a second copy of their text.
+        Such elements must pass through all operators below it. With these in the next segment, that is plain
+        control flow instead of a second copy of their text.
         """
         return bool(self.lead or self.flush)
 
@@ -127,7 +127,7 @@ class Kind:
 
 
 class SlidingBuffers:
-    """The open windows of ``buffer(size, skip)`` with ``skip != size``."""
+    """The unfinished lists of ``buffer(size, skip)`` with ``skip != size``."""
 
     __slots__ = ("_filled", "_open", "_seen", "_size", "_skip")
 
@@ -139,29 +139,29 @@ class SlidingBuffers:
         self._open: list[list[Any]] = []
 
     def push(self, element: Any) -> list[Any] | None:
-        """Add an element to every open window; return the window that it fills, if any."""
+        """Add an element to every unfinished list; return the list that it fills, if any."""
         if self._seen % self._skip == 0:
             self._open.append([])
         self._seen += 1
-        for window in self._open:
-            window.append(element)
+        for unfinished in self._open:
+            unfinished.append(element)
         if self._open and len(self._open[0]) == self._size:
             self._filled += 1
             return self._open.pop(0)
         return None
 
-    def missing(self, windows: int) -> int:
-        """How many more elements fill this many more windows."""
-        return (self._filled + windows - 1) * self._skip + self._size - self._seen
+    def missing(self, lists: int) -> int:
+        """How many more elements fill this many more lists."""
+        return (self._filled + lists - 1) * self._skip + self._size - self._seen
 
     def rest(self) -> list[list[Any]]:
-        """The windows that the end of the stream leaves unfilled."""
+        """The lists that are unfinished when the stream ends."""
         rest, self._open = self._open, []
         return rest
 
 
 class HandleSink(Generic[R]):
-    """What ``handle`` gives its function: say ``next(y)`` at most once, ``complete()``, both or neither."""
+    """Passed to the function of ``handle``: call ``next(y)`` once, ``complete()``, both or neither."""
 
     __slots__ = ("completed", "value")
 
@@ -182,7 +182,7 @@ class HandleSink(Generic[R]):
         self.completed = True
 
     def take(self) -> Any:
-        """What was emitted since the last look (for the compiled loop)."""
+        """The element that was emitted, for the compiled loop; NOTHING if there is none."""
         value, self.value = self.value, NOTHING
         return value
 
@@ -373,4 +373,4 @@ KINDS: dict[str, Kind] = {
 }
 
 LOOP_NAMES: dict[str, Any] = {"NOTHING": NOTHING, "not_that_type": _not_that_type}
-"""What the compiled text may name besides its arguments."""
+"""Names that the compiled text may use besides its arguments."""

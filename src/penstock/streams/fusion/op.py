@@ -24,10 +24,9 @@ __all__ = ["Op", "Outcome", "Watch", "Watchers", "operator"]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What an operator wants to hear of a subscription besides its elements.
+    """The functions that an operator wants called for the events of a subscription.
 
-    Called at most once for each event, never for each element, so a stream that is watched runs the same
-    compiled loop as one that is not.
+    They are called at most once for each event, and never for an element.
     """
 
     subscribed: Callable[[Subscription], object] | None = None
@@ -37,9 +36,9 @@ class Watch:
     """May return another error to go on with."""
     cancelled: Callable[[], object] | None = None
     released: Callable[[], object] | None = None
-    """The source is closed, whatever the reason; the last signal has not been sent."""
+    """The source is closed, for whatever reason; the last signal has not been sent yet."""
     finished: Callable[[Outcome], object] | None = None
-    """Last of all, whatever happened."""
+    """Called last of all, however the stream ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Watchers:
         self._faulty: tuple[BaseException, int] | None = None
 
     def subscribed(self, subscription: Subscription) -> BaseException | None:
-        """Top down, before the subscriber hears of it. An error here becomes the stream's."""
+        """Top down, before ``on_subscribe``. An exception here becomes the stream's error."""
         for index, watch in self._watching:
             if watch.subscribed is not None:
                 try:
@@ -93,7 +92,7 @@ class Watchers:
         return None
 
     def requested(self, n: int, states: list[Any]) -> None:
-        """Bottom up: each sees the demand of what stands below it."""
+        """Bottom up: each sees the demand of the operators below it."""
         at = len(self._ops)
         for index, watch in reversed(self._watching):
             while at > index + 1:
@@ -116,7 +115,7 @@ class Watchers:
                         raise
 
     def blame(self, error: BaseException, index: int) -> int:
-        """The operator that raised: one of ours if it was a watcher, whose call is no line of its own."""
+        """The operator that raised; a watcher has no line in the loop, so it is remembered here."""
         if self._faulty is not None and self._faulty[0] is error:
             return self._faulty[1]
         return index
@@ -137,13 +136,13 @@ class Watchers:
         return error
 
     def released(self) -> None:
-        """The source is closed: top down, so that what was opened last is closed first."""
+        """The source is closed: top down, so that the resource opened last is closed first."""
         for index, watch in self._watching:
             if watch.released is not None:
                 self._quietly(watch.released, f"the cleanup of {self._ops[index].label}")
 
     def over(self, outcome: Outcome) -> None:
-        """The subscription is closed: whoever has seen neither an end nor an error was cancelled."""
+        """The subscription is closed: an operator that has seen neither end nor error was cancelled."""
         for index, watch in reversed(self._watching):
             if index not in self._outcomes:
                 self._outcomes[index] = Outcome.CANCEL

@@ -1,4 +1,4 @@
-"""Streams over an iterable: the loop takes elements itself, as far as demand goes."""
+"""Streams over an iterable: the loop itself takes elements, as far as there is demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.streams.fusion.op import Op
 __all__ = ["PullDrain", "pull", "pull_async"]
 
 _KNOWS_ITS_END = (list, tuple, range, str, bytes, bytearray, dict, set, frozenset, deque)
-"""Their iterators tell how many elements are left. Any other iterable must be asked for one, with demand."""
+"""Their iterators know how many elements are left. Any other has to be asked for one, with demand."""
 
 
 class PullDrain(Drain):
@@ -42,7 +42,7 @@ class PullDrain(Drain):
         self._iterator: Iterator[Any] | None = None
         self._left: Callable[[], int] | None = None
         self._resting = False
-        """The event loop lets others run, and calls us when they have."""
+        """The event loop lets other tasks run, and resumes us after that."""
         if sized is not None:
             self._left = partial(bool, sized)  # its len() need not fit into a machine word
 
@@ -52,14 +52,14 @@ class PullDrain(Drain):
             self._iterable = self._factory()
             self._iterator = iterator = iter(self._iterable)
         except StopIteration as stop:
-            # Whoever runs our loop would take it for the end. As in a generator, it is an error here.
+            # The loop would take it for the end. As in a generator, it is an error here.
             raise RuntimeError(f"opening {self.name} raised StopIteration") from stop
         if self._left is not None:
             self._left = iterator.__length_hint__  # type: ignore[attr-defined]
         return iterator
 
     def can_run(self) -> bool:
-        """With demand; without it only to find the end that is known to be there."""
+        """With demand; without it only to complete, once the source is known to be at its end."""
         self.dirty = False
         if self._resting:
             return False
@@ -67,7 +67,7 @@ class PullDrain(Drain):
             return True
         if self._left is None or self._left() > 0:
             return False
-        self._left = None  # look once: what comes after the last element may still have to wait for demand
+        self._left = None  # once only: elements that an operator adds at the end have to wait for demand
         self.at_end = True
         return True
 
@@ -84,7 +84,7 @@ class PullDrain(Drain):
         self.drain()
 
     def release(self) -> None:
-        """Close the iterator, so that a generator's ``finally`` runs now and not some day."""
+        """Close the iterator, so that a generator's ``finally`` runs now."""
         iterator, iterable = self._iterator, self._iterable
         self._iterator = self._iterable = self._left = None
         close_iterator(iterator, iterable)
@@ -96,12 +96,12 @@ def knows_its_end(iterable: Iterable[Any]) -> bool:
 
 
 def has_no_none(iterable: Iterable[Any] | None) -> bool:
-    """Whether nobody needs to look for ``None`` in this iterable."""
+    """Whether this iterable cannot contain ``None``."""
     return type(iterable) in (range, str, bytes, bytearray)
 
 
 def close_iterator(iterator: Iterator[Any] | None, iterable: Iterable[Any] | None) -> None:
-    """Close what we opened, and generators; a file that the user opened stays the user's."""
+    """Close an iterator that we opened, or a generator; a file that the user opened stays open."""
     if isinstance(iterator, GeneratorType) or (iterator is not None and iterator is not iterable):
         close = getattr(iterator, "close", None)
         if close is not None:
@@ -109,7 +109,7 @@ def close_iterator(iterator: Iterator[Any] | None, iterable: Iterable[Any] | Non
 
 
 class IterableOrigin(Protocol):
-    """What a loop needs to know of the source that it runs over."""
+    """What a loop needs to know about its source."""
 
     label: str
     place: Place
@@ -118,7 +118,7 @@ class IterableOrigin(Protocol):
 
 
 class _Pulled:
-    """Looks after a loop that a plain ``for`` drives: notes on errors, closing."""
+    """Adds notes to errors of a loop that a plain ``for`` runs, and closes its iterator."""
 
     __slots__ = ("_iterable", "_iterator", "_name", "_ops", "_place", "_shape")
 

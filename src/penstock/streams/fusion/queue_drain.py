@@ -1,9 +1,9 @@
-"""Streams over a queue: somebody else appends, the loop takes.
+"""Streams over a queue: the source appends, the loop takes.
 
 :class:`QueueDrain` is what every asynchronous operator is made of: a Subscriber towards its source, a
 Subscription towards its subscriber, a deque between them, and the compiled loop of the operators below.
-:class:`Relay` is the one that never asks its source for more than was asked of it, so its queue is empty
-but for the moment in which an element passes.
+:class:`Relay` is one that never asks its source for more than it was asked for, so its queue is empty except
+while an element passes through.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class QueueDrain(Drain):
         self.drain()
 
     def on_next(self, element: Any, /) -> None:
-        """Queue an element and, if nobody is at it, send it on."""
+        """Queue an element and, unless another thread is at work, send it on."""
         if self.closed:
             return  # §2.8: may still come after a cancel
         self.queue.append(element)
@@ -73,14 +73,13 @@ class QueueDrain(Drain):
         self.drain()
 
     def on_complete(self) -> None:
-        """Remember the end."""
         self.done = True
         self.dirty = True
         self.drain()
 
     # ---------------------------------------------------------------- what the subscriber calls
     def cancel(self) -> None:
-        """Stop; if somebody is at work, tell the source now and do not wait until they look up."""
+        """Stop. If another thread is at work, cancel the source now, without waiting for that thread."""
         super().cancel()
         if not self.closed:
             upstream, self.upstream = self.upstream, None
@@ -89,7 +88,6 @@ class QueueDrain(Drain):
 
     # ---------------------------------------------------------------- what the drain asks
     def source(self) -> deque[Any]:
-        """The queue."""
         return self.queue
 
     def due_error(self) -> BaseException | None:
@@ -97,7 +95,6 @@ class QueueDrain(Drain):
         return self.error if self.error is not None and self._starved and not self.queue else None
 
     def ask(self, n: int) -> None:
-        """Pass demand on."""
         upstream = self.upstream  # cancel() on another thread may take it away between two looks
         if upstream is not None:
             upstream.request(n)
@@ -106,42 +103,39 @@ class QueueDrain(Drain):
         """Called by the loop at ``refill_at``."""
 
     def release(self) -> None:
-        """Cancel upstream unless it ended by itself; what is queued has nowhere to go."""
+        """Cancel upstream unless it ended by itself, and discard the queue."""
         upstream, self.upstream = self.upstream, None
         left = list(self.queue)
         self.queue.clear()
         if upstream is not None and not self.done and self.error is None:
             upstream.cancel()
         self.discard(left)
-        # Its traceback refers to whoever subscribed, and our subscriber may keep us for long (§3.13).
+        # Its traceback refers to the subscriber, which may keep this subscription for long (§3.13).
         self.error = None
 
     def discard(self, left: list[Any]) -> None:
-        """Elements that were asked for and are no longer wanted: cancelling is the normal way to get here."""
+        """Elements nobody wants any more: report them after an error, but not after a cancel."""
         if self.error is not None:
             drop_elements(left, self.name)
 
     def size_of_one(self) -> int | None:
-        """What our source knows about it."""
         upstream = self.upstream
         return upstream.size_of_one() if isinstance(upstream, Drain) else None
 
     def queued(self) -> int:
-        """Elements waiting."""
         return len(self.queue)
 
     def upstreams(self) -> list[Any]:
-        """Our source."""
         upstream = self.upstream
         return [upstream] if upstream is not None else []
 
 
 class Relay(QueueDrain):
-    """Asks upstream for exactly what the operators below need for the demand that there is.
+    """Asks upstream for exactly what the operators below need to meet the open demand.
 
-    The formula looks at totals, not at single requests, so it holds whatever comes between: elements that a
-    filter drops are asked for again, ``take(n)`` asks for n in all, a fold asks for everything, and when the
-    upstream is exchanged (``concat``, ``retry``) the new one is asked for what the old one still owed.
+    The formula uses totals, not single requests, so it always holds: elements that a filter drops are asked
+    for again, ``take(n)`` asks for n in all, a fold asks for everything, and when the upstream is exchanged
+    (``concat``, ``retry``), the new one is asked for what the old one still owed.
     """
 
     passes_demand = True
@@ -157,7 +151,7 @@ class Relay(QueueDrain):
         self._asker = allocate_lock()
 
     def wanted(self) -> int:
-        """What the open demand needs, less what is on its way or waiting."""
+        """What the open demand needs, less what is on its way or in the queue."""
         upstream = self.upstream
         if self.paused or upstream is None or self.asked >= UNBOUNDED or self.done or self.error is not None:
             return 0
@@ -174,8 +168,8 @@ class Relay(QueueDrain):
     def ask(self, n: int) -> None:
         """Pass demand on, one request after the other.
 
-        A synchronous upstream may end inside ``request`` and the next one be subscribed there: its request
-        waits until this one has returned, so a thousand sources in a row need no deeper stack than two.
+        A synchronous upstream may end inside ``request``, and the next one be subscribed there. The next
+        request waits until this one has returned, so a thousand sources in a row need no deeper stack than two.
         """
         while self._owed:
             if not self._asker.acquire(False):
@@ -184,33 +178,32 @@ class Relay(QueueDrain):
                 upstream, n = self._owed.popleft()
                 upstream.request(n)
             except IndexError:
-                return  # another thread was quicker
+                return  # another thread took it
             finally:
                 self._asker.release()
 
     def can_pause(self) -> bool:
-        """If our upstream can: our own queue is empty."""
+        """If the upstream can: our own queue is empty."""
         upstream = self.upstream
         return isinstance(upstream, Drain) and upstream.can_pause()
 
     def pause(self) -> None:
-        """Stop the upstream, too, which has been asked for what we have been asked for."""
+        """Pause the upstream, too: it was asked for as much as we were."""
         super().pause()
         upstream = self.upstream
         if isinstance(upstream, Drain):
             upstream.pause()
 
     def resume(self) -> None:
-        """Let the upstream go on as well."""
         super().resume()
         upstream = self.upstream
         if isinstance(upstream, Drain):
             upstream.resume()
 
     def exchange(self) -> None:
-        """Forget the present upstream, which ended; the next one that subscribes takes its place.
+        """Forget the present upstream, which has ended; the next one takes its place.
 
-        Only the owner may call this, with everything of the old one received.
+        Only the owner may call this, after it has received everything from the old one.
         """
         self.upstream = None
         self.done = False

@@ -1,4 +1,4 @@
-"""Streams out of asyncio: asynchronous iterables, coroutines, futures."""
+"""Sources on an event loop: asynchronous iterables, coroutines, futures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import concurrent.futures
 from asyncio.events import _get_running_loop as running_loop_or_none
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.spec import Subscriber
 from penstock.streams.assembly import KeptError
@@ -19,9 +19,6 @@ from penstock.streams.schedulers import LoopScheduler, Scheduler, SchedulerClose
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Source
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = ["AsyncIterableSource", "FutureSource", "on_scheduler", "subscribers_loop"]
 
 FAIR_TURN = 256
@@ -31,8 +28,8 @@ FAIR_TURN = 256
 def subscribers_loop(home: Home) -> LoopScheduler:
     """The event loop of the subscriber, whatever thread we are on.
 
-    A subscriber without one, or whose loop is closed by now, gets the loop that runs here, or the one that
-    the package keeps for others.
+    If the subscriber has none, or its loop is closed by now: the loop that runs here, or else the loop that
+    the package keeps in a background thread.
     """
     if home.loop is not None and not home.loop.is_closed():
         return LoopScheduler(home.loop)
@@ -43,7 +40,7 @@ def subscribers_loop(home: Home) -> LoopScheduler:
 
 
 def used_once(iterator: AsyncIterator[Any]) -> Callable[[], AsyncIterator[Any]]:
-    """An asynchronous iterator can be walked through one time; a second subscriber must hear that."""
+    """An asynchronous iterator can be used once; a second subscriber gets an error that says so."""
     unused = [iterator]
 
     def factory() -> AsyncIterator[Any]:
@@ -88,18 +85,17 @@ class AsyncIterableSource(Source):
         relay.on_subscribe(_Stepping(relay, self._factory, scheduler))
 
     def runs_on(self) -> str:
-        """An event loop."""
         return "loop"
 
 
 class _Stepping:
-    """Steps through an asynchronous iterator in a task of its own, as far as credit goes."""
+    """Steps through an asynchronous iterator in a task of its own, as far as there is demand."""
 
     __slots__ = (
         "_cancelled",
         "_closing",
         "_context",
-        "_credit",
+        "_demand",
         "_factory",
         "_relay",
         "_scheduler",
@@ -114,17 +110,17 @@ class _Stepping:
         self._factory = factory
         self._scheduler = scheduler
         self._context = copy_context()
-        self._credit = 0
+        self._demand = 0
         self._task: asyncio.Task[None] | None = None
         self._waiting: asyncio.Future[None] | None = None
         self._cancelled = False
         self._closing = False
-        """The iterator is cleaning up, which nobody may interrupt."""
+        """The iterator is cleaning up, and must not be interrupted."""
 
     # Both may be called from any thread; everything else happens on the loop.
     def request(self, n: int, /) -> None:
         try:
-            self._scheduler.submit(lambda: self._grant(n))
+            self._scheduler.submit(lambda: self._add_demand(n))
         except Exception as refused:
             if not self._scheduler.winding_down:
                 self._relay.on_error(refused)
@@ -139,10 +135,10 @@ class _Stepping:
         except SchedulerClosed:
             return  # the loop is gone, and the task with it
 
-    def _grant(self, n: int) -> None:
+    def _add_demand(self, n: int) -> None:
         if self._cancelled:
             return
-        self._credit += n
+        self._demand += n
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), context=self._context)
             self._relay.home.keep(self._task)
@@ -170,7 +166,7 @@ class _Stepping:
                 raise  # the loop was closed with this task in it: nothing can be awaited any more
             try:
                 await self._close(iterator)
-            finally:  # also if the closing was cancelled: somebody waits to hear how this ended
+            finally:  # also if the closing was cancelled: the subscriber waits for the last signal
                 self._failed(error)
         else:
             await self._close(iterator)
@@ -182,7 +178,7 @@ class _Stepping:
     def _stopped(self) -> None:
         if not self._cancelled and not self._scheduler.winding_down:
             self._relay.on_error(
-                RuntimeError("the task that steps through the stream's source was cancelled")
+                RuntimeError("somebody cancelled the task that steps through the stream's source")
             )
 
     def _failed(self, error: BaseException) -> None:
@@ -208,7 +204,7 @@ class _Stepping:
     async def _step(self, iterator: AsyncIterator[Any]) -> None:
         turn = 0
         while not self._cancelled:
-            while not self._credit:
+            while not self._demand:
                 self._waiting = asyncio.get_running_loop().create_future()
                 await self._waiting
             try:
@@ -218,7 +214,7 @@ class _Stepping:
                 return
             if self._cancelled:
                 return
-            self._credit -= 1
+            self._demand -= 1
             self._relay.on_next(element)
             turn += 1
             if turn == FAIR_TURN:  # an iterator that never waits must not keep the loop for itself
@@ -244,7 +240,7 @@ class FutureSource(Source):
         """The error of a future that has several subscribers."""
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Start at once: a result is held until there is demand for it."""
+        """Start at once; a result waits until there is demand for it."""
         relay = PlainRelay(ops, downstream, self.label, self.place)
         relay.introduce()
         if relay.closed:
@@ -287,7 +283,7 @@ class FutureSource(Source):
     def _settle(self, relay: PlainRelay, future: Any, scheduler: LoopScheduler | None = None) -> None:
         if future.cancelled():
             exiting = scheduler is not None and scheduler.winding_down
-            if not relay.closed and not exiting:  # otherwise it was our subscriber who cancelled it
+            if not relay.closed and not exiting:  # otherwise our subscriber cancelled it
                 relay.on_error(RuntimeError(f"the future of {relay.name} was cancelled"))
             return
         error = future.exception()
@@ -302,12 +298,11 @@ class FutureSource(Source):
         relay.on_complete()
 
     def runs_on(self) -> str:
-        """An event loop, or whoever sets the result."""
         return "loop"
 
 
 def on_scheduler(scheduler: Scheduler, task: Callable[[], object]) -> None:
-    """Run a task there, unless there is no longer anything that it could concern."""
+    """Run a task there, unless the scheduler has closed and everything on it has ended."""
     try:
         scheduler.submit(task)
     except SchedulerClosed:
@@ -315,7 +310,7 @@ def on_scheduler(scheduler: Scheduler, task: Callable[[], object]) -> None:
 
 
 class _Cancelling:
-    """A subscription to one value that comes by itself: all one can do is to cancel it."""
+    """A subscription to one value that comes by itself, and can only be cancelled."""
 
     __slots__ = ("_cancel",)
 
@@ -323,7 +318,7 @@ class _Cancelling:
         self._cancel = cancel
 
     def request(self, n: int, /) -> None:
-        """The value comes anyway; the relay holds it until it is asked for."""
+        """The value comes anyway; the relay keeps it until there is demand."""
 
     def cancel(self) -> None:
         self._cancel()

@@ -1,7 +1,7 @@
 """Asynchronous boundaries: a bounded queue between two resources.
 
 The stage asks its source for ``prefetch`` elements and, each time three quarters of them have been taken, for
-as many again. That is the whole bound, and the subscriber sets it.
+as many again. So no more than ``prefetch`` elements ever wait, and the user sets that number.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FAIR_SLICE = 1024
 
 
 def replenish_at(prefetch: int) -> int:
-    """After how many elements to ask for as many more: at three quarters, so that the source never idles."""
+    """After how many elements to ask for as many more: at three quarters, so that the source keeps busy."""
     return max(1, prefetch - (prefetch >> 2))
 
 
@@ -63,32 +63,29 @@ class Prefetching(QueueDrain):
         self.refill_at = self.batch
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Ask for the first queue full at once: that is what prefetching means."""
+        """Fill the queue at once, before there is any demand."""
         first = self.upstream is None
         super().on_subscribe(subscription)
         if first and not self.closed:
             self.request_first(subscription)
 
     def request_first(self, subscription: Subscription) -> None:
-        """Ask for as many as may wait."""
+        """Ask for as many elements as the queue may hold."""
         subscription.request(self.prefetch)
 
     def refill(self) -> None:
-        """Three quarters are gone."""
         self.refill_at += self.batch
         self.ask(self.batch)
 
     def can_pause(self) -> bool:
-        """Our queue has a bound."""
         return True
 
     def capacity(self) -> int | None:
-        """What we asked for ahead."""
         return self.prefetch
 
 
 class LimitRateSource(Source):
-    """``limit_rate``: the queue without the thread."""
+    """``limit_rate``: a queue, but no other thread."""
 
     def __init__(self, upstream: Stream[Any], high: int, low: int) -> None:
         super().__init__("limit_rate", high)
@@ -97,27 +94,24 @@ class LimitRateSource(Source):
         self.low = low
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """Put the queue in, then subscribe."""
         assert self.boundary is not None
         stage = Prefetching(self.boundary, self.low, ops, downstream, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self._upstream, stage)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The one stream above."""
         return [self._upstream]
 
     def queue(self) -> str:
-        """How many wait, and after how many the next are asked for."""
+        """The size of the queue, and after how many elements it is refilled."""
         return f"{self.boundary}/{self.low}"
 
     def runs_on(self) -> str:
-        """Wherever the stream above runs."""
         return self._upstream._source.runs_on()
 
 
 class PublishOnSource(Source):
-    """``publish_on``: what is below runs on another scheduler."""
+    """``publish_on``: everything below runs on another scheduler."""
 
     def __init__(self, upstream: Stream[Any], scheduler: Scheduler, prefetch: int) -> None:
         super().__init__("publish_on", scheduler.name)
@@ -126,10 +120,9 @@ class PublishOnSource(Source):
         self.boundary = prefetch
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """Put the queue and the hop in, then subscribe."""
         assert self.boundary is not None
         stage = _PublishOn(self._scheduler, self.boundary, ops, downstream, self.label, self.place)
-        # Somebody who gives a number means elements, however large they are.
+        # A number that the user gives counts elements, however large they are.
         step = step_of(self._upstream) if self.boundary == PREFETCH else None
         if step is not None:
             stage = _PublishBytesOn(step, self._scheduler, ops, downstream, self.label, self.place)
@@ -137,7 +130,6 @@ class PublishOnSource(Source):
         return None if stage.closed else (self._upstream, stage)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The one stream above."""
         return [self._upstream]
 
     def frames_on_top_of(self, above: int) -> int:
@@ -145,21 +137,20 @@ class PublishOnSource(Source):
         return above + self.frames if self._scheduler.runs_inline else self.frames
 
     def queue(self) -> str:
-        """How many wait, and after how many the next are asked for."""
+        """The size of the queue, and after how many elements it is refilled."""
         assert self.boundary is not None
         return f"{self.boundary}/{replenish_at(self.boundary)}"
 
     def runs_on(self) -> str:
-        """The scheduler."""
         return self._scheduler.name
 
 
 class _PublishOn(Prefetching):
     """Hands the ownership of its drain to the scheduler instead of working on the caller's thread.
 
-    ``idle`` is a plain flag so that an element from the source costs an append and one look; the token is
-    tried only when the flag says that nobody works. The order matters: the source appends and then looks,
-    the worker sets the flag and then looks at the queue, so one of them sees the other.
+    ``idle`` is a plain flag, so an element from the source costs an append and one look; the source tries the
+    token only if the flag says that nobody works. The order matters: the source appends and then looks at
+    the flag, the worker sets the flag and then looks at the queue, so one of them sees the other.
     """
 
     __slots__ = ("_context", "_scheduler", "_slice_end", "idle")
@@ -177,9 +168,9 @@ class _PublishOn(Prefetching):
         self._scheduler = scheduler
         self._context: Context = copy_context()
         if not scheduler.runs_inline:
-            self.below = 0  # what comes from above is queued, and goes on from another stack
+            self.below = 0  # elements from above are queued, and go on from another stack
         self._slice_end = 0
-        """How far this turn on the scheduler may go, however often the subscriber asks for more."""
+        """Where this turn on the scheduler ends, however often the subscriber asks for more."""
         self.idle = True
 
     def on_next(self, element: Any, /) -> None:
@@ -198,7 +189,7 @@ class _PublishOn(Prefetching):
         try:
             self._scheduler.submit(self._work)
         except Exception as refused:
-            # Nobody is left to run what is below: the subscriber hears of it here and now.
+            # The scheduler is closed, so the error goes down from here.
             if not self.cancelled:
                 self._fail(refused, -1)
             else:
@@ -293,10 +284,9 @@ class _PublishBytesOn(_PublishOn):
 
 
 class SubscribeOnSource(Source):
-    """``subscribe_on``: what is above, and the demand that drives it, runs on a scheduler.
+    """``subscribe_on``: everything above, and the demand that drives it, runs on a scheduler.
 
-    The operators below move up through this one: they run there in any case, so they may as well be part of
-    the source's own loop.
+    The operators below run there anyway, so they become part of the source's own loop.
     """
 
     def __init__(self, upstream: Stream[Any], scheduler: Scheduler) -> None:
@@ -305,7 +295,6 @@ class SubscribeOnSource(Source):
         self._scheduler = scheduler
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Subscribe over there."""
         stream = self._upstream._of(self._upstream._source, (*self._upstream._ops, *ops))
         remote = _Remote(downstream, self._scheduler)
         try:
@@ -314,16 +303,14 @@ class SubscribeOnSource(Source):
             FailedSource(refused, self.label).attach(ops, downstream)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The one stream above."""
         return [self._upstream]
 
     def runs_on(self) -> str:
-        """The scheduler."""
         return self._scheduler.name
 
 
 class _Remote:
-    """Stands between a subscriber and a source that works elsewhere: only requests need to travel."""
+    """Between a subscriber and a source on another scheduler: only requests have to change the thread."""
 
     __slots__ = ("_downstream", "_scheduler", "_upstream", "context", "home", "on_next")
 
@@ -332,7 +319,7 @@ class _Remote:
         self._scheduler = scheduler
         self._upstream: Subscription | None = None
         self.context = copy_context()
-        # What stands above a loop's subscribe_on() was sent there; anything else stays the subscriber's.
+        # Everything above subscribe_on(loop) runs on that loop; otherwise the subscriber's loop counts.
         self.home = Home(scheduler.loop) if isinstance(scheduler, LoopScheduler) else home_of(downstream)
         self.on_next = downstream.on_next
 
@@ -344,7 +331,7 @@ class _Remote:
         self._forget().on_error(error)
 
     def on_complete(self) -> None:
-        # After its end the stream has no use for the scheduler: a late request must not find it closed.
+        # A request after the end must not fail because the scheduler has been closed by then.
         self._forget().on_complete()
 
     def request(self, n: int, /) -> None:
@@ -352,7 +339,7 @@ class _Remote:
         if upstream is None:
             return
         if (number := whole(n)) is None or number <= 0:
-            upstream.request(n)  # §3.9 is answered by whoever is at work, not after the work
+            upstream.request(n)  # §3.9 is answered at once, not when the scheduler gets to it
             return
         try:
             # A copy, because a context can be entered by one thread at a time and a pool has many.

@@ -1,4 +1,4 @@
-"""``concat_map``: each element becomes a stream, one after the other."""
+"""``concat_map``: each element becomes a stream, and these run one after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ConcatMapSource"]
 
 
 class ConcatMapSource(Source):
-    """The inner stream gets exactly the demand that there is; of the outer one ``prefetch`` elements wait."""
+    """The inner stream gets exactly the open demand; ``prefetch`` elements of the outer one wait."""
 
     frames = 13
 
@@ -38,17 +38,14 @@ class ConcatMapSource(Source):
         self._prefetch = prefetch
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """Subscribe to the outer stream."""
         stage = _ConcatMapping(self._to_stream, ops, downstream, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self._upstream, _Outer(stage, self._prefetch))
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The outer stream."""
         return [self._upstream]
 
     def runs_on(self) -> str:
-        """Wherever the inner streams run."""
         return "sources"
 
 
@@ -89,7 +86,7 @@ class _Outer:
 
 
 class _ConcatMapping(Switching):
-    """An error of the outer stream waits until the present inner one has ended: nothing before it is lost."""
+    """An error of the outer stream waits until the present inner one has ended, so no element is lost."""
 
     __slots__ = ("_between", "_to_stream", "outer", "outer_done", "outer_error", "waiting_elements")
 

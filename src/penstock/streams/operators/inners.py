@@ -1,4 +1,4 @@
-"""What flat_map, merge, zip and their kin have in common: several sources, one loop.
+"""What flat_map, merge, zip and map_async have in common: several sources, one loop.
 
 The stage subscribes an :class:`Inner` to each source. Inners queue what arrives and wake the stage; the
 stage's loop polls for the next element that may go down. Each inner keeps its own bounded queue filled, so
@@ -41,11 +41,10 @@ class ManySources(Drain):
     ) -> None:
         super().__init__(ops, downstream, name, place)
         self.sources: set[Inner | Outer] = set()
-        """Everything that must be cancelled if this stage is."""
+        """Everything that must be cancelled together with this stage."""
         self.error: BaseException | None = None
 
     def can_pause(self) -> bool:
-        """The queues of our sources have bounds."""
         return True
 
     def size_of_one(self) -> int | None:
@@ -63,20 +62,19 @@ class ManySources(Drain):
         """Whether nothing can come any more. Only the owner of the drain calls this."""
 
     def source(self) -> Callable[[], Any]:
-        """The loop polls."""
         return self.poll
 
     def due_error(self) -> BaseException | None:
-        """An error of one source ends the whole at once."""
+        """An error of one source ends the stage at once."""
         return self.error
 
     def wake(self) -> None:
-        """Something changed: look."""
+        """Something changed: look whether there is work."""
         self.dirty = True
         self.drain()
 
     def fail(self, error: BaseException) -> None:
-        """One source failed. The first error wins, the others are reported."""
+        """One source failed. The first error goes down, later ones are reported as dropped."""
         if self.closed or self.error is not None:
             drop_error(error, f"a source of {self.name}, after its end")
             return
@@ -88,31 +86,29 @@ class ManySources(Drain):
         return self.dirty and self.error is None
 
     def add(self, source: Inner | Outer) -> None:
-        """Remember a source, or cancel it if we are gone already."""
+        """Remember a source, or cancel it if this stage is closed already."""
         self.sources.add(source)
         if self.closed:
             source.cancel()
 
     def release(self) -> None:
-        """Cancel all sources that still run; an error overtakes what waited, which is reported."""
+        """Cancel all sources that still run. After an error, elements that waited are reported as dropped."""
         if self.error is not None:
             drop_elements(self.waiting(), self.name)
         for source in tuple(self.sources):  # one may leave by itself meanwhile
             source.cancel()
         self.sources.clear()
-        # Its traceback refers to whoever subscribed, and our subscriber may keep us for long (§3.13).
+        # Its traceback refers to the subscriber, which may keep this subscription for long (§3.13).
         self.error = None
 
     def waiting(self) -> list[Any]:
-        """The elements that have come in and not gone out."""
+        """The elements that have come in and were not sent down yet."""
         return []
 
     def queued(self) -> int:
-        """How many these are."""
         return len(self.waiting())
 
     def upstreams(self) -> list[Any]:
-        """The subscriptions of all sources."""
         found = [source.subscription for source in tuple(self.sources)]
         return [subscription for subscription in found if subscription is not None]
 
@@ -155,7 +151,7 @@ class Outer:
                 raise
 
     def on_error(self, error: BaseException, /) -> None:
-        # Not done: a stage at work on another thread would take that for completion, and lose the error.
+        # Not `done`: the stage, at work on another thread, would take that for completion and lose the error.
         self.subscription = None
         self._stage.fail(error)
 
@@ -197,7 +193,7 @@ class Inner:
         self._batch = replenish_at(prefetch)
         self._taken = 0
         self._ahead: ReadAhead | None = None
-        """How elements are asked for that can be large."""
+        """Asks for elements that can be large; None if they are not."""
         self.home = stage.home
         self.below = stage.below
         self.queue: deque[Any] = deque()
@@ -206,7 +202,7 @@ class Inner:
 
     def subscribe_to(self, stream: Stream[Any]) -> None:
         """Become a source of the stage."""
-        # Somebody who gives a number means elements, however large they are.
+        # A number that the user gives counts elements, however large they are.
         step = step_of(stream) if self._prefetch == INNER_PREFETCH else None
         if step is not None:
             self._ahead = ReadAhead(step, self._prefetch, self._waiting)
@@ -241,13 +237,13 @@ class Inner:
         self._stage.wake()
 
     def take(self) -> Any:
-        """Take the oldest element and see that another comes in its place."""
+        """Take the oldest element, and ask for more when it is time."""
         element = self.queue.popleft()
         self.took_one()
         return element
 
     def took_one(self) -> None:
-        """Three quarters of the queue gone: ask for as many."""
+        """Count one; when three quarters of the queue have been taken, ask for as many again."""
         self._taken += 1
         if self._ahead is not None:
             if self._ahead.stalled and not self.done:

@@ -1,4 +1,4 @@
-"""``map_async``: a coroutine for each element, so many at once."""
+"""``map_async``: a coroutine for each element, several of them at once."""
 
 from __future__ import annotations
 
@@ -57,11 +57,9 @@ class MapAsyncSource(Source):
         return None if stage.closed else (self._upstream, stage.outer)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The stream whose elements are mapped."""
         return [self._upstream]
 
     def runs_on(self) -> str:
-        """An event loop."""
         return "loop"
 
 
@@ -74,7 +72,7 @@ class _Call:
 
 
 class _AsyncMapping(ManySources):
-    """Holds at most ``concurrency`` elements: running, or waiting for their turn to go down."""
+    """Holds at most ``concurrency`` elements, which run or wait to be sent down."""
 
     __slots__ = (
         "_awaited",
@@ -107,11 +105,11 @@ class _AsyncMapping(ManySources):
         self._calls: deque[_Call] = deque()
         """All calls, oldest first."""
         self._ready: deque[_Call] = deque()
-        """Those that are finished, in the order of finishing; unused if that is not the order we want."""
+        """Finished calls, in the order in which they finished; unused if the results are ordered."""
         self._tasks: set[asyncio.Task[Any]] = set()
         here = self.home.loop is scheduler.loop
         self._awaited: set[asyncio.Future[Any]] = self.home.running if here else set()
-        """Those that a reader on the same loop waits for when it leaves."""
+        """Tasks that a reader on the same loop waits for when it leaves."""
 
     def open(self, element: Any) -> None:
         call = _Call(element)
@@ -137,7 +135,7 @@ class _AsyncMapping(ManySources):
             if asks_main_thread_to_stop(error):
                 raise
             return
-        # A coroutine as it is: inside a wrapper cancelled before its first step it would never be awaited.
+        # No wrapper round a coroutine: one that is cancelled before its first step would never await it.
         work = awaitable if asyncio.iscoroutine(awaitable) else _finish(awaitable)
         task = asyncio.get_running_loop().create_task(work, context=self._context.copy())
         self._tasks.add(task)

@@ -1,4 +1,4 @@
-"""Several streams into one: as elements arrive, in the order of the sources, or side by side."""
+"""Several streams become one: as elements arrive, in the order of the sources, or side by side."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class FlatMapSource(Source):
         self.boundary = prefetch
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """Subscribe to the outer stream; its elements bring the inner ones."""
+        """Subscribe to the outer stream, whose elements become the inner ones."""
         assert self.boundary is not None
         stage_type = _Sequential if self._sequential else _Merging
         stage = stage_type(ops, downstream, self.label, self.place)
@@ -58,15 +58,13 @@ class FlatMapSource(Source):
         return None if stage.closed else (self._upstream, outer)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The inner streams if they are known, otherwise the outer one that brings them."""
+        """The inner streams if they are known, otherwise the outer one that they come from."""
         return [self._upstream] if self.members is None else list(self.members)
 
     def queue(self) -> str:
-        """So many of each of so many inner streams."""
         return f"{self._concurrency}×{self.boundary}"
 
     def runs_on(self) -> str:
-        """Wherever the inner streams run."""
         return "sources"
 
 
@@ -88,7 +86,7 @@ class _Merging(ManySources):
         _MergedInner(self, prefetch, self._ready).subscribe_to(stream)
 
     def poll(self) -> Any:
-        self._let_go_of_the_ended()
+        self._remove_ended()
         if not self._ready or self.halted:
             return PENDING
         inner, element = self._ready.popleft()
@@ -96,13 +94,13 @@ class _Merging(ManySources):
         return element
 
     def finished(self) -> bool:
-        self._let_go_of_the_ended()
+        self._remove_ended()
         # The order of the three looks matters: an inner is a source before the outer stream is done,
         # and its elements are ready before it leaves the sources.
         return self.outer.done and self.sources <= {self.outer} and not self._ready
 
-    def _let_go_of_the_ended(self) -> None:
-        """There is room for another inner stream only when all elements of an ended one were taken."""
+    def _remove_ended(self) -> None:
+        """An inner stream makes way for the next one when it has ended and all of its elements were taken."""
         while self._ready and self._ready[0][1] is _END and not self.halted:
             inner, _ = self._ready.popleft()
             self.sources.discard(inner)
@@ -167,7 +165,7 @@ class _Sequential(ManySources):
         return PENDING
 
     def finished(self) -> bool:
-        # Also without demand: an inner stream that has nothing to send makes room for the next one.
+        # Also without demand: an inner stream that has nothing to send makes way for the next one.
         while self._in_order and not self.halted:
             if not self._in_order[0].done or self._in_order[0].queue:
                 break
@@ -193,7 +191,6 @@ class ZipSource(Source):
         self.boundary = prefetch
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Subscribe to all of them."""
         assert self.boundary is not None
         stage = _Zipping(self._combinator, ops, downstream, self.label, self.place)
         stage.inners = [Inner(stage, self.boundary) for _ in self._streams]
@@ -204,11 +201,9 @@ class ZipSource(Source):
             inner.subscribe_to(stream)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """All streams."""
         return list(self._streams)
 
     def runs_on(self) -> str:
-        """Whoever brings the last piece."""
         return "sources"
 
 

@@ -1,7 +1,6 @@
-"""Sources that cannot be slowed down, and what happens to the elements that nobody asked for.
+"""Sources that cannot be slowed down, and what happens to elements without demand.
 
-A clock ticks and a mouse moves whether there is demand or not. Somebody must then say which elements to give
-up; here that is always the user, by name.
+A clock ticks and a mouse moves whether there is demand or not. The user has to say which elements to drop.
 """
 
 from __future__ import annotations
@@ -29,18 +28,18 @@ __all__ = ["BackpressureSource", "BufferOverflow", "Overflow", "Overflowing", "a
 
 
 class Overflow(Enum):
-    """What to do with an element when there is no demand and no room for it."""
+    """What to do with an element when there is no demand for it and the buffer is full."""
 
     ERROR = "error"
     """End the stream with :class:`BufferOverflow`."""
     DROP_NEWEST = "drop newest"
-    """Give up the element that just came."""
+    """Drop the element that just came."""
     DROP_OLDEST = "drop oldest"
-    """Give up the element that has waited longest."""
+    """Drop the element that has waited longest."""
 
 
 def a_policy(overflow: Any, operator: str) -> Overflow:
-    """What to do with elements that have no room, or a TypeError that names the choices."""
+    """An Overflow, or a TypeError that names the choices."""
     if not isinstance(overflow, Overflow):
         choices = ", ".join(str(each) for each in Overflow)
         raise TypeError(f"{operator}() needs one of {choices} for overflow, not {describe(overflow)}")
@@ -48,11 +47,11 @@ def a_policy(overflow: Any, operator: str) -> Overflow:
 
 
 class BufferOverflow(RuntimeError):
-    """More elements came than were asked for, and there was no room left."""
+    """More elements came than there was demand for, and the buffer is full."""
 
 
 class Overflowing(QueueDrain):
-    """Takes everything its source has, keeps ``size`` elements beyond the demand, and gives up the rest."""
+    """Takes every element of its source, keeps ``size`` of them beyond the demand, and drops the rest."""
 
     head = Head.POLL  # the source takes from the queue as well, so the loop must ask
     __slots__ = (
@@ -84,37 +83,36 @@ class Overflowing(QueueDrain):
         self._counting = allocate_lock()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Nothing to hold back: ask for everything."""
+        """The source cannot be slowed down: ask for everything."""
         first = self.upstream is None
         super().on_subscribe(subscription)
         if first and not self.closed:
             subscription.request(UNBOUNDED)
 
     def on_next(self, element: Any, /) -> None:
-        """Take it, or give it (or an older one) up. May be called by several threads at once."""
+        """Take it, or drop it or an older one. Several threads may call this at once."""
         with self._counting:
             if self.closed or self.done or self.error is not None or self._overflowed:
                 return
-            given_up: Any = element
-            if self.has_room():
+            dropped: Any = element
+            if self.has_space():
                 self._accepted += 1
                 self.queue.append(element)
-                given_up = None
+                dropped = None
             elif self._policy is Overflow.DROP_OLDEST and self.queue:
                 self.queue.append(element)
-                given_up = self.queue.popleft()
-            # Of several threads that find no room, one says so.
-            self._overflowed = given_up is not None and self._policy is Overflow.ERROR
-        if given_up is not None:
+                dropped = self.queue.popleft()
+            # Of several threads that find the buffer full, one reports it.
+            self._overflowed = dropped is not None and self._policy is Overflow.ERROR
+        if dropped is not None:
             if self._policy is Overflow.ERROR:
                 self._overflow()
                 return
-            self._dropped(given_up)
+            self._dropped(dropped)
         self.dirty = True
         self.drain()
 
     def source(self) -> Any:
-        """The loop polls."""
         return self.poll
 
     def poll(self) -> Any:
@@ -126,12 +124,12 @@ class Overflowing(QueueDrain):
         """The source has completed and nothing waits."""
         return self.done and not self.queue
 
-    def has_room(self) -> bool:
+    def has_space(self) -> bool:
         """Whether an element is within demand, or fits into the buffer beyond it."""
         return self._accepted < self._size + self._requested
 
     def request(self, n: int, /) -> None:
-        """Count demand where the source can see it, which may be at work on another thread."""
+        """Count demand at once: the source, perhaps on another thread, has to see it."""
         number = n if isinstance(n, int) else whole(n)
         if number is not None and number > 0:
             with self._counting:
@@ -139,7 +137,7 @@ class Overflowing(QueueDrain):
         super().request(n)
 
     def open_demand(self) -> int:
-        """Demand that no element has come for yet."""
+        """Demand that was not met yet."""
         return max(0, self._requested - self._accepted)
 
     def _overflow(self) -> None:
@@ -148,8 +146,8 @@ class Overflowing(QueueDrain):
             upstream.cancel()
         self.on_error(
             BufferOverflow(
-                f"{self.name}: an element came that nobody asked for, and its {self._size} places are taken; "
-                "let the subscriber request more, or choose what to give up: "
+                f"{self.name}: an element came without demand, and the buffer of {self._size} is full; "
+                "let the subscriber request more, or choose what to drop: "
                 "on_backpressure_buffer(size, Overflow.DROP_OLDEST), on_backpressure_drop() or _latest()"
             )
         )
@@ -164,7 +162,6 @@ class Overflowing(QueueDrain):
                     raise
 
     def capacity(self) -> int | None:
-        """The size of the buffer."""
         return self._size
 
 
@@ -190,16 +187,14 @@ class BackpressureSource(Source):
         self.boundary = size
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """Operators below go into a relay: what counts here is the demand that reaches us."""
+        """Operators below go into a relay, so that this stage sees the demand that they pass on."""
         target = below(ops, downstream, self.label, self.place)
         stage = Overflowing(self._size, self._policy, self._when_dropped, target, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self._upstream, stage)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The stream that cannot be slowed down."""
         return [self._upstream]
 
     def runs_on(self) -> str:
-        """Wherever the stream above runs."""
         return self._upstream._source.runs_on()

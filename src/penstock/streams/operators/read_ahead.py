@@ -1,10 +1,10 @@
 """Reading ahead of a consumer when elements can be large: bounded in elements and in bytes.
 
-A queue that is filled ahead of its consumer is bounded by what was asked for. Demand is counted in elements
-and cannot be taken back, so a window of 256 that is harmless with lines of text is 256 MiB with frames of a
-megabyte, and whoever sends the frames chooses their size. So where a source says that its elements can be
-large (:attr:`~penstock.streams.source.Source.ahead`), what waits is measured, and nothing more comes while it
-is above the bound. Small elements still fill the whole window.
+A queue that is filled ahead of its consumer is bounded by its demand. Demand counts elements and cannot be
+taken back, so reading 256 elements ahead is harmless with lines of text and means 256 MiB with frames of a
+megabyte, whose size the sender chooses. So where a source says that its elements can be large
+(:attr:`~penstock.streams.source.Source.ahead`), the queue measures the elements that wait, and stops the
+source while they are above the bound. Small elements are still read ahead by the full number.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["BYTES_AHEAD", "SMALL", "ReadAhead", "step_of"]
 
 BYTES_AHEAD: Final = 256 * 1024
-"""Bytes that may wait for a consumer, and the elements with which they are exceeded."""
+"""Bytes that may wait for a consumer; the element that exceeds the bound is the last one."""
 
 _MEASURED: Final = frozenset({bytes, str, bytearray})
-"""Elements whose size is known. Others count as much as what they were made of, if that is known."""
+"""Types whose size is known. Other elements count as what they were made of, if that is known."""
 SMALL: Final = 1024
-"""Elements below this need not be measured: a whole window of them is within the bound."""
+"""Elements below this need not be measured: 256 of them are within the bound."""
 
 
 def step_of(stream: Stream[Any]) -> int | None:
@@ -45,11 +45,11 @@ def step_of(stream: Stream[Any]) -> int | None:
 class ReadAhead:
     """The demand of one queue.
 
-    A stage above that can be held back is asked for a whole window, and held back while too many bytes wait.
-    Any other is asked for a few elements at a time, and for the next ones as these arrive.
+    A stage above that can be paused is asked for all ``most`` elements, and paused while too many bytes wait.
+    Any other stage is asked for a few elements at a time, and for the next ones as these arrive.
 
-    Elements come on one thread and are taken on another. What both change is changed with the lock, which is
-    needed only when a bound is near.
+    Elements come on one thread and are taken on another. Both change the shared state with the lock, which
+    they need only near the bound.
     """
 
     __slots__ = (
@@ -59,8 +59,8 @@ class ReadAhead:
         "_most",
         "_mutex",
         "_on_stall",
-        "_on_window",
-        "_room",
+        "_on_pausable",
+        "_bytes_left",
         "_step",
         "_subscription",
         "_unmeasured",
@@ -75,7 +75,7 @@ class ReadAhead:
         most: int,
         waiting: Callable[[], Sequence[Any]],
         on_stall: Callable[[], object] | None = None,
-        on_window: Callable[[], object] | None = None,
+        on_pausable: Callable[[], object] | None = None,
     ) -> None:
         self._step = min(step, most)
         self._low = self._step >> 1
@@ -83,19 +83,19 @@ class ReadAhead:
         self._waiting = waiting
         """The elements that wait."""
         self._on_stall = on_stall
-        self._on_window = on_window
+        self._on_pausable = on_pausable
         self._unmeasured = BYTES_AHEAD // self._step
-        """The size of an element that has none: of these, as many may wait as are asked for at a time."""
+        """The assumed size of an element that cannot be measured: ``step`` of them reach the bound."""
         self._mutex = allocate_lock()
         self._subscription: Any = None
         self._asked = 0
         self._came = 0
-        self._room = BYTES_AHEAD
-        """So many bytes may come before the queue has to be looked at again."""
+        self._bytes_left = BYTES_AHEAD
+        """How many bytes may come before the queue has to be measured again."""
         self.holds = False
-        """The stage above can be held back: a whole window was asked for, and the consumer renews it."""
+        """The stage above can be paused; it was asked for ``most`` elements, and the consumer asks again."""
         self.stalled = False
-        """Nothing more comes until the consumer has taken something: then it calls :meth:`took`."""
+        """Nothing comes until the consumer has taken an element and called :meth:`took`."""
 
     def begin(self, subscription: Subscription) -> None:
         """Ask for the first elements."""
@@ -104,10 +104,10 @@ class ReadAhead:
         subscription.request(self._step)
 
     def came(self, element: Any) -> None:
-        """An element has been put into the queue. If we hold, small ones need not be told (``SMALL``)."""
+        """An element was put into the queue. If ``holds``, small ones need no call (``SMALL``)."""
         if self.holds:
-            self._room -= len(element) if type(element) in _MEASURED else self._size_unseen()
-            if self._room <= 0 and not self.stalled:
+            self._bytes_left -= len(element) if type(element) in _MEASURED else self._size_unseen()
+            if self._bytes_left <= 0 and not self.stalled:
                 self._hold_back()
             return
         self._came += 1
@@ -117,7 +117,7 @@ class ReadAhead:
             self._ask()
 
     def took(self) -> None:
-        """The consumer has taken something out of the queue, and nothing more was coming."""
+        """The consumer has taken an element from the queue while nothing was coming."""
         if not self.holds:
             self._ask()
             return
@@ -129,13 +129,13 @@ class ReadAhead:
             self._subscription.resume()
 
     def _first_came(self) -> None:
-        """Now the stages above are connected with each other, and know whether they can be held back."""
+        """By now the stages above are connected, and know whether they can be paused."""
         above = self._subscription
         if isinstance(above, Drain) and above.can_pause():
             self.holds = True
-            self._room = 0  # the first one may be large
-            if self._on_window is not None:
-                self._on_window()
+            self._bytes_left = 0  # the first one may be large
+            if self._on_pausable is not None:
+                self._on_pausable()
             if self._most > self._step:
                 above.request(self._most - self._step)
 
@@ -183,11 +183,11 @@ class ReadAhead:
         unseen = self._size_unseen()
         elements = self._waiting() if waiting is None else waiting
         size = sum([len(one) if type(one) in _MEASURED else unseen for one in elements])
-        self._room = BYTES_AHEAD - size
+        self._bytes_left = BYTES_AHEAD - size
         return size
 
     def _size_unseen(self) -> int:
-        """The size of an element that cannot be measured: what it was made of, or as much as it may be."""
+        """The size of an element that cannot be measured: what it was made of, or the assumed size."""
         above = self._subscription
         size = above.size_of_one() if isinstance(above, Drain) else None
         return self._unmeasured if size is None else size

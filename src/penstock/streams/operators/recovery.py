@@ -25,7 +25,7 @@ Follow = Callable[[BaseException | None], "Stream[Any] | None"]
 
 
 class FollowSource(Source):
-    """A stream, and what follows it: the shape of resume, retry, repeat and switch_if_empty."""
+    """A stream and the one that follows it: resume, retry, repeat, switch_if_empty."""
 
     frames = 6
 
@@ -35,22 +35,20 @@ class FollowSource(Source):
         self._follow = follow
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """Subscribe to the first stream; the rule, fresh for each subscriber, knows the others."""
+        """Subscribe to the first stream; a new rule for each subscriber chooses the next ones."""
         stage = _Following(self._follow(), ops, downstream, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self.upstream, stage)
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The stream that comes first."""
         return [self.upstream]
 
     def runs_on(self) -> str:
-        """Wherever the stream above runs."""
         return self.upstream._source.runs_on()
 
 
 class _Rule:
-    """Decides what follows; one object for each subscription, so it may count."""
+    """Chooses the stream that follows; one object for each subscription, so it may count."""
 
     __slots__ = ()
 
@@ -58,7 +56,7 @@ class _Rule:
         """An element passed."""
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
-        """What to go on with."""
+        """The stream to go on with, or None to end."""
         raise AssertionError("each rule decides")
 
     def cancelled(self) -> None:
@@ -101,7 +99,7 @@ class ResumeRule(_Rule):
         self._resumed = False
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
-        """Once: an error of the fallback itself is final."""
+        """Only once: an error of the fallback ends the stream."""
         if error is None or self._resumed:
             return None
         self._resumed = True
@@ -118,11 +116,9 @@ class EmptyRule(_Rule):
         self._empty = True
 
     def saw_element(self, element: Any) -> None:
-        """No longer empty."""
         self._empty = False
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
-        """The alternative, the first time."""
         alternative, self._alternative = self._alternative, None
         return alternative if error is None and self._empty else None
 
@@ -137,7 +133,6 @@ class RepeatRule(_Rule):
         self._left = times
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
-        """The same stream again."""
         if error is not None or self._left == 0:
             return None
         if self._left is not None:
@@ -179,12 +174,11 @@ class RetryRule(_Rule):
         self._context = copy_context()
 
     def saw_element(self, element: Any) -> None:
-        """With transient errors, an element proves that the trouble is over: count anew."""
+        """If errors are transient, an element resets the count of attempts."""
         if self._transient:
             self._attempts = 0
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
-        """The same stream again, now or later."""
         if error is None or error is self._refused:
             return None
         self._attempts += 1
@@ -200,11 +194,10 @@ class RetryRule(_Rule):
         self._timer = timer
 
     def give_up(self, closed: SchedulerClosed) -> None:
-        """The pause will not end, because its scheduler has closed: that is final."""
+        """The pause will never end, because its scheduler has closed: fail."""
         self._refused = closed
 
     def cancelled(self) -> None:
-        """Do not wait for nobody."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -219,11 +212,9 @@ class ExpandRule(_Rule):
         self._waiting: deque[Any] = deque()
 
     def saw_element(self, element: Any) -> None:
-        """It will be its turn."""
         self._waiting.append(element)
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
-        """The stream that the oldest element leads to."""
         if error is not None or not self._waiting:
             return None
         return self._leads_to(self._waiting.popleft())
@@ -248,7 +239,6 @@ class DelayedSource(Source):
         self._rule = rule
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Set the timer."""
         stream = self._upstream._of(self._upstream._source, (*self._upstream._ops, *ops))
 
         def refused(closed: SchedulerClosed) -> None:
@@ -260,7 +250,7 @@ class DelayedSource(Source):
 
 
 class ConcatSource(Source):
-    """Streams one after the other; each is subscribed to when the one before it has completed."""
+    """Streams one after the other; the next is subscribed to when the one before it has completed."""
 
     frames = 9
 
@@ -269,14 +259,13 @@ class ConcatSource(Source):
         self.members = members
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Behave as if a stream had just ended: the first one follows."""
+        """Begin as if a stream had just ended: the first member follows."""
         stage = _Following(_InTurn(iter(self.members)), ops, downstream, self.label, self.place)
         stage.introduce()
         if not stage.closed:
             stage.on_complete()
 
     def upstreams(self) -> list[Stream[Any]]:
-        """All of them."""
         return list(self.members)
 
 

@@ -44,7 +44,7 @@ class _Awaiting(PlainRelay):
 class Switching(Relay):
     """A relay that may go on with another stream when the present one ends.
 
-    Subclasses say in :meth:`follow` with which. Demand that the old one did not meet is asked of the new one.
+    Subclasses choose it in :meth:`follow`. The new one is asked for the demand that the old one left open.
     """
 
     __slots__ = ("_ended", "_received_end")
@@ -61,14 +61,12 @@ class Switching(Relay):
         """The stream to go on with, or None to end as the present one did (``error`` is None: complete)."""
 
     def on_error(self, error: BaseException, /) -> None:
-        """The present upstream failed."""
         if self.closed or self._received_end:
             drop_error(error, f"a source of {self.name}, after its end")
             return
         self._end(error)
 
     def on_complete(self) -> None:
-        """The present upstream is at its end."""
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
@@ -78,7 +76,7 @@ class Switching(Relay):
         self.drain()
 
     def switch(self) -> bool:
-        """Once everything of the old upstream went down, take the next."""
+        """When every element of the old upstream was sent down, go on with the next one."""
         if not self._received_end or not self._starved or self.queue:
             return False
         error, self._ended, self._received_end = self._ended, None, False
@@ -87,7 +85,7 @@ class Switching(Relay):
             following = self.follow(error)
         except BaseException as fault:
             if fault is not error:
-                self._caught(fault)  # one that came up was a signal already
+                self._caught(fault)  # the same error was a signal already
                 if error is not None:
                     fault.__context__ = error
             error = fault
@@ -107,7 +105,7 @@ class Switching(Relay):
         self._ended = None
 
     def go_on_with(self, stream: Stream[Any]) -> None:
-        """Subscribe to the next stream; if that raises, its error is ours, and final."""
+        """Subscribe to the next stream; an exception from that ends this one."""
         try:
             stream._connect(self)
         except BaseException as fault:

@@ -32,11 +32,11 @@ class EmitResult(Enum):
     OK = "ok"
     """It will reach every subscriber."""
     OVERFLOW = "overflow"
-    """There is no room until the slowest subscriber reads on: offer it again later, or wait with emit()."""
+    """The sink is full until the slowest subscriber reads on: offer it again later, or wait with emit()."""
     TERMINATED = "terminated"
     """The sink was completed, or failed, before."""
     CANCELLED = "cancelled"
-    """The only subscriber that this sink can have has left."""
+    """This sink can have one subscriber, and that one has left."""
 
 
 class Ticket:
@@ -46,7 +46,7 @@ class Ticket:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.wake = wake
-        """Called once when it is this one's turn, on the thread that made room."""
+        """Called once when it is this one's turn, on the thread that freed the place."""
         self.holds_a_place = False
 
 
@@ -64,16 +64,16 @@ class ReplayBuffer:
     ) -> None:
         self._capacity = capacity
         self._history = history
-        """How many elements stay after everybody has read them."""
+        """How many elements stay after every subscriber has read them."""
         self._single = single
-        """Whether one subscriber is all there can ever be."""
+        """Whether it can have one subscriber only."""
         self.urgent_errors = urgent_errors
         """Whether an error passes the elements that were written before it."""
         self._when_deserted = when_deserted
         """Called when the last cursor has left."""
         self._elements: list[Any] = []
         self._forgotten = 0
-        """How many places at the front of the list are empty: moving all others each time would take long."""
+        """Empty places at the front of the list: moving all the others each time would take long."""
         self._first = 0
         """The offset of the oldest element still here."""
         self._cursors: list[BufferCursor] = []
@@ -83,7 +83,7 @@ class ReplayBuffer:
         self._mutex = allocate_lock()
         self._waiters: OrderedDict[Ticket, None] = OrderedDict()
         self._reserved = 0
-        """Places that belong to those who waited for them and have not written yet."""
+        """Places given to waiting writers that have not used them yet."""
         self.done = False
         self.error: BaseException | None = None
         self.kept: KeptError | None = None
@@ -91,11 +91,11 @@ class ReplayBuffer:
         self.feed: Subscription | None = None
         """What the buffer is written from, for ``scan()``; a sink has none."""
         self.on_read: Callable[[], None] | None = None
-        """Called when a cursor moved or came or went: the feeder may ask for more."""
+        """Called when a cursor moved, came or left: the feeder may ask for more."""
 
     # ---------------------------------------------------------------- writing
     def append(self, element: Any, ticket: Ticket | None = None) -> EmitResult:
-        """Add an element unless there is no room for it; a ticket brings its own."""
+        """Add an element unless the buffer is full; a ticket that holds a place uses it."""
         with self._mutex:
             if ticket is not None and ticket.holds_a_place:
                 ticket.holds_a_place = False
@@ -108,9 +108,9 @@ class ReplayBuffer:
         return EmitResult.OK
 
     def append_asked(self, element: Any) -> EmitResult:
-        """Add an element that there was room for when it was asked for.
+        """Add an element that was requested when there was space for it.
 
-        A reader that joined since then, and starts further back, must not cost the others an element.
+        A reader may have joined since then and start further back; the others must not lose an element by it.
         """
         with self._mutex:
             refusal = self._refusal()
@@ -162,15 +162,16 @@ class ReplayBuffer:
     def _trim(self) -> None:
         read = self._read_by_all()
         spare = read - self._history
-        # With history alone to keep, the oldest of it makes room for the newest element.
+        # If all that is kept is history, its oldest element makes way for the newest.
         if not spare > 0 and read > 0:
             spare = min(self._taken() - self._capacity + 1, read)
         self._forget(spare)
 
     def _read_by_all(self) -> int:
-        """How many of the elements here everybody has read.
+        """How many of the elements here every subscriber has read.
 
-        Without subscribers a replaying buffer keeps its last elements, any other all, for the first one.
+        Without subscribers, a buffer with history keeps its last elements; any other keeps all of them for
+        the first subscriber.
         """
         nobody = self._end() if self._history else self._first
         return min((cursor.at for cursor in self._cursors), default=nobody) - self._first
@@ -196,7 +197,7 @@ class ReplayBuffer:
         self._first += oldest
 
     def _forget_what_all_have_read(self) -> None:
-        """No cursor stands at the first element any more: let go of it, and of what else all have passed."""
+        """No cursor stands at the first element any more: forget it, and all that every cursor has passed."""
         cursors = self._cursors
         if len(cursors) == 1:
             self._forget(cursors[0].at - self._first)
@@ -208,7 +209,7 @@ class ReplayBuffer:
 
     # ---------------------------------------------------------------- reading
     def join(self, cursor: BufferCursor) -> bool:
-        """Start at the oldest element; False if somebody has that place already."""
+        """Start at the oldest element; False if this buffer has had its only subscriber."""
         with self._mutex:
             if self._single and self._had_cursor:
                 return False
@@ -220,7 +221,7 @@ class ReplayBuffer:
             return True
 
     def leave(self, cursor: BufferCursor) -> None:
-        """Remove a cursor: for everybody else it is gone from now on."""
+        """Remove a cursor; from now on it holds back nobody."""
         with self._mutex:
             if cursor.left or cursor not in self._cursors:
                 return
@@ -272,13 +273,13 @@ class ReplayBuffer:
         with self._mutex:
             return 0 if cursor.left else self._end() - cursor.at
 
-    def room_upto(self) -> int:
-        """The offset up to which elements may be taken in, as far as the slowest cursor allows."""
+    def space_upto(self) -> int:
+        """The offset up to which elements fit, as far as the slowest cursor has read."""
         with self._mutex:
             return min((cursor.at for cursor in self._cursors), default=self._end()) + self._capacity
 
     def wanted_upto(self) -> int:
-        """The offset up to which somebody wants elements."""
+        """The offset up to which a cursor has demand."""
         with self._mutex:
             return max((cursor.wants_upto for cursor in self._cursors), default=0)
 
@@ -286,7 +287,7 @@ class ReplayBuffer:
         """How many cursors there are."""
         return len(self._cursors)
 
-    # ---------------------------------------------------------------- waiting for room
+    # ---------------------------------------------------------------- waiting for a place
     def wait(self, wake: Callable[[], None]) -> Ticket:
         """Get in line for a place. The ticket must be used in ``append`` or given back with ``withdraw``."""
         ticket = Ticket(wake)
@@ -319,7 +320,7 @@ class ReplayBuffer:
         return called
 
     def notify(self) -> None:
-        """Something was read, or somebody came or went."""
+        """A cursor has moved, come or left."""
         if self._waiters:
             with self._mutex:
                 called = self._next_in_line()
@@ -359,7 +360,6 @@ class BufferCursor(Drain):
         self.context = copy_context()
 
     def source(self) -> Callable[[], Any]:
-        """The loop reads the buffer."""
         return lambda: self._buffer.read(self)
 
     def cancel(self) -> None:
@@ -397,11 +397,9 @@ class BufferCursor(Drain):
         return 1 if self._buffer.on_read is not None else 0
 
     def ask(self, n: int) -> None:
-        """Let the feeder look."""
         self._buffer.notify()
 
     def release(self) -> None:
-        """Give up the place."""
         self._buffer.leave(self)
 
     def queued(self) -> int:
@@ -409,5 +407,4 @@ class BufferCursor(Drain):
         return self._buffer.unread(self)
 
     def upstreams(self) -> list[Any]:
-        """What the buffer is written from."""
         return [self._buffer.feed] if self._buffer.feed is not None else []

@@ -38,7 +38,6 @@ class ReplaySource(Source):
         cursor.introduce()
 
     def runs_on(self) -> str:
-        """Whoever emits."""
         return "emitter"
 
 
@@ -63,7 +62,7 @@ class CacheSource(Source):
         self._capacity = capacity
         self._history = history
         self._lasting = lasting
-        """Whether the one run outlives its subscribers; otherwise the next one starts another."""
+        """Whether the run goes on without subscribers; otherwise the next subscriber starts a new one."""
         self._ahead = ahead
         """How many elements may be on their way at once."""
         self._urgent_errors = urgent_errors
@@ -72,7 +71,6 @@ class CacheSource(Source):
         self._feeder: Feeder | None = None
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """The first subscriber connects."""
         with self._mutex:
             if self._feeder is not None and self._feeder.done and not self._lasting:
                 self._feeder = None
@@ -94,16 +92,14 @@ class CacheSource(Source):
         with self._mutex:
             feeder = self._feeder
             if feeder is None or feeder.buffer.subscriber_count():
-                return  # somebody came back meanwhile
+                return  # a subscriber came back meanwhile
             self._feeder = None
         feeder.cancel()
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The stream that is shared."""
         return [self._upstream]
 
     def runs_on(self) -> str:
-        """Wherever the stream above runs."""
         return self._upstream._source.runs_on()
 
 
@@ -167,7 +163,7 @@ class Feeder:
         self.buffer.end(None)
 
     def _look(self) -> None:
-        """Ask for what is wanted now. Whoever comes second finds the first one still at it and leaves."""
+        """Ask for what is wanted now; if another thread is doing that, leave it to that one."""
         while not self.done and not self.cancelled and self._missing() > 0:
             if not self._asking.acquire(False):
                 return
@@ -180,13 +176,13 @@ class Feeder:
                 self._subscription.request(n)
 
     def _missing(self) -> int:
-        missing = min(self.buffer.wanted_upto(), self.buffer.room_upto(), UNBOUNDED) - self._asked
+        missing = min(self.buffer.wanted_upto(), self.buffer.space_upto(), UNBOUNDED) - self._asked
         if missing <= 0:
             return 0
         on_the_way = self._asked - self._received
         if missing <= self._ahead - on_the_way:
             return missing
-        # One by one, as they come in, would cost a call for each element.
+        # Asking one by one, as elements come in, would cost a call for each.
         return self._ahead - on_the_way if on_the_way <= self._refill_at else 0
 
     def cancel(self) -> None:

@@ -1,4 +1,4 @@
-"""Sources without a loop of their own: ``error``, ``never``, ``defer``, ``create``, and plain functions."""
+"""Sources of ``error``, ``never``, ``defer``, ``using``, ``create``, ``from_callable`` and ``generate``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,6 @@ class FailedSource(Source):
         self._error = KeptError(error) if isinstance(error, BaseException) else error
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Fail."""
         stage = PlainRelay(ops, downstream, self.label, self.place)
         stage.introduce()
         if isinstance(self._error, KeptError):
@@ -62,7 +61,6 @@ class SilentSource(Source):
     """``on_subscribe``, and nothing after it."""
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Say nothing."""
         PlainRelay(ops, downstream, self.label, self.place).introduce()
 
 
@@ -81,7 +79,7 @@ class DeferSource(Source):
         self._convert = convert
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """The operators below join those of the stream that the function returns."""
+        """Add the operators below to those of the stream that the function returns."""
         try:
             stream = self._convert(self._factory(), self.label)
         except BaseException as error:
@@ -105,7 +103,6 @@ class CreateSource(Source):
         self.boundary = capacity
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Let the function wire its callbacks."""
         assert self.boundary is not None
         target = below(ops, downstream, self.label, self.place)
         stage = Overflowing(self.boundary, self._overflow, None, target, self.label, self.place)
@@ -123,12 +120,11 @@ class CreateSource(Source):
                 raise
 
     def runs_on(self) -> str:
-        """Whoever calls back."""
         return "emitter"
 
 
 class Emitter(Generic[T]):
-    """What ``create`` gives its function. Its methods may be called from any thread."""
+    """Passed to the function of ``create``. Its methods may be called from any thread."""
 
     def __init__(self, stage: Overflowing) -> None:
         """Made by ``create()``."""
@@ -139,7 +135,7 @@ class Emitter(Generic[T]):
         self._over = False
 
     def next(self, element: T) -> None:
-        """Send an element down; what happens if nobody asked for it was said in ``create(overflow=…)``."""
+        """Send an element down. If there is no demand for it, ``create(overflow=…)`` decides."""
         if element is None:
             raise none_element(self._stage.name)
         if not self._ended:
@@ -168,7 +164,7 @@ class Emitter(Generic[T]):
 
     @property
     def requested(self) -> int:
-        """How many elements the subscriber has asked for and not got yet."""
+        """How many elements the subscriber has requested and not received yet."""
         return self._stage.open_demand()
 
     @property
@@ -177,7 +173,7 @@ class Emitter(Generic[T]):
         return self._stage.closed
 
     def on_dispose(self, release: Callable[[], object]) -> None:
-        """Call ``release`` once when the stream is over, for whatever reason: unhook callbacks here."""
+        """Call ``release`` once when the stream has ended, for whatever reason: remove callbacks there."""
         a_function(release, "on_dispose()")
         self._when_over.append(release)
         if self._over:
@@ -205,7 +201,7 @@ class _EmitterSubscription:
         self._emitter = emitter
 
     def request(self, n: int, /) -> None:
-        """Callbacks come by themselves."""
+        """Callbacks cannot be asked for elements."""
 
     def cancel(self) -> None:
         self._emitter._ended = True
@@ -213,7 +209,10 @@ class _EmitterSubscription:
 
 
 class Once:
-    """One call for each iteration. Knowing its end lets a Mono complete right after its element."""
+    """An iterable over the result of a function, called once for each iteration.
+
+    It knows its length, so a Mono completes right after its element.
+    """
 
     __slots__ = ("_function",)
 
@@ -243,15 +242,15 @@ class _OnceIterator:
         try:
             result = function()
         except StopIteration as stop:
-            # Left alone it would look like the end of the iteration.
+            # Unchanged, it would look like the end of the iteration.
             raise RuntimeError("the function raised StopIteration") from stop
         if result is None:
             raise StopIteration
         if type(result) is CoroutineType:
             result.close()
             raise TypeError(
-                f"the function of from_callable() returned the coroutine {result.__name__}, which nobody "
-                "would await; pass the async function itself, or use defer() to give it arguments"
+                f"the function of from_callable() returned the coroutine {result.__name__}, which is never "
+                "awaited; pass the async function itself, or use defer() to give it arguments"
             )
         return result
 
@@ -263,7 +262,7 @@ E = TypeVar("E")
 
 
 class GenerateSink(Generic[E]):
-    """What ``generate`` gives its function: say ``next(x)`` once in each step, or ``complete()``."""
+    """Passed to the function of ``generate``: call ``next(x)`` once in each step, or ``complete()``."""
 
     __slots__ = ("_completed", "_value")
 
@@ -297,5 +296,5 @@ def generating(state: Callable[[], Any], step: Callable[[Any, GenerateSink[Any]]
             return
         if value is NOTHING:
             raise RuntimeError(
-                "a step of generate() neither called next() nor complete(): it would run for ever"
+                "a step of generate() called neither next() nor complete(), so it would run for ever"
             )

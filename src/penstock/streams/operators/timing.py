@@ -1,4 +1,4 @@
-"""Streams that know the time: ticks, and elements that are late."""
+"""Streams that use a clock: timers, ticks and timeouts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TimerSource(Source):
         self._scheduler = scheduler
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Set the timer; the number waits if it comes before the demand."""
+        """Set the timer; if it rings before there is demand, the number waits."""
         relay = PlainRelay(ops, downstream, self.label, self.place)
         relay.introduce()
         if relay.closed:
@@ -52,7 +52,6 @@ class TimerSource(Source):
         relay.on_subscribe(_TimerSubscription(timer))
 
     def runs_on(self) -> str:
-        """The scheduler."""
         return self._scheduler.name
 
 
@@ -63,7 +62,7 @@ class _TimerSubscription:
         self._timer = timer
 
     def request(self, n: int, /) -> None:
-        """Time passes without being asked to."""
+        """The timer rings without demand; the relay keeps the number."""
 
     def cancel(self) -> None:
         self._timer.cancel()
@@ -79,7 +78,6 @@ class IntervalSource(Source):
         self._scheduler = scheduler
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Start ticking."""
         target = below(ops, downstream, self.label, self.place)
         stage = Overflowing(0, Overflow.ERROR, None, target, self.label, self.place)
         stage.introduce()
@@ -87,12 +85,11 @@ class IntervalSource(Source):
             _Ticking(stage, self._period, self._delay, self._scheduler).start()
 
     def runs_on(self) -> str:
-        """The scheduler."""
         return self._scheduler.name
 
 
 class _Ticking:
-    """Each tick sets the next, measured from the first so that no delay adds up."""
+    """Each tick sets the timer of the next one, measured from the first, so that delays do not add up."""
 
     __slots__ = ("_begin", "_cancelled", "_context", "_period", "_scheduler", "_stage", "_ticks", "_timer")
 
@@ -131,7 +128,7 @@ class _Ticking:
             self._set()
 
     def request(self, n: int, /) -> None:
-        """A clock does not listen."""
+        """A clock cannot be asked for ticks."""
 
     def cancel(self) -> None:
         self._cancelled = True
@@ -140,7 +137,7 @@ class _Ticking:
 
 
 class TimeoutSource(Source):
-    """``timeout``: an element that was asked for must come within a while."""
+    """``timeout``: a requested element must arrive in time."""
 
     frames = 7
 
@@ -154,7 +151,6 @@ class TimeoutSource(Source):
         self._scheduler = scheduler
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        """Subscribe with a watch in hand."""
         stage = _Timing(
             self._seconds, self._fallback, self._scheduler, ops, downstream, self.label, self.place
         )
@@ -165,18 +161,16 @@ class TimeoutSource(Source):
         return self._upstream, stage.leg
 
     def upstreams(self) -> list[Stream[Any]]:
-        """The stream that must not be late."""
         return [self._upstream]
 
     def runs_on(self) -> str:
-        """Wherever the stream above runs."""
         return self._upstream._source.runs_on()
 
 
 class _Timing(Switching):
     """One timer at a time: when it rings too early, because elements came meanwhile, it is set again.
 
-    A slow *subscriber* is not the source's fault: the clock runs only while there is open demand.
+    The clock runs only while there is open demand, so a slow *subscriber* does not make the source late.
     """
 
     __slots__ = (
@@ -212,7 +206,7 @@ class _Timing(Switching):
         """How many elements had been taken when the clock was last set back."""
         self._timer: Timer | None = None
         self._spare: Timer | None = None
-        """Rings on a thread of ours if the threads of the given scheduler are all held up."""
+        """Rings on a thread of our own if all threads of the given scheduler are busy."""
         self._round = allocate_lock()
         """Held from the setting of the timers until the first of them rings."""
         self.leg: _Leg = _Leg(self)
@@ -229,7 +223,7 @@ class _Timing(Switching):
                 rescue = Alarm(self._context, self._ring, self.leg.cut)
                 self._spare = shared_timer().submit_after(seconds + GRACE, rescue)
         except Exception as refused:
-            self.leg.cut(refused)  # nobody looks at the clock any more
+            self.leg.cut(refused)  # the scheduler is closed, so nothing would ring
             return
         if self.closed:
             self._cancel_timers()
@@ -249,7 +243,7 @@ class _Timing(Switching):
         self.drain()
 
     def wanted(self) -> int:
-        if self.taken != self._timed:  # the subscriber is through with what came: now we wait again
+        if self.taken != self._timed:  # everything that came was sent down: the clock starts again
             self._timed = self.taken
             self._since = self._scheduler.now()
         return super().wanted()
@@ -271,7 +265,7 @@ class _Timing(Switching):
         else:
             self.leg.cut(
                 TimeoutError(
-                    f"no element within {self._seconds} s after it was asked for; "
+                    f"no element within {self._seconds} s after it was requested; "
                     "give timeout() more time, or a fallback to go on with"
                 )
             )
@@ -287,7 +281,7 @@ class _Timing(Switching):
 
 
 class _Leg:
-    """Stands before the stage while the first source runs, and closes the door behind it (§2.8)."""
+    """Receives the first source for the stage; once cut, it passes nothing on (§2.8)."""
 
     __slots__ = ("_door", "_stage", "_subscription", "active", "below", "home", "was_cut")
 
@@ -328,7 +322,7 @@ class _Leg:
         return was
 
     def cut(self, error: BaseException) -> None:
-        """Too late: whatever still comes is not passed on."""
+        """The source is late: pass on nothing that still comes."""
         if not self._close():
             return
         self.was_cut = True

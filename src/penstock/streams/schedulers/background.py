@@ -57,7 +57,6 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
         super().submit(task)
 
     def submit_after(self, seconds: float, task: Task) -> Timer:
-        """See `Scheduler.submit_after`; the loop itself waits."""
         self._ensure_running()
         return super().submit_after(seconds, task)
 

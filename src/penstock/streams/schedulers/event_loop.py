@@ -37,7 +37,6 @@ class LoopTimer:
         self._handle: TimerHandle | None = None
 
     def cancel(self) -> None:
-        """See `Timer.cancel`."""
         self.withdraw()
 
     def withdraw(self) -> Task | None:

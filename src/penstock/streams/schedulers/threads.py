@@ -139,7 +139,6 @@ class ThreadedScheduler(RealTimeScheduler):
             return True
 
     def close(self, timeout: float | None = None) -> None:
-        """See `Scheduler.close`."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -288,7 +287,6 @@ class ElasticScheduler(RealTimeScheduler):
             return self._tasks.popleft()
 
     def close(self, timeout: float | None = None) -> None:
-        """See `Scheduler.close`."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -40,7 +40,6 @@ class DelayedTask:
         """True until the heap gives it out; guarded by the heap's lock."""
 
     def cancel(self) -> None:
-        """See `Timer.cancel`."""
         if self.task is not None:
             self._heap.cancel(self)
 
@@ -242,7 +241,6 @@ class RealTimeScheduler(Scheduler):
 
     @property
     def closed(self) -> bool:
-        """True once `close()` was called."""
         return self._closed
 
     def now(self) -> float:
@@ -250,7 +248,6 @@ class RealTimeScheduler(Scheduler):
         return time.monotonic()
 
     def submit_after(self, seconds: float, task: Task) -> Timer:
-        """See `Scheduler.submit_after`."""
         check_delay(seconds)
         if self._closed:
             raise SchedulerClosed(self.name)
@@ -262,7 +259,6 @@ class RealTimeScheduler(Scheduler):
         return timer
 
     def close(self, timeout: float | None = None) -> None:
-        """See `Scheduler.close`."""
         # The flag first: a delay added after the sweep sees it and withdraws itself.
         self._closed = True
         shared_timers.cancel_all(self)

@@ -47,7 +47,6 @@ class VirtualTimeScheduler(Scheduler):
 
     @property
     def closed(self) -> bool:
-        """True once `close()` was called."""
         return self._closed
 
     @property

@@ -45,7 +45,6 @@ class AsyncReader(TerminalReader):
         self._waiting: asyncio.Future[None] | None = None
 
     def on_next(self, element: Any, /) -> None:
-        """Hand the element over."""
         if element is None:
             raise none_element("async for")
         self._queue.append(element)
@@ -53,14 +52,12 @@ class AsyncReader(TerminalReader):
             self._wake()
 
     def on_error(self, error: BaseException, /) -> None:
-        """Hand the error over, after the elements."""
         if error is None:
             raise none_error()
         self._keep(error)
         self._wake()
 
     def on_complete(self) -> None:
-        """Hand the end over."""
         self._over = True
         self._wake()
 
@@ -78,10 +75,10 @@ class AsyncReader(TerminalReader):
         try:
             self._loop.call_soon_threadsafe(_settle, waiting)
         except RuntimeError:
-            self.cancel()  # the loop is closed: nobody will read any more
+            self.cancel()  # the loop is closed, so nobody reads any more
 
     async def read(self, stream: Stream[Any]) -> AsyncIterator[Any]:
-        """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
+        """The elements; subscribes at the first step, and cancels when the reader leaves."""
         queue, take = self._queue, self._queue.popleft
         batch, taken = replenish_at(self._first), 0
         ahead, turn = self._ahead, 0
@@ -117,7 +114,7 @@ class AsyncReader(TerminalReader):
                 await self._waiting
                 self.home.start_turn()
         finally:
-            # Leaving the loop ends what was started for it, and waits for that, as with any async generator.
+            # Leaving the loop cancels the stream's tasks and waits for them, as with any async generator.
             left = set(self.home.running)
             self.cancel()
             if left:
@@ -132,7 +129,7 @@ class AsyncByteReader(AsyncReader):
     def __init__(self, prefetch: int, step: int) -> None:
         super().__init__(prefetch)
         self._ahead = self._bound = ReadAhead(
-            step, prefetch, lambda: list(self._queue), on_window=self._skip_small
+            step, prefetch, lambda: list(self._queue), on_pausable=self._skip_small
         )
         self._small = 0
         """Elements below this size need not be measured."""
@@ -141,7 +138,7 @@ class AsyncByteReader(AsyncReader):
         self._small = SMALL
 
     def on_next(self, element: Any, /) -> None:
-        """Hand the element over, and see whether there is room for more."""
+        """Hand the element over, and measure it if it may be large."""
         if type(element) is bytes and len(element) < self._small:
             self._queue.append(element)
             if self._idle:
@@ -157,7 +154,7 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 def iterate_async(stream: Stream[Any], prefetch: int | None) -> AsyncIterator[Any]:
-    """A stream as an asynchronous iterator, which reads so many elements ahead; None is the usual number."""
+    """A stream as an asynchronous iterator that reads ``prefetch`` elements ahead; None means the default."""
     step = step_of(stream) if prefetch is None else None
     if step is not None:
         return AsyncByteReader(PREFETCH, step).read(stream)

@@ -19,7 +19,7 @@ __all__ = ["Running"]
 
 
 class Running(TerminalReader):
-    """A stream at work. Returned by ``subscribe(on_next=…)``; cancel it here."""
+    """A running stream, returned by ``subscribe(on_next=…)``; it can be cancelled and waited for."""
 
     __slots__ = (
         "__weakref__",
@@ -47,7 +47,7 @@ class Running(TerminalReader):
         self._taken = 0
         self._finished = threading.Event()
         self.error: BaseException | None = None
-        """What the stream failed with, once it has."""
+        """The error that the stream failed with; None if it has not failed."""
 
     # ---------------------------------------------------------------- for the user
     def cancel(self) -> None:
@@ -63,7 +63,7 @@ class Running(TerminalReader):
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the stream is done; False if ``timeout`` seconds were not enough.
 
-        On the thread of an event loop it does not wait, because that would block the loop. Look at
+        On the thread of an event loop it raises RuntimeError, because waiting would block the loop. Look at
         :attr:`done` there, or read the stream with ``async for`` instead.
         """
         patience = None if timeout is None else seconds(timeout, "wait()")
@@ -99,7 +99,7 @@ class Running(TerminalReader):
             self._subscription.request(self._batch)
 
     def on_error(self, error: BaseException, /) -> None:
-        """Call the function, or report that nobody listens."""
+        """Call the function; without one, report the error as dropped."""
         if error is None:
             raise none_error()
         self._over = True
@@ -109,7 +109,6 @@ class Running(TerminalReader):
         self._failed(error)
 
     def on_complete(self) -> None:
-        """Call the function."""
         self._over = True
         try:
             if self._on_complete is not None and not self._cancelled:
@@ -126,7 +125,7 @@ class Running(TerminalReader):
         try:
             if self._on_error is not None:
                 self._on_error(error)
-            elif not asks_main_thread_to_stop(error):  # that one is raised where it happened
+            elif not asks_main_thread_to_stop(error):  # a Ctrl-C is raised where it happened
                 drop_error(error, "a subscription without on_error")
         except BaseException as fault:
             drop_error(fault, "the on_error function of a subscription")

@@ -33,20 +33,20 @@ __all__ = [
 
 
 class TerminalReader:
-    """Keeps the first subscription it gets and asks for ``first`` elements at once."""
+    """A Subscriber that asks for ``first`` elements at once; the base of everything that reads a stream."""
 
     __slots__ = ("_ahead", "_cancelled", "_first", "_over", "_subscription", "_unheard", "home")
 
     def __init__(self, first: int) -> None:
         self._first = first
         self._ahead: ReadAhead | None = None
-        """How it asks for elements that can be large."""
+        """Asks for elements that can be large; None if they are not."""
         self.home = home_here()
         """Where the stream's coroutines run."""
         self._subscription: Subscription | None = None
         self._cancelled = False
         self._over = False
-        """The stream has ended by itself: its subscription is not to be touched any more (§2.4)."""
+        """The stream has ended by itself, so its subscription must not be used any more (§2.4)."""
         self._unheard: list[BaseException] = []
         """The error of the stream, until somebody takes it."""
 
@@ -74,14 +74,14 @@ class TerminalReader:
         self._report_unheard()
 
     def _keep(self, error: BaseException) -> None:
-        """Lay an error down for the reader; if that one has left, report it (§2.8: it may still come)."""
+        """Keep an error for the reader; report it if the reader has left (§2.8: it may still come)."""
         self._unheard.append(error)
-        self._over = True  # not before: whoever sees the end must find the error
+        self._over = True  # not before: a reader that sees the end must find the error
         if self._cancelled:
             self._report_unheard()
 
     def _take_error(self) -> BaseException | None:
-        """The error, for the one who is going to raise it; None if there is none."""
+        """The error, for the caller to raise; None if there is none."""
         try:
             return self._unheard.pop()
         except IndexError:
@@ -89,7 +89,7 @@ class TerminalReader:
 
     def _report_unheard(self) -> None:
         error = self._take_error()
-        if error is not None and error is not sys.exception():  # which is on its way to the reader already
+        if error is not None and error is not sys.exception():  # that one is on its way to the reader
             drop_error(error, "a stream after its reader left")
 
 
@@ -110,7 +110,6 @@ class BlockingReader(TerminalReader):
         self._woken: SimpleQueue[None] = SimpleQueue()
 
     def on_next(self, element: Any, /) -> None:
-        """Hand the element over."""
         if element is None:
             raise none_element("for")
         self._queue.append(element)
@@ -118,14 +117,12 @@ class BlockingReader(TerminalReader):
             self._wake()
 
     def on_error(self, error: BaseException, /) -> None:
-        """Hand the error over, after the elements."""
         if error is None:
             raise none_error()
         self._keep(error)
         self._wake()
 
     def on_complete(self) -> None:
-        """Hand the end over."""
         self._over = True
         self._wake()
 
@@ -134,7 +131,7 @@ class BlockingReader(TerminalReader):
         self._woken.put(None)  # one too many does not matter: the reader looks at the queue again
 
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
-        """Subscribe at the first step; the elements, until the end, an error, or the reader leaves."""
+        """The elements; subscribes at the first step, and cancels when the reader leaves."""
         queue, take = self._queue, self._queue.popleft
         batch, taken, ahead = replenish_at(self._first), 0, self._ahead
         try:
@@ -158,7 +155,7 @@ class BlockingReader(TerminalReader):
                 if not queue and not self._over:
                     if on_an_event_loop():
                         raise RuntimeError(
-                            "this stream waits for others, and waiting here would block the event loop; "
+                            "this stream has to wait, and waiting here would block the event loop; "
                             "use 'async for' or 'await'"
                         )
                     self._woken.get()
@@ -175,7 +172,7 @@ class BlockingByteReader(BlockingReader):
     def __init__(self, prefetch: int, step: int) -> None:
         super().__init__(prefetch)
         self._ahead = self._bound = ReadAhead(
-            step, prefetch, lambda: list(self._queue), on_window=self._skip_small
+            step, prefetch, lambda: list(self._queue), on_pausable=self._skip_small
         )
         self._small = 0
         """Elements below this size need not be measured."""
@@ -184,7 +181,7 @@ class BlockingByteReader(BlockingReader):
         self._small = SMALL
 
     def on_next(self, element: Any, /) -> None:
-        """Hand the element over, and see whether there is room for more."""
+        """Hand the element over, and measure it if it may be large."""
         if type(element) is bytes and len(element) < self._small:
             self._queue.append(element)
             if self._idle:
@@ -195,7 +192,7 @@ class BlockingByteReader(BlockingReader):
 
 
 def iterate(stream: Stream[Any], prefetch: int | None) -> Iterator[Any]:
-    """A stream as an iterator, which reads so many elements ahead; None is the usual number."""
+    """A stream as an iterator that reads ``prefetch`` elements ahead; None means the default."""
     step = step_of(stream) if prefetch is None else None
     if step is not None:
         return BlockingByteReader(PREFETCH, step).read(stream)
@@ -212,7 +209,7 @@ def on_an_event_loop() -> bool:
 
 
 def refuse_to_block(what: str, instead: str) -> None:
-    """Raise if waiting here would make an event loop, and everything on it, stand still."""
+    """Raise RuntimeError if this thread runs an event loop, which waiting would block."""
     if on_an_event_loop():
         raise RuntimeError(f"{what} would block the event loop that runs here; use '{instead}'")
 
@@ -247,7 +244,7 @@ class _One(TerminalReader):
 
 
 def wait_for_one(stream: Stream[Any], timeout: float | None) -> Any:
-    """The only element of a stream, or None; waits for it."""
+    """Wait for the only element of a stream; None if there is none."""
     one = _One()
     stream._connect(one)
     try:
@@ -270,7 +267,7 @@ class _FutureOne(_One):
         super().__init__()
         self._future = future
         self._settling = allocate_lock()
-        """Taken once: by the end of the stream, or by whoever cancels the future."""
+        """Taken once, by the end of the stream or by the cancellation of the future."""
         future.add_done_callback(self._when_done)
 
     def _when_done(self, future: Future[Any]) -> None:
@@ -279,7 +276,7 @@ class _FutureOne(_One):
             self.cancel()
 
     def _may_settle(self) -> bool:
-        """Whether the future waits for a result; if it was cancelled, those who wait for it are told."""
+        """Whether the future waits for a result; if it was cancelled, its waiters are notified."""
         return self._settling.acquire(False) and self._future.set_running_or_notify_cancel()
 
     def on_error(self, error: BaseException, /) -> None:
