@@ -169,7 +169,8 @@ class Relay(QueueDrain):
         """Pass demand on, one request after the other.
 
         A synchronous upstream may end inside ``request``, and the next one be subscribed there. The next
-        request waits until this one has returned, so a thousand sources in a row need no deeper stack than two.
+        request waits until this one has returned, so a thousand sources in a row need no deeper stack
+        than two.
         """
         while self._owed:
             if not self._asker.acquire(False):

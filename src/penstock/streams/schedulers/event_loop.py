@@ -53,7 +53,7 @@ class LoopTimer:
         return task
 
     def abandon(self) -> None:
-        """Let go of the task without the lock, which after a fork may be held by nobody for ever."""
+        """Let go of the task without the lock, which after a fork may stay locked for ever."""
         self._task = None
 
     def arm(self, due: float) -> None:
@@ -144,7 +144,7 @@ class LoopTimers:
 
 _NO_THREAD = 0  # never the identifier of a thread
 LOOK_AFTER = 1.0
-"""Seconds after which a scheduler with pending timers looks whether its loop still lives."""
+"""Seconds after which a scheduler with pending timers checks whether its loop was closed."""
 loops_of_exiting_process: list[AbstractEventLoop] = []
 """Loops of ours that the exit of the interpreter is about to close."""
 _timer_thread = ImmediateScheduler("timer thread")
@@ -160,8 +160,8 @@ class LoopScheduler(Scheduler):
             here.submit(lambda: print("on the loop"))
 
     Tasks may be submitted from any thread. A task is an ordinary function and must not block the loop.
-    `close()` stops this scheduler, not the loop, which belongs to whoever runs it; there is no thread to wait
-    for, so it returns at once, and tasks already submitted run if the loop keeps running.
+    `close()` stops this scheduler, not the loop. There is no thread to wait for, so it returns at once; tasks
+    already submitted run if the loop keeps running.
     """
 
     def __init__(self, loop: AbstractEventLoop | None = None, name: str = "loop") -> None:
@@ -196,7 +196,7 @@ class LoopScheduler(Scheduler):
 
     @property
     def winding_down(self) -> bool:
-        """True while the interpreter exits and cancels what still runs here: nobody needs to hear of that."""
+        """True while the interpreter exits and cancels what runs here, which is no error."""
         return self._loop in loops_of_exiting_process
 
     def now(self) -> float:
@@ -246,7 +246,7 @@ class LoopScheduler(Scheduler):
             refuse(task, self)
 
     def _watch_the_loop(self) -> None:
-        """Look now and then whether the loop was closed: it forgets its timers without a word."""
+        """Look now and then whether the loop was closed: it forgets its timers silently."""
         if not self._watching:
             self._watching = True
             shared_timers.schedule(LOOK_AFTER, self._look_at_the_loop, _timer_thread)
@@ -264,7 +264,7 @@ class LoopScheduler(Scheduler):
             task()
         except BaseException as error:
             # asyncio lets Ctrl-C and exit end the loop. On the main thread, where the loop is the program, so
-            # do we; elsewhere it would only end a thread that others count on.
+            # do we; on another thread it would only end a loop that others use.
             if asks_main_thread_to_stop(error):
                 raise
             report_task_error(error, self)

@@ -32,7 +32,7 @@ class Timer(Protocol):
 
 
 class Alarm:
-    """A delayed task that hears of it if its scheduler closes first.
+    """A delayed task that is told if its scheduler closes first.
 
     `submit_after` takes it like any other task. Both functions run in a copy of `context`, and at most one of
     them is called: `ring()` when the time has come, or `refused(error)` on the thread that closed the
@@ -58,7 +58,7 @@ class Alarm:
 
 
 def refuse(task: Task | None, scheduler: Scheduler) -> None:
-    """Tell a delayed task, if it wants to know, that its scheduler closed before it was due."""
+    """Tell a delayed task that its scheduler has closed, if the task is an `Alarm`."""
     if isinstance(task, Alarm):
         try:
             task.refuse(scheduler)
@@ -87,8 +87,8 @@ class SchedulerClosed(RuntimeError):
 class Scheduler(ABC):
     """Runs tasks: soon (`submit`) or after a delay (`submit_after`), from any thread.
 
-    Which thread runs them, and how many at a time, is what tells the implementations apart. All of them
-    survive a task that raises (see `on_task_error`), and all of them can be used as a context manager::
+    The implementations differ in which thread runs the tasks, and how many run at a time. All of them survive
+    a task that raises (see `on_task_error`), and all of them can be used as a context manager::
 
         with single("writer") as writer:
             writer.submit(lambda: print("on the writer's thread"))
@@ -157,7 +157,7 @@ def log_task_error(error: BaseException, scheduler: Scheduler) -> None:
 
 
 on_task_error: Callable[[BaseException, Scheduler], None] = log_task_error
-"""Told about every exception that leaves a task. Set it on this module to replace it::
+"""Called for every exception that leaves a task. Set it on this module to replace it::
 
     from penstock.streams.schedulers import scheduler
 
@@ -169,9 +169,9 @@ inline scheduler, from virtual time, nor from an event loop on the main thread: 
 
 
 def report_task_error(error: BaseException, scheduler: Scheduler) -> None:
-    """Hand `error` to the current `on_task_error`; a hook that fails is logged and harms no thread."""
+    """Pass `error` to `on_task_error`; if that hook raises, log it."""
     if isinstance(error, SchedulerClosed) and not threading.main_thread().is_alive():
-        # The interpreter is exiting and the shared schedulers go one by one: a refusal then is no defect.
+        # The interpreter is exiting, and the shared schedulers close one by one: that is not an error.
         return
     try:
         on_task_error(error, scheduler)
@@ -183,7 +183,7 @@ def report_task_error(error: BaseException, scheduler: Scheduler) -> None:
 
 
 def asks_main_thread_to_stop(error: BaseException) -> bool:
-    """True for a Ctrl-C or exit on the main thread, the one place where swallowing it would lose it."""
+    """True for a Ctrl-C or exit on the main thread, where it must not be swallowed."""
     return (
         isinstance(error, KeyboardInterrupt | SystemExit)
         and threading.current_thread() is threading.main_thread()

@@ -194,7 +194,7 @@ _timer_thread = ImmediateScheduler("timer thread")
 
 
 class ElasticScheduler(RealTimeScheduler):
-    """Runs tasks on a few daemon threads, and on more of them when all are held up.
+    """Runs tasks on a few daemon threads, and on more of them when all are busy.
 
     A pool with a fixed number of threads is full when that many tasks block, and then a `timeout` cannot ring
     just when it is needed. Here a task that waits while no thread becomes free gets a new one, so nothing
@@ -319,7 +319,7 @@ _timer = ProcessWide(lambda: SharedTimer(name="shared-timer"))
 
 
 def shared_pool() -> PoolScheduler:
-    """The pool of this process, of the default size: the place for blocking calls that have no own pool.
+    """The pool of this process, of the default size, for blocking calls without a pool of their own.
 
     It is shared, so `close()` raises `SharedSchedulerError`. Its threads are daemons: tasks still queued when
     the interpreter exits are dropped.
@@ -328,14 +328,14 @@ def shared_pool() -> PoolScheduler:
 
 
 def shared_single() -> SingleThreadScheduler:
-    """The single thread of this process: for short tasks that must not overlap. `close()` is refused."""
+    """The single thread of this process: for short tasks that must not overlap; it cannot be closed."""
     return _single.get()
 
 
 def shared_timer() -> ElasticScheduler:
     """Where timers ring by default: `timeout`, `interval`, `timer`, `delay_elements`, `retry_when`.
 
-    It has threads of its own, and gets another one when all of them are held up, so no blocking call can keep
-    a timer from ringing. `close()` is refused.
+    It has threads of its own, and starts another one when all of them are busy, so no blocking call can delay
+    a timer. `close()` raises `SharedSchedulerError`.
     """
     return _timer.get()

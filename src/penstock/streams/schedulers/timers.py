@@ -153,7 +153,7 @@ class TimerThread:
         renew_after_fork(self)
 
     def renew_in_child(self) -> None:
-        """Start afresh: what the parent waits for, the parent runs."""
+        """Start afresh: the parent runs the tasks that it waits for."""
         self._heap.reset()
         self._changed = threading.Condition(self._heap.lock)
         self._thread: threading.Thread | None = None
@@ -176,7 +176,7 @@ class TimerThread:
         return entry
 
     def cancel_all(self, scheduler: Scheduler) -> None:
-        """Cancel every delay that `scheduler` waits for, and tell those tasks that want to know."""
+        """Cancel every delay that `scheduler` waits for, and tell its alarms."""
         for task in self._heap.cancel_owned_by(scheduler):
             refuse(task, scheduler)
 
@@ -186,7 +186,7 @@ class TimerThread:
         try:
             thread.start()
         except RuntimeError:
-            # The system has no thread to give: the caller is told, so the task must not run later after all.
+            # The system has no thread left: the caller gets the error, so the task must not run later.
             entry.cancel()
             raise
         self._thread = thread
