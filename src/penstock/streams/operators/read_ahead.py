@@ -54,13 +54,13 @@ class ReadAhead:
 
     __slots__ = (
         "_asked",
+        "_bytes_left",
         "_came",
         "_low",
         "_most",
         "_mutex",
-        "_on_stall",
         "_on_pausable",
-        "_bytes_left",
+        "_on_stall",
         "_step",
         "_subscription",
         "_unmeasured",
