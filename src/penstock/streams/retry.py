@@ -54,7 +54,7 @@ class Retry:
         a_function(self.randomness, "Retry()")
         if self.longest < self.first:
             raise ValueError(
-                f"the first pause of a retry must not exceed the longest: {self.first} > {self.longest}"
+                f"of the pauses of a retry, first={self.first} must not exceed longest={self.longest}"
             )
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"jitter needs a fraction of the pause, from 0 to 1, not {self.jitter}")
