@@ -22,7 +22,7 @@ from penstock.aquifer import (
 )
 from penstock.spec import RuleViolation
 from penstock.streams import Flux
-from penstock.streams.dropped import on_dropped
+from penstock.streams.errors import on_dropped
 from tests.aquifer.faults.rigs import (
     ANYWHERE,
     UNBOUNDED,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.streams import Flux, Mono
-from penstock.streams.conversion import as_stream
+from penstock.streams.stream import as_stream
 from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux, Mono, on_dropped
-from penstock.streams.dropped import drop_elements, drop_error
+from penstock.streams.errors import drop_elements, drop_error
 from penstock.streams.schedulers import VirtualTimeScheduler
 from penstock.streams.source import PublisherSource
 from tests.streams.operators.test_creation_from_publisher import Driven

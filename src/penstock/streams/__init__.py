@@ -9,16 +9,16 @@ from penstock.streams import schedulers
 from penstock.streams.api.collection import Comparable
 from penstock.streams.api.filters import NoElement, TooManyElements
 from penstock.streams.api.hooks import Signal
-from penstock.streams.dropped import on_dropped
+from penstock.streams.errors import on_dropped
 from penstock.streams.events import Listener, Outcome, Stage, StageState, listening
 from penstock.streams.explain import explain, scan
 from penstock.streams.flux import Flux
 from penstock.streams.fusion.fragments import HandleSink
 from penstock.streams.mono import Mono
 from penstock.streams.operators.overflow import BufferOverflow, Overflow
+from penstock.streams.operators.recovery import Retry, RetryExhausted
 from penstock.streams.operators.sources import Emitter, GenerateSink
 from penstock.streams.processor import StreamProcessor, processor
-from penstock.streams.retry import Retry, RetryExhausted
 from penstock.streams.sinks import EmissionFailed, EmitResult, Sink, SinkOne, Sinks
 from penstock.streams.stream import Stream
 from penstock.streams.terminal import Running

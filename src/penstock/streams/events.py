@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from penstock.streams.dropped import drop_error
+from penstock.streams.errors import drop_error
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
 __all__ = ["Listener", "Outcome", "Stage", "StageState", "listener_for_new_streams", "listening"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.streams.api.boundaries import FluxBoundaries, FluxSharing
+from penstock.streams.api.boundaries import FluxBoundaries, FluxSharing, FluxTiming
 from penstock.streams.api.collection import FluxCollection
 from penstock.streams.api.combination import FluxCombination
 from penstock.streams.api.creation import FluxCreation
@@ -11,7 +11,6 @@ from penstock.streams.api.flat_map import FluxFlatMap
 from penstock.streams.api.hooks import FluxHooks
 from penstock.streams.api.recovery import FluxRecovery
 from penstock.streams.api.terminal import FluxTerminal
-from penstock.streams.api.timing import FluxTiming
 from penstock.streams.api.transforms import FluxLists, FluxTransforms
 from penstock.streams.stream import T
 

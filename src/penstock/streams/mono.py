@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.streams.api.boundaries import MonoBoundaries, MonoSharing
+from penstock.streams.api.boundaries import MonoBoundaries, MonoSharing, MonoTiming
 from penstock.streams.api.collection import MonoCollection
 from penstock.streams.api.combination import MonoCombination
 from penstock.streams.api.creation import MonoCreation
@@ -11,7 +11,6 @@ from penstock.streams.api.flat_map import MonoFlatMap
 from penstock.streams.api.hooks import MonoHooks
 from penstock.streams.api.recovery import MonoRecovery
 from penstock.streams.api.terminal import MonoTerminal
-from penstock.streams.api.timing import MonoTiming
 from penstock.streams.api.transforms import MonoTransforms
 from penstock.streams.stream import T
 

@@ -18,11 +18,10 @@ from typing import Any, Generic, TypeVar
 
 from penstock.arguments import a_count, a_function
 from penstock.spec import Publisher, Subscriber, Subscription, none_element, none_error, none_subscription
-from penstock.streams.conversion import as_stream
 from penstock.streams.flux import Flux
 from penstock.streams.operators.replay_buffer import ReplayBuffer
 from penstock.streams.operators.share import CacheSource, Feeder, ReplaySource
-from penstock.streams.stream import Stream
+from penstock.streams.stream import Stream, as_stream
 
 __all__ = ["StreamProcessor", "processor"]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import describe_all
 from penstock.spec import Publisher, Subscriber
-from penstock.streams.assembly import Place, here
-from penstock.streams.fusion import Op, PullDrain, knows_its_end
+from penstock.streams.errors import Place, here
+from penstock.streams.fusion import Op, PlainRelay, PullDrain, knows_its_end
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -123,8 +123,6 @@ class PublisherSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Subscribe to it, with a relay for the operators if there are any."""
-        from penstock.streams.operators.relays import PlainRelay
-
         if not ops:
             self.publisher.subscribe(downstream)
             return

@@ -17,18 +17,18 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.spec import Subscriber
-from penstock.streams.assembly import Place
-from penstock.streams.conversion import as_stream
-from penstock.streams.dropped import drop_error
+from penstock.streams.errors import Place, drop_error
 from penstock.streams.flux import Flux
-from penstock.streams.fusion import Link, Op, Relay
+from penstock.streams.fusion import Link, Op, Relay, Watch
+from penstock.streams.fusion.codegen import Head
+from penstock.streams.fusion.fragments import Kind
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.read_ahead import ReadAhead, step_of
 from penstock.streams.operators.sources import DeferSource, FailedSource
 from penstock.streams.schedulers.process_wide import Renewable, renew_after_fork
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, PublisherSource, Source
-from penstock.streams.stream import Stream, flux_of, mono_of
+from penstock.streams.stream import Stream, as_stream, flux_of, mono_of
 from penstock.streams.terminal import AsyncReader
 
 __all__ = [
@@ -37,6 +37,8 @@ __all__ = [
     "DeferSource",
     "FailedSource",
     "FutureSource",
+    "Head",
+    "Kind",
     "Link",
     "Next",
     "Op",
@@ -47,6 +49,7 @@ __all__ = [
     "Renewable",
     "Source",
     "Stream",
+    "Watch",
     "as_flux",
     "as_stream",
     "asks_main_thread_to_stop",

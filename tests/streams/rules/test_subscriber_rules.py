@@ -13,8 +13,8 @@ import pytest
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux
 from penstock.streams.fusion import QueueDrain
-from penstock.streams.operators.inners import Inner
-from penstock.streams.operators.relays import PlainRelay
+from penstock.streams.operators.concat import PlainRelay
+from penstock.streams.operators.flat_map import Inner
 from penstock.streams.terminal import AsyncReader, BlockingReader, Running
 from penstock.streams.terminal.readers import _One
 from tests.streams.recording import Recorder
@@ -139,7 +139,7 @@ def test_rule_2_5_an_inner_keeps_its_first_subscription() -> None:
             inner.on_subscribe(held[1])
 
     # The strict guard stands before a foreign publisher, so the stage itself is asked here.
-    from penstock.streams.operators.inners import ManySources
+    from penstock.streams.operators.flat_map import ManySources
 
     class Stage(ManySources):
         def poll(self) -> Any:

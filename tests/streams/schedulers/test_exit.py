@@ -140,7 +140,7 @@ def test_with_a_loop_scheduler_that_outlives_its_loop() -> None:
 def test_when_the_background_loop_has_already_ended_itself() -> None:
     printed = run_script("""
         import asyncio, threading
-        from penstock.streams.schedulers.background import BackgroundLoopScheduler
+        from penstock.streams.schedulers.event_loop import BackgroundLoopScheduler
 
         class EndsFirst(asyncio.SelectorEventLoop):
             '''Does not run before it winds down, and is told to stop when it has.'''

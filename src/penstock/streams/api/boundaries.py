@@ -1,12 +1,14 @@
-"""Where two parts of a stream meet: who runs where, how much waits between them, and who shares a run."""
+"""Where two parts of a stream meet: threads, queues, clocks, and several subscribers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock.arguments import a_count, a_function
-from penstock.spec import UNBOUNDED
+from penstock.arguments import a_count, a_function, seconds
+from penstock.spec import UNBOUNDED, Publisher
+from penstock.streams.fusion import operator
 from penstock.streams.operators.boundaries import (
     PREFETCH,
     LimitRateSource,
@@ -14,16 +16,26 @@ from penstock.streams.operators.boundaries import (
     SubscribeOnSource,
     replenish_at,
 )
+from penstock.streams.operators.concat import ConcatMapSource
 from penstock.streams.operators.overflow import BackpressureSource, Overflow, a_policy
 from penstock.streams.operators.share import CacheSource
-from penstock.streams.schedulers import Scheduler
-from penstock.streams.stream import Stream, T, flux_of, mono_of
+from penstock.streams.operators.timing import TimeoutSource, TimerSource
+from penstock.streams.schedulers import Scheduler, shared_timer
+from penstock.streams.stream import Stream, T, as_same_kind, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
 
-__all__ = ["PREFETCH", "FluxBoundaries", "FluxSharing", "MonoBoundaries", "MonoSharing"]
+__all__ = [
+    "PREFETCH",
+    "FluxBoundaries",
+    "FluxSharing",
+    "FluxTiming",
+    "MonoBoundaries",
+    "MonoSharing",
+    "MonoTiming",
+]
 
 
 def a_scheduler(scheduler: Any, operator: str) -> Scheduler:
@@ -230,3 +242,86 @@ class MonoSharing(Stream[T]):
         Never cancels: the source belongs to all.
         """
         return mono_of(CacheSource("cache", self, UNBOUNDED, UNBOUNDED, lasting=True))
+
+
+class FluxTiming(Stream[T]):
+    """Operators of a Flux that use a clock."""
+
+    __slots__ = ()
+
+    def timeout(
+        self,
+        duration: float | timedelta,
+        fallback: Publisher[T] | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> Flux[T]:
+        """Fail with TimeoutError, or go on with ``fallback``, if an element takes longer than ``duration``.
+
+        The clock starts when an element is requested, so a slow subscriber does not make the source late.
+
+        Emits when the present stream does.
+        Backpressures when its subscriber does.
+        Completes when the present stream does.
+        Cancels when its subscriber cancels; the source also when it is late.
+        """
+        return flux_of(_timeout(self, duration, fallback, scheduler))
+
+    def delay_elements(self, duration: float | timedelta, scheduler: Scheduler | None = None) -> Flux[T]:
+        """Hold each element back for ``duration`` seconds.
+
+        Emits when the delay of the present element is over.
+        Backpressures when its subscriber does; one element waits here.
+        Completes when the last element has been sent.
+        Cancels when its subscriber cancels.
+        """
+        pause, where = seconds(duration, "delay_elements()"), scheduler or shared_timer()
+
+        def later(element: T) -> Stream[T]:
+            return flux_of(TimerSource(pause, where), operator("map", lambda _: element))
+
+        return flux_of(ConcatMapSource("delay_elements", self, later, 1, pause))
+
+
+class MonoTiming(Stream[T]):
+    """Operators of a Mono that use a clock."""
+
+    __slots__ = ()
+
+    def timeout(
+        self,
+        duration: float | timedelta,
+        fallback: Mono[T] | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> Mono[T]:
+        """Fail with TimeoutError, or go on with ``fallback``, if the element takes longer than ``duration``.
+
+        >>> Mono.never().timeout(0.001, Mono.just("too late")).block()
+        'too late'
+
+        Emits when the present Mono does.
+        Backpressures when its subscriber does.
+        Completes when the present Mono does.
+        Cancels when its subscriber cancels; the source also when it is late.
+        """
+        return mono_of(_timeout(self, duration, fallback, scheduler))
+
+    def delay_element(self, duration: float | timedelta, scheduler: Scheduler | None = None) -> Mono[T]:
+        """Hold the element back for ``duration`` seconds.
+
+        Emits when the delay is over.
+        Backpressures when its subscriber does.
+        Completes when the element has been sent, or the source is empty.
+        Cancels when its subscriber cancels.
+        """
+        flux = self._as_flux().delay_elements(duration, scheduler)
+        return mono_of(flux._source)
+
+
+def _timeout(
+    stream: Stream[T],
+    duration: float | timedelta,
+    fallback: Publisher[T] | None,
+    scheduler: Scheduler | None,
+) -> TimeoutSource:
+    other = None if fallback is None else as_same_kind(stream, fallback, "timeout()")
+    return TimeoutSource(stream, seconds(duration, "timeout()"), other, scheduler or shared_timer())

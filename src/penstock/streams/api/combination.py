@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from penstock.arguments import a_count, a_function, a_value
 from penstock.spec import Publisher
 from penstock.streams.api.flat_map import INNER_PREFETCH
-from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.fusion import operator
-from penstock.streams.operators.merge import FlatMapSource, ZipSource
+from penstock.streams.operators.flat_map import FlatMapSource, ZipSource
 from penstock.streams.operators.recovery import ConcatSource
 from penstock.streams.source import IterableSource
-from penstock.streams.stream import Stream, T, flux_of, mono_of
+from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux

@@ -18,7 +18,6 @@ from penstock.arguments import (
     seconds,
 )
 from penstock.spec import Publisher
-from penstock.streams.conversion import as_mono, as_stream
 from penstock.streams.fusion import Watch, operator
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.overflow import Overflow, a_policy
@@ -35,7 +34,7 @@ from penstock.streams.operators.sources import (
 from penstock.streams.operators.timing import IntervalSource, TimerSource
 from penstock.streams.schedulers import Scheduler, shared_timer
 from penstock.streams.source import IterableSource, Source
-from penstock.streams.stream import Stream, T, flux_of, mono_of
+from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.arguments import a_count, a_function
 from penstock.spec import Publisher
-from penstock.streams.conversion import as_mono, as_stream
-from penstock.streams.operators.concat_map import ConcatMapSource
-from penstock.streams.operators.inners import INNER_PREFETCH
+from penstock.streams.operators.concat import ConcatMapSource
+from penstock.streams.operators.flat_map import INNER_PREFETCH, FlatMapSource
 from penstock.streams.operators.map_async import MapAsyncSource
-from penstock.streams.operators.merge import FlatMapSource
 from penstock.streams.operators.recovery import ExpandRule, FollowSource
-from penstock.streams.stream import Stream, T, flux_of, mono_of
+from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux

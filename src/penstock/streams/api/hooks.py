@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from penstock.arguments import a_function, a_whole_number, whole
 from penstock.spec import UNBOUNDED, Subscription
-from penstock.streams.assembly import here
+from penstock.streams.errors import here
 from penstock.streams.fusion import Outcome, Watch, operator
 from penstock.streams.stream import Stream, T
 

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.arguments import a_count, a_function, a_value, describe
 from penstock.spec import Publisher
-from penstock.streams.conversion import as_same_kind
 from penstock.streams.fusion import Watch, operator
-from penstock.streams.operators.recovery import EmptyRule, FollowSource, RepeatRule, ResumeRule, RetryRule
-from penstock.streams.retry import Retry
+from penstock.streams.operators.recovery import (
+    EmptyRule,
+    FollowSource,
+    RepeatRule,
+    ResumeRule,
+    Retry,
+    RetryRule,
+)
 from penstock.streams.schedulers import shared_timer
 from penstock.streams.source import IterableSource
-from penstock.streams.stream import Stream, T, flux_of, mono_of
+from penstock.streams.stream import Stream, T, as_same_kind, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux

@@ -22,8 +22,7 @@ from typing import Any, ClassVar
 
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, Subscription, non_positive_request
-from penstock.streams.assembly import Place, annotate
-from penstock.streams.dropped import drop_error
+from penstock.streams.errors import Place, annotate, drop_error
 from penstock.streams.events import StageState, listener_for_new_streams
 from penstock.streams.fusion.codegen import SOURCE, TAIL, Head, Tail
 from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of

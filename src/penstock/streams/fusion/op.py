@@ -13,8 +13,7 @@ from typing import Any
 
 from penstock.arguments import describe_all
 from penstock.spec import Subscription
-from penstock.streams.assembly import Place, annotate, here
-from penstock.streams.dropped import drop_error
+from penstock.streams.errors import Place, annotate, drop_error, here
 from penstock.streams.events import Outcome
 from penstock.streams.fusion.fragments import KINDS, Kind
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop

@@ -9,7 +9,7 @@ from types import GeneratorType
 from typing import Any, Protocol
 
 from penstock.spec import Subscriber
-from penstock.streams.assembly import Place, annotate
+from penstock.streams.errors import Place, annotate
 from penstock.streams.fusion.codegen import SOURCE, Head, Tail
 from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
 from penstock.streams.fusion.drain import Drain

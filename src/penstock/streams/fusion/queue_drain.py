@@ -13,13 +13,12 @@ from collections import deque
 from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
-from penstock.streams.assembly import Place
-from penstock.streams.dropped import drop_elements, drop_error
+from penstock.streams.errors import Place, drop_elements, drop_error
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.drain import Drain
 from penstock.streams.fusion.op import Op
 
-__all__ = ["QueueDrain", "Relay"]
+__all__ = ["PlainRelay", "QueueDrain", "Relay", "below"]
 
 
 class QueueDrain(Drain):
@@ -210,3 +209,28 @@ class Relay(QueueDrain):
         self.done = False
         self.error = None
         self.asked = self.taken + len(self.queue)
+
+
+class PlainRelay(Relay):
+    """Passes elements through the operators below a source that has no loop of its own."""
+
+    __slots__ = ()
+
+
+def below(ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place) -> Subscriber[Any]:
+    """The subscriber for a source that cannot take operators into its own loop."""
+    if not ops:
+        return downstream
+    return _Awaiting(ops, downstream, name, place)
+
+
+class _Awaiting(PlainRelay):
+    """A relay that calls ``on_subscribe`` below only when it is subscribed itself."""
+
+    __slots__ = ()
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        """First tell the subscriber, then use the subscription."""
+        if self.upstream is None and not self.closed:
+            self.introduce()
+        super().on_subscribe(subscription)

@@ -10,11 +10,9 @@ from contextvars import copy_context
 from typing import Any
 
 from penstock.spec import Subscriber
-from penstock.streams.assembly import KeptError
-from penstock.streams.dropped import drop_error
-from penstock.streams.fusion import Op
+from penstock.streams.errors import KeptError, drop_error
+from penstock.streams.fusion import Op, PlainRelay
 from penstock.streams.home import Home
-from penstock.streams.operators.relays import PlainRelay
 from penstock.streams.schedulers import LoopScheduler, Scheduler, SchedulerClosed, background_loop
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Source

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
-from penstock.streams.assembly import Place
+from penstock.streams.errors import Place
 from penstock.streams.fusion import GONE, Drain, Op, QueueDrain
 from penstock.streams.home import Home, home_of
 from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of

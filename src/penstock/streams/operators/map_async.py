@@ -9,13 +9,12 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, none_element
-from penstock.streams.assembly import Place
-from penstock.streams.dropped import drop_error
+from penstock.streams.errors import Place, drop_error
 from penstock.streams.fusion import Op
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.home import home_of
 from penstock.streams.operators.async_sources import on_scheduler, subscribers_loop
-from penstock.streams.operators.inners import ManySources, Outer
+from penstock.streams.operators.flat_map import ManySources, Outer
 from penstock.streams.schedulers import LoopScheduler, SchedulerClosed
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, Source

@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import describe, whole
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
-from penstock.streams.assembly import Place
-from penstock.streams.dropped import drop_error
-from penstock.streams.fusion import Op, QueueDrain
+from penstock.streams.errors import Place, drop_error
+from penstock.streams.fusion import Op, QueueDrain, below
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
-from penstock.streams.operators.relays import below
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, Source
 

@@ -2,23 +2,98 @@
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from penstock.arguments import a_count, a_function, seconds
+from penstock.backoff import Backoff
 from penstock.spec import Subscriber
-from penstock.streams.assembly import Place
+from penstock.streams.errors import Place
 from penstock.streams.fusion import Op
-from penstock.streams.operators.relays import Switching
+from penstock.streams.operators.concat import Switching
 from penstock.streams.operators.sources import FailedSource
-from penstock.streams.schedulers import Alarm, Scheduler, SchedulerClosed, Timer
+from penstock.streams.schedulers import Alarm, Scheduler, SchedulerClosed, Timer, shared_timer
 from penstock.streams.source import Next, Source
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["ConcatSource", "DelayedSource", "FollowSource"]
+__all__ = ["ConcatSource", "DelayedSource", "FollowSource", "Retry", "RetryExhausted"]
+
+
+class RetryExhausted(RuntimeError):
+    """All attempts failed; the last error is the cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how fast to subscribe again after an error.
+
+    >>> Retry.backoff(3, first=0.1)                        # doctest: +ELLIPSIS
+    Retry(attempts=3, first=0.1, ...)
+
+    The pause doubles with each attempt, up to ``longest``, and then changes at random by up to ``jitter`` of
+    itself, so that a thousand clients that failed together do not come back together.
+    """
+
+    attempts: int
+    first: float = 0.0
+    longest: float = 60.0
+    jitter: float = 0.5
+    only: tuple[type[BaseException], ...] = (Exception,)
+    """Any other error is passed on at once."""
+    transient: bool = False
+    """Whether an element that arrives resets the count."""
+    scheduler: Callable[[], Scheduler] = field(default=shared_timer, repr=False)
+    """Where the pause is spent and the new attempt starts; pass virtual time here in a test."""
+    randomness: Callable[[], float] = field(default=random.random, repr=False)
+    """A number from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attempts", a_count(self.attempts, "Retry(attempts=…)"))
+        for name in ("first", "longest"):
+            object.__setattr__(self, name, seconds(getattr(self, name), f"Retry({name}=…)"))
+        a_function(self.scheduler, "Retry()")
+        a_function(self.randomness, "Retry()")
+        self._backoff()  # refuses a first pause above the longest, and a jitter out of range
+
+    @classmethod
+    def backoff(
+        cls,
+        attempts: int,
+        *,
+        first: float,
+        longest: float = 60.0,
+        jitter: float = 0.5,
+        only: tuple[type[BaseException], ...] = (Exception,),
+        transient: bool = False,
+        scheduler: Scheduler | None = None,
+    ) -> Retry:
+        """Pauses that start at ``first`` seconds and double."""
+        where = shared_timer if scheduler is None else lambda: scheduler
+        return cls(attempts, first, longest, jitter, only, transient, where)
+
+    @classmethod
+    def fixed(cls, attempts: int, *, pause: float, scheduler: Scheduler | None = None) -> Retry:
+        """The same pause each time."""
+        where = shared_timer if scheduler is None else lambda: scheduler
+        return cls(attempts, pause, pause, 0.0, scheduler=where)
+
+    def pause(self, attempt: int, error: BaseException) -> float:
+        """Seconds to wait before attempt number ``attempt``; raises the error that the stream fails with."""
+        if not isinstance(error, self.only):
+            raise error
+        if attempt > self.attempts:
+            raise RetryExhausted(f"gave up after {self.attempts} more attempts: {error!r}") from error
+        return self._backoff().pause(attempt, self.randomness)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self.first, self.longest, self.jitter)
+
 
 Follow = Callable[[BaseException | None], "Stream[Any] | None"]
 """Given how a stream ended (None: completed), the stream to go on with, or None."""

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
-from penstock.streams.assembly import KeptError, Place
+from penstock.streams.errors import KeptError, Place
 from penstock.streams.fusion import Drain, Op
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING

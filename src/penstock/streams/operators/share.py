@@ -6,7 +6,7 @@ from _thread import allocate_lock
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
-from penstock.streams.dropped import drop_error
+from penstock.streams.errors import drop_error
 from penstock.streams.fusion import Op
 from penstock.streams.home import NOWHERE, Home, home_of
 from penstock.streams.operators.boundaries import replenish_at

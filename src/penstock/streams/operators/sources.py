@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from penstock.arguments import a_function
 from penstock.spec import Subscriber, none_element, none_error
-from penstock.streams.assembly import KeptError
-from penstock.streams.dropped import drop_error
-from penstock.streams.fusion import Op
+from penstock.streams.errors import KeptError, drop_error
+from penstock.streams.fusion import Op, PlainRelay, below
 from penstock.streams.fusion.fragments import NOTHING
 from penstock.streams.operators.overflow import Overflow, Overflowing
-from penstock.streams.operators.relays import PlainRelay, below
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, Source
 

@@ -7,10 +7,10 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
-from penstock.streams.assembly import Place
-from penstock.streams.fusion import Op
+from penstock.streams.errors import Place
+from penstock.streams.fusion import Op, PlainRelay, below
+from penstock.streams.operators.concat import Switching
 from penstock.streams.operators.overflow import Overflow, Overflowing
-from penstock.streams.operators.relays import PlainRelay, Switching, below
 from penstock.streams.schedulers import Alarm, Scheduler, Timer, shared_timer
 from penstock.streams.schedulers.threads import ThreadedScheduler
 from penstock.streams.source import Next, Source

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 
-from penstock.streams.schedulers.background import BackgroundLoopScheduler, background_loop
-from penstock.streams.schedulers.event_loop import LoopScheduler
+from penstock.streams.schedulers.event_loop import BackgroundLoopScheduler, LoopScheduler, background_loop
 from penstock.streams.schedulers.inline import ImmediateScheduler, TrampolineScheduler
 from penstock.streams.schedulers.process_wide import (
     ProcessWide,

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.arguments import seconds
 from penstock.spec import none_element, none_error
-from penstock.streams.dropped import drop_error
+from penstock.streams.errors import drop_error
 from penstock.streams.events import StageState
 from penstock.streams.explain import scan
 from penstock.streams.operators.boundaries import replenish_at

@@ -13,7 +13,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
-from penstock.streams.dropped import drop_error
+from penstock.streams.errors import drop_error
 from penstock.streams.home import home_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
