@@ -127,7 +127,7 @@ class ConcatMapSource(Source):
 class _Outer:
     """Collects the elements that will become streams."""
 
-    __slots__ = ("_prefetch", "_stage", "home")
+    __slots__ = ("_prefetch", "_stage", "below", "home")
 
     def __init__(self, stage: _ConcatMapping, prefetch: int) -> None:
         self._stage = stage
