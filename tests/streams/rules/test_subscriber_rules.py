@@ -12,8 +12,7 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux
-from penstock.streams.fusion import QueueDrain
-from penstock.streams.operators.concat import PlainRelay
+from penstock.streams.fusion import PlainRelay, QueueDrain
 from penstock.streams.operators.flat_map import Inner
 from penstock.streams.terminal import AsyncReader, BlockingReader, Running
 from penstock.streams.terminal.readers import _One
