@@ -105,7 +105,7 @@ class FluxBoundaries(Stream[T]):
         overflow: Overflow = Overflow.ERROR,
         on_dropped: Callable[[T], object] | None = None,
     ) -> Flux[T]:
-        """For a source that cannot be slowed down: keep up to ``size`` elements that nobody asked for yet.
+        """For a source that cannot be slowed down: keep up to ``size`` elements until there is demand.
 
         When there are more, ``overflow`` says what to drop: an element, which goes to ``on_dropped``, or the
         whole stream, which then fails.
@@ -120,7 +120,7 @@ class FluxBoundaries(Stream[T]):
         return self._overflowing("on_backpressure_buffer", size, policy, on_dropped, size)
 
     def on_backpressure_drop(self, on_dropped: Callable[[T], object] | None = None) -> Flux[T]:
-        """For a source that cannot be slowed down: drop each element that nobody has asked for.
+        """For a source that cannot be slowed down: drop each element that comes without demand.
 
         Emits when an element comes and there is demand.
         Never backpressures: the source is asked for everything.
@@ -140,7 +140,7 @@ class FluxBoundaries(Stream[T]):
         return self._overflowing("on_backpressure_latest", 1, Overflow.DROP_OLDEST, on_dropped)
 
     def on_backpressure_error(self) -> Flux[T]:
-        """For a source that cannot be slowed down: fail as soon as an element comes that nobody asked for.
+        """For a source that cannot be slowed down: fail as soon as an element comes without demand.
 
         Emits when an element comes and there is demand.
         Never backpressures: the source is asked for everything.

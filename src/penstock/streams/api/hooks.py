@@ -96,7 +96,7 @@ class FluxOrMonoHooks(Stream[T]):
         return self._with(operator("watch", label="do_on_error", shows=shows, watch=Watch(failed=failed)))
 
     def do_on_complete(self, action: Callable[[], object]) -> Self:
-        """Call ``action()`` when the source completes, before the subscriber hears of it.
+        """Call ``action()`` when the source completes, before the subscriber is told.
 
         >>> Flux.just("a").do_on_complete(lambda: print("end")).collect_list().block()
         end
@@ -126,7 +126,7 @@ class FluxOrMonoHooks(Stream[T]):
         return self._watching("do_on_cancel", action, Watch(cancelled=action))
 
     def do_on_subscribe(self, action: Callable[[Subscription], object]) -> Self:
-        """Call ``action(subscription)`` when somebody subscribes, before they hear of it.
+        """Call ``action(subscription)`` for each new subscription, before the subscriber receives it.
 
         >>> Flux.just("a").do_on_subscribe(lambda _: print("hello")).collect_list().block()
         hello
@@ -187,7 +187,7 @@ class FluxOrMonoHooks(Stream[T]):
         )
 
     def do_on_terminate(self, action: Callable[[], object]) -> Self:
-        """Call ``action()`` when the source completes or fails, before the subscriber hears of it.
+        """Call ``action()`` when the source completes or fails, before the subscriber is told.
 
         >>> Flux.just("a").do_on_terminate(lambda: print("end")).collect_list().block()
         end

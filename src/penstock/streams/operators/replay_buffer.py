@@ -40,7 +40,7 @@ class EmitResult(Enum):
 
 
 class Ticket:
-    """A place in the line of those who wait to write into a full buffer; each free place goes to one."""
+    """A writer's place in the line before a full buffer; each free place goes to one of them."""
 
     __slots__ = ("holds_a_place", "wake")
 

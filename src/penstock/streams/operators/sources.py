@@ -63,7 +63,7 @@ class SilentSource(Source):
 
 
 class DeferSource(Source):
-    """Asks for the stream when somebody subscribes."""
+    """Makes its stream anew for each subscriber."""
 
     def __init__(
         self,

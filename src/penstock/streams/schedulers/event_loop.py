@@ -199,7 +199,7 @@ class LoopScheduler(Scheduler):
 
     @property
     def winding_down(self) -> bool:
-        """True while the interpreter exits and cancels what runs here, which is no error."""
+        """True while the interpreter exits and cancels what runs here, which is not an error."""
         return self._loop in loops_of_exiting_process
 
     def now(self) -> float:
@@ -348,7 +348,7 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
         try:
             thread.start()
         except RuntimeError:
-            # No thread to be had: the loop would be left open, and nobody would ever run it.
+            # The system has no thread left: nobody would ever run the loop, so close it.
             loop.close()
             raise
         return thread
