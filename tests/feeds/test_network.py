@@ -318,7 +318,7 @@ def test_with_that_word_it_listens_anywhere(scheme: str, place: str) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("tcp-listen://127.0.0.1:{port}", "another program has it"),
+        ("tcp-listen://127.0.0.1:{port}", "another program is using it"),
         ("udp://127.0.0.1", "the port is missing"),
         ("tcp-listen://127.0.0.1:0?later", "after the [?] there can be acknowledge"),
         ("tcp://127.0.0.1:9?for-ever", "after the [?] there can be once"),

@@ -1,4 +1,4 @@
-"""One connection: its two sides, its handler, and how it ends."""
+"""A connection as its user holds it: its two sides, its handler, and its end."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ __all__ = ["Connection"]
 _log = logging.getLogger("penstock.net")
 
 _UNUSED = 0.1
-"""Seconds, at least, that a connection is kept which nobody uses when the peer has closed its side."""
+"""An unused connection whose peer has closed its side is kept for this many seconds at least."""
 _UNREAD = 60.0
-"""The same if bytes have come that nobody has begun to read: a handler may be busy with something else."""
+"""The same if bytes have arrived that nobody has begun to read: the handler may be busy."""
 
 
 class Connection:
-    """A connection and what is known about it; handlers get its sides, clients get all of it.
+    """A connection. A client returns one; a handler gets its two sides.
 
     ::
 
@@ -46,7 +46,7 @@ class Connection:
             await connection.outbound.send(b"hello\\n")
             async for chunk in connection.inbound.receive(): ...
 
-    Everything but waiting may be called from any thread.
+    Every method may be called from any thread.
     """
 
     __slots__ = (
@@ -88,7 +88,7 @@ class Connection:
     ) -> None:
         """Made by ``connect()`` and by a server, for each connection."""
         self.id = connections.next_id()
-        """Eight characters that stand for this connection in every line of the log."""
+        """Eight characters that identify this connection in every line of the log."""
         self.transport = transport
         """What carries the bytes (:class:`~penstock.net.Transport`); only for the event loop's thread."""
         self._loop = transport.loop
@@ -117,11 +117,11 @@ class Connection:
         if connections.settings.wiretap is not None:
             self._write = connections.settings.wiretap.tapped(lambda: self.label, "WRITE", self._write)
         self.inbound = Inbound(self, receiver)
-        """What is received."""
+        """The receiving side."""
         self.outbound = Outbound(self)
-        """What is sent."""
+        """The sending side."""
 
-    # ---------------------------------------------------------------- who it is
+    # ---------------------------------------------------------------- what it is
     @property
     def settings(self) -> TcpSettings:
         """The settings of the server or client that this connection belongs to."""
@@ -139,27 +139,27 @@ class Connection:
 
     @property
     def label(self) -> str:
-        """``[id, L:local - R:remote]``; with ``!`` for ``-`` once it is closed."""
+        """``[id, L:local - R:remote]``, with ``!`` instead of ``-`` once it is closed."""
         return f"[{self.id}, L:{self.local} {'!' if self._lost else '-'} R:{self.remote}]"
 
     @property
     def tls(self) -> Any:
-        """The TLS session (``ssl.SSLObject``: its version, cipher, the peer's certificate), or None."""
+        """The TLS session (an ``ssl.SSLObject`` with version, cipher and the peer's certificate), or None."""
         return self.transport.tls
 
     @property
     def traffic(self) -> Traffic | None:
-        """How many bytes went over it, if they are counted: with ``metrics()`` or a timeout."""
+        """The bytes received and sent, or None: they are counted with ``metrics()`` or a timeout."""
         return self._traffic
 
     @property
     def busy(self) -> bool:
-        """Whether its handler, or a send, has not ended."""
+        """Whether its handler is running, or a send."""
         return self._sender is not None or (self._handler is not None and not self._handler.over)
 
     @property
     def closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the connection is closed."""
         return self._lost
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class Connection:
 
     # ---------------------------------------------------------------- what the bridge calls
     def begin(self) -> None:
-        """Take up work: bind both sides, tell the observers, run the handler."""
+        """Begin: start receiving, tell the observers, run the handler."""
         if not self._connections.admit(self):
             self._lost = True
             return
@@ -186,7 +186,7 @@ class Connection:
     def _run(self, work: Any) -> None:
         if work is None:
             raise NetError(
-                "the handler returned None; return what is to run: outbound.send(…), a publisher or a "
+                "the handler returned None; it has to return what to run: outbound.send(…), a publisher or a "
                 "coroutine. To keep the connection open without sending, return Mono.never()"
             )
         stream = work.mono() if isinstance(work, Outbound) else as_stream(work, "handle()")
@@ -210,13 +210,13 @@ class Connection:
         return stays
 
     def cut_off(self) -> ConnectionAborted | None:
-        """The error for a peer that ended its TCP connection, and had not ended TLS before."""
+        """The error if the peer has ended its TCP connection without ending TLS first; otherwise None."""
         return None if self.tls is None or self.tls.ended else cut_off(self.label)
 
     def _expect_use(self) -> None:
-        """The peer has closed its side, and may have gone: nobody can know as long as nothing is sent.
+        """The peer has closed its side, and may be gone: as long as nothing is sent, that looks the same.
 
-        Whoever reads to the end, or sends, finds out and decides. A connection that nobody uses is closed.
+        A handler that reads to the end, or sends, finds out and decides. An unused connection is closed.
         """
         if self._timer is None and self._closing is None and not self._lost:
             unread = self.busy and self._receiver.waiting and not self._receiver.taken
@@ -226,21 +226,21 @@ class Connection:
     def _close_unless_used(self) -> None:
         self._timer = None
         if self._lost or self._closing is not None or self._sender is not None:
-            return  # The end of the send looks again.
+            return  # This is called again when the send ends.
         handler = self._handler
         if handler is None or handler.over:
             if not self._receiver.heard or self._on_lost:
                 self._close()
         elif not self._receiver.heard:
             _log.info(
-                "%s the peer has closed its side, and the handler neither reads nor sends: it is cancelled",
+                "%s the peer has closed its side, and the handler neither reads nor sends: cancelling it",
                 self.label,
             )
             handler.cancel()
             self._close()
 
     def when_peer_ends(self, call: Callable[[], object]) -> None:
-        """Call this when nothing more is received, for whatever reason; at once if that is so already."""
+        """Call this when nothing more is received, for whatever reason; now if that is so already."""
         if self._lost or self._receiver.ended:
             call()
         elif self._on_peer_end is None:
@@ -254,13 +254,13 @@ class Connection:
             call()
 
     def pause_writing(self) -> None:
-        """The transport is full."""
+        """The transport holds as many bytes as it should."""
         self._writable = False
         if self._sender is not None:
             self._sender.pause()
 
     def resume_writing(self) -> None:
-        """The transport has room."""
+        """The transport has room again."""
         self._writable = True
         if self._sender is not None:
             self._sender.resume()
@@ -268,9 +268,9 @@ class Connection:
             self._closing.resume()
 
     def lost(self, error: BaseException | None) -> None:
-        """The socket is closed: everything ends, with an error if that was not asked for."""
+        """The socket is closed: everything ends, with an error if nobody asked for that."""
         if self._lost:
-            return  # It was refused, so nobody has heard of it.
+            return  # It was refused, so nobody knows of it.
         self._lost = True
         if error is not None:
             self._connections.metrics.errors += 1
@@ -283,7 +283,7 @@ class Connection:
             self._watch.cancel()
         self._echo = None
         sender, self._sender = self._sender, None
-        # What we receive may be what is sent. Its error does not know what was written, so the sender tells.
+        # What is received may be what is sent. That error cannot say what was written, so the sender's does.
         if sender is not None:
             sender.ignore_end()
         self._receiver.end(self._broken(error))
@@ -300,7 +300,7 @@ class Connection:
         if handler is None or handler.over:
             return
         if not self._receiver.taken and self._receiver.waiting:
-            # It has not begun to read what has come: it gets a moment to do so.
+            # It has not begun to read what has arrived: give it a moment.
             self._timer = self._loop.call_later(
                 self.settings.linger, self._leave, handler, sender is not None
             )
@@ -308,7 +308,7 @@ class Connection:
             self._leave(handler, sender is not None)
 
     def _leave(self, handler: HandlerRun, was_sending: bool) -> None:
-        """A handler that reads or sends has heard of the end; what it does about it is not cut short."""
+        """A handler that reads or sends has learned of the end, and may finish. Any other is cancelled."""
         if self._receiver.taken or was_sending:
             self._connections.leave(self, handler)
         else:
@@ -317,7 +317,7 @@ class Connection:
     def _broken(self, error: BaseException | None) -> BaseException | None:
         if error is None:
             if self._closing is None and self.tls is not None:
-                return self.cut_off()  # uvloop says nothing else when TCP ends below TLS.
+                return self.cut_off()  # uvloop reports nothing else when TCP ends below TLS.
             return ReceiveStopped(f"{self.label} this side closed the connection")
         if isinstance(error, IdleTimeout):
             return error
@@ -333,15 +333,15 @@ class Connection:
         done: Done,
         written: int = 0,
     ) -> Callable[[], object]:
-        """Write the elements of a stream; returns what stops it. On the event loop only.
+        """Write the elements of a stream. Returns a function that stops it. On the event loop only.
 
-        If an element before it has been ``written`` already, it is part of this send.
+        Bytes that have been ``written`` already count as the first element of this send.
         """
         if self._lost or self._closing is not None:
             raise ConnectionAborted(f"{self.label} the connection was closed before this send began")
         if self._sender is not None:
             raise SendRefused(
-                f"{self.label} another send is under way on this connection; put this one behind it with "
+                f"{self.label} another send is under way on this connection; chain this one after it with "
                 "outbound.send(…).send(…), or merge the publishers"
             )
 
@@ -366,7 +366,7 @@ class Connection:
         return lambda: self.on_loop(self._stop_sending, sender)
 
     def sent_at_once(self, data: bytes) -> bool | None:
-        """Write, if nothing is in the way; whether the kernel took it all, or None if nothing was written."""
+        """Write now if possible. Returns whether the kernel took it all, or None if nothing was written."""
         if (
             get_ident() != self._thread
             or self._sender is not None
@@ -394,11 +394,11 @@ class Connection:
 
     # ---------------------------------------------------------------- the end
     def close(self) -> None:
-        """Flush what was sent and close; does not wait. See :meth:`aclose`."""
+        """Flush what was sent, then close. This does not wait; :meth:`aclose` does."""
         self.on_loop(self._close)
 
     def abort(self, why: BaseException | None = None) -> None:
-        """Close at once; what has not left is lost, and whoever reads or writes gets an error."""
+        """Close now. What has not left is lost, and ``receive()`` and sends fail."""
         self.on_loop(self._abort, why or ConnectionAborted(f"{self.label} was aborted by its owner"))
 
     async def aclose(self) -> None:
@@ -433,15 +433,17 @@ class Connection:
         await self.aclose()
 
     def finish(self) -> None:
-        """Receive no more: ``receive()`` ends after what has come, so that the handler can end.
+        """Stop receiving: ``receive()`` ends after what has arrived, so that the handler can end.
 
-        It does not complete, because the peer has not: what has come may be half a line, or half an upload.
+        It fails with ReceiveStopped, because the peer has not ended: the input may be half a line, or half an
+        upload.
         """
         if self._closing is not None:
-            return  # It reads on only to hear of the peer's end.
+            return  # It still reads, but only to see the peer's end.
         self._stopped = True
         why = ReceiveStopped(
-            f"{self.label} nothing more is received, as this side is being closed; the peer had not ended"
+            f"{self.label} nothing more is received, because this side is being closed; "
+            "the peer had not ended"
         )
         self._receiver.stop(why)
         if self._echo is not None:
@@ -479,7 +481,7 @@ class Connection:
             self._loop.call_soon_threadsafe(call, *arguments)
         return True
 
-    # ---------------------------------------------------------------- who watches
+    # ---------------------------------------------------------------- timeouts
     def _watching(self) -> IdleWatch | None:
         if self._traffic is None:
             return None

@@ -1,4 +1,4 @@
-"""All connections of one server or client: how many there may be, and how they are brought to an end."""
+"""The connections of one server or client: how many there may be, and how all of them are closed."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ _log = logging.getLogger("penstock.net")
 
 
 class Connections:
-    """Every connection, from the moment it is up until it is over."""
+    """The set of open connections, and the handlers that outlive theirs."""
 
     def __init__(self, settings: TcpSettings) -> None:
         self.settings = settings
         self.metrics = TcpMetrics()
         self.alive: set[Connection] = set()
         self._left: set[HandlerRun] = set()
-        """Handlers whose connections are gone, and which are not done with what came before."""
+        """Handlers whose connections are gone, and which still work on what arrived before."""
         self._closed = False
         self._changed: asyncio.Event | None = None
 
     def next_id(self) -> str:
-        """An id for a new connection."""
+        """Count a new connection and give it an id."""
         self.metrics.connections_total += 1
         return new_id()
 
     @property
     def closed(self) -> bool:
-        """Whether no more are taken."""
+        """Whether new connections are refused."""
         return self._closed
 
     def admit(self, connection: Connection) -> bool:
-        """Keep track of a connection; one too many is cut off."""
+        """Add a connection, or abort it if there are too many. Returns whether it was added."""
         most = self.settings.max_connections
         if self._closed:
-            # It was accepted before the close, and TLS has only now come about.
+            # It was accepted before the close, and its TLS handshake has only finished now.
             _log.info("%s refused: the server is being closed", connection.label)
         elif most is not None and len(self.alive) >= most:
             _log.warning(
-                "%s refused: there are %d connections, as many as max_connections() allows",
+                "%s refused: there are %d connections already, the limit of max_connections()",
                 connection.label,
                 most,
             )
@@ -65,13 +65,13 @@ class Connections:
         return False
 
     def remove(self, connection: Connection) -> None:
-        """A connection is over."""
+        """A connection is closed."""
         self.alive.discard(connection)
         self.metrics.connections_active = len(self.alive)
         self._note_change()
 
     def leave(self, connection: Connection, handler: HandlerRun) -> None:
-        """Let a handler finish without its connection; it may do so on another thread."""
+        """Let a handler finish without its connection. It may do so on another thread."""
         self._left.add(handler)
         handler.when_over = lambda handler: connection.on_loop(self._finished, handler)
 
@@ -84,26 +84,26 @@ class Connections:
             self._changed.set()
 
     def set_option(self, connection: Connection, option: SocketOption) -> None:
-        """Set a socket option on a connection; one that does not fit is told, not fatal."""
+        """Set a socket option on a connection; if the system refuses it, log that and go on."""
         try:
             option.apply(connection.transport.socket)
         except OSError as error:
             _log.warning("%s option %s=%r: %s", connection.label, option.text, option.value, error)
 
     async def close(self, grace: float) -> CloseReport:
-        """Let every connection finish what it has received; cut off those that take longer than ``grace``."""
+        """Let every connection finish what it has received. Abort those that take longer than ``grace``."""
         self._closed = True
         there = len(self.alive)
         for connection in list(self.alive):
             connection.finish()
         await self._until(lambda: not self.alive and not self._left, grace)
         late = list(self.alive)
-        # Whoever is done and waits only for its peer to close is cut off, too, but nothing is lost by that.
+        # A connection that only waits for its peer to close is aborted too, but nothing is lost by that.
         aborted = tuple(connection.label for connection in late if connection.busy)
         for connection in late:
             connection.abort(
                 ConnectionAborted(
-                    f"{connection.label} was cut off: it had not ended {grace:g} s after the close"
+                    f"{connection.label} was cut off: it was still open {grace:g} s after the close"
                 )
             )
         await self._until(lambda: not self.alive, None)
@@ -112,7 +112,7 @@ class Connections:
         return CloseReport(there - len(aborted), aborted)
 
     async def _until(self, true: Callable[[], bool], seconds: float | None) -> None:
-        """Until this is true or the time is over; the caller sees which."""
+        """Wait until this is true, or the time is over. The caller can tell which."""
         self._changed = changed = asyncio.Event()
         try:
             async with asyncio.timeout(seconds):

@@ -1,7 +1,7 @@
-"""What can go wrong on the network, each with what was wrong and what to do about it.
+"""The errors of the network layer. Each message says what is wrong and what to do about it.
 
-All of them are :class:`NetError`; those that the operating system reported are ``OSError`` as well, so that
-code which knows only that still catches them.
+All of them are a :class:`NetError`. Those that the operating system reported are an ``OSError`` too, so that
+code which only knows that one still catches them.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
 
 
 class NetError(Exception):
-    """Something about the network, or about how a connection was used."""
+    """Something went wrong on the network, or a connection was used in a wrong way."""
 
 
 class BindFailed(NetError, OSError):
-    """A server could not take its address."""
+    """A server could not bind its address."""
 
     @classmethod
     def at(cls, where: str, error: OSError) -> BindFailed:
@@ -43,7 +43,7 @@ class BindFailed(NetError, OSError):
 
 
 class ConnectFailed(NetError, OSError):
-    """A client could not get a connection."""
+    """A client could not connect."""
 
     @classmethod
     def to(cls, where: str, error: BaseException) -> ConnectFailed:
@@ -54,24 +54,24 @@ class ConnectFailed(NetError, OSError):
 
 
 class HandshakeFailed(ConnectFailed):
-    """The other side was reached, but TLS did not come about."""
+    """The other side was reached, but the TLS handshake failed."""
 
     @classmethod
     def to(cls, where: str, error: BaseException) -> ConnectFailed:
         """The error for this address, with a remedy."""
         if isinstance(error, ssl.SSLError):
             return super().to(where, error)
-        reason = str(error) or "it closed the connection instead"
-        failed = cls(f"cannot connect to {_shown(where)}: TLS did not come about ({reason}); {_TLS_REMEDY}")
+        reason = str(error) or "the other side closed the connection"
+        failed = cls(f"cannot connect to {_shown(where)}: the TLS handshake failed ({reason}); {_TLS_REMEDY}")
         failed.errno = getattr(error, "errno", None)
         return failed
 
 
 class ConnectionAborted(NetError, ConnectionError):
-    """A connection was lost while something was still to be sent or received.
+    """A connection was lost while there was still something to send or to receive.
 
-    ``elements`` were given to the socket, ``written`` bytes in all; ``unsent`` bytes at most of them had not
-    left this process when the connection was lost.
+    ``elements`` had been written to the socket, ``written`` bytes in all. Up to ``unsent`` of these bytes had
+    not left this process when the connection was lost.
     """
 
     def __init__(self, message: str, *, elements: int = 0, written: int = 0, unsent: int = 0) -> None:
@@ -82,29 +82,30 @@ class ConnectionAborted(NetError, ConnectionError):
 
 
 class ReceiveStopped(ConnectionAborted):
-    """This side stopped receiving before the peer had ended: more may have been on its way.
+    """This side stopped receiving before the peer had ended, so more may have been on its way.
 
-    ``receive()`` fails with it when the server is being closed. A handler that only reads and sends needs to
-    do nothing about it. One that acts on the end of its input, such as an upload, learns that it has a part.
+    ``receive()`` fails with it when the server is being closed. A handler that only reads and sends need not
+    do anything about it. A handler that acts on the end of its input, such as an upload, learns from it that
+    the input is incomplete.
     """
 
     only_for_readers = True
-    """A reader that left its loop before the connection was closed does not miss anything."""
+    """A reader that left its loop before the connection was closed misses nothing."""
 
 
 class IdleTimeout(NetError, TimeoutError):
-    """Nothing has moved on a connection for as long as its settings allow."""
+    """Nothing was received or sent on a connection for as long as its settings allow."""
 
 
 class ReceiverTaken(NetError):
-    """``receive()`` has one subscriber, and it has had it."""
+    """``receive()`` has one subscriber in its life, and there has been one already."""
 
 
 class SendRefused(NetError):
-    """A send that cannot be: a second one beside the first, or of something that is not bytes."""
+    """A send that is not possible: a second one beside the first, or of something other than bytes."""
 
 
-_TLS_REMEDY = "does the other side speak TLS on this port, with a version and a certificate that fit?"
+_TLS_REMEDY = "does the other side speak TLS on this port, with a matching version and certificate?"
 
 
 def _shown(where: str) -> str:
@@ -117,9 +118,9 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({error.reason or error})"
     if isinstance(error, TimeoutError) and not error.args:
-        return "no answer in time"
+        return "there was no answer in time"
     if isinstance(error, socket.gaierror):
-        return f"the name is not known ({error.strerror})"
+        return f"the host name is unknown ({error.strerror})"
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)  # asyncio puts a text of its own, with the address, into strerror
     return str(error) or type(error).__name__
@@ -127,16 +128,16 @@ def _reason(error: BaseException) -> str:
 
 def _bind_remedy(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "another program has it: stop that one, or take another port (port 0 takes any free one)"
+        return "another program is using it: stop that one, or choose another port (port 0: any free one)"
     if error.errno == errno.EEXIST:
-        return "something that is no socket is at this path: take another one, or remove it"
+        return "there is a file at this path that is not a socket: choose another path, or remove the file"
     if error.errno == errno.EACCES:
-        return "take a port above 1023 or a path of your own, or give the program the right to this one"
+        return "choose a port above 1023 or a path of your own, or give the program permission for this one"
     if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine has no such address; 0.0.0.0 means all that it has"
+        return "this machine does not have that address; 0.0.0.0 stands for all that it has"
     if isinstance(error, socket.gaierror):
-        return "give an address of this machine, or a name that stands for one"
-    return "check host and port, or the path"
+        return "use an address of this machine, or a name for one"
+    return "check the host and the port, or the path"
 
 
 def _connect_remedy(error: BaseException) -> str:
@@ -149,24 +150,24 @@ def _connect_remedy(error: BaseException) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "is a server listening there?"
     if isinstance(error, TimeoutError):
-        return "is the host right, and is there a firewall between? connect_timeout() allows more time"
+        return "is the host right, and is there a firewall in between? connect_timeout() allows more time"
     if isinstance(error, FileNotFoundError):
-        return "no server has made this socket; check the path"
+        return "no server has created this socket; check the path"
     return "check the host, the port and the network"
 
 
 class DatagramOverflow(NetError):
-    """More datagrams came than were asked for and may wait, and the overflow policy is ``ERROR``."""
+    """More datagrams arrived than may wait for demand, and the overflow policy is ``ERROR``."""
 
 
 class DatagramTooLarge(SendRefused):
-    """A datagram of ``size`` bytes cannot be sent; ``limit`` is what fits, if that is known."""
+    """A datagram of ``size`` bytes cannot be sent. ``limit`` is the largest size that can, if it is known."""
 
     def __init__(self, size: int, limit: int | None, where: str, why: str) -> None:
         fits = "" if limit is None else f", and {limit:,} is the most"
         super().__init__(
-            f"{where} a datagram of {size:,} bytes is too large{fits}: {why}; cut it into smaller ones, or "
-            "drop those with filter() before send()"
+            f"{where} a datagram of {size:,} bytes is too large{fits}: {why}; split it, or drop "
+            "such datagrams with filter() before send()"
         )
         self.size = size
         self.limit = limit

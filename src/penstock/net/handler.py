@@ -1,4 +1,4 @@
-"""Runs what a handler returned, and closes the connection when that ends."""
+"""What a handler returned, while it runs. When it ends, its connection is closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("penstock.net")
 
 
 class HandlerRun:
-    """The Subscriber of a handler's Publisher: its elements mean nothing, its end closes the connection."""
+    """The Subscriber of a handler's Publisher. It ignores the elements; the end closes the connection."""
 
     __slots__ = ("_done", "_subscription", "when_over")
 
@@ -25,10 +25,10 @@ class HandlerRun:
         self._done: Callable[[BaseException | None], object] | None = done
         self._subscription: Subscription | None = None
         self.when_over: Callable[[HandlerRun], object] | None = None
-        """Called when it has ended by itself."""
+        """Called when the handler has ended by itself."""
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Let it run."""
+        """Let the handler run."""
         if self._subscription is not None or self._done is None:
             subscription.cancel()  # §2.5
             return
@@ -36,15 +36,15 @@ class HandlerRun:
         subscription.request(UNBOUNDED)
 
     def on_next(self, element: Any, /) -> None:
-        """A handler may return any publisher; what it emits is not ours to send, nor to run."""
+        """Ignore an element. But a publisher among them is a send that nobody runs: an error."""
         if callable(getattr(element, "subscribe", None)):
             subscription, self._subscription = self._subscription, None
             if subscription is not None:
                 subscription.cancel()
             self._end(
                 NetError(
-                    f"the handler gave {element!r:.80}, which nobody runs: a coroutine has to wait for what "
-                    "it sends (await outbound.send(…)), and a function to return it"
+                    f"the handler emitted {element!r:.80}, which nobody runs: a coroutine has to await what "
+                    "it sends (await outbound.send(…)), and a plain function has to return it"
                 )
             )
 
@@ -53,7 +53,7 @@ class HandlerRun:
         self._end(error)
 
     def on_complete(self) -> None:
-        """The handler is done."""
+        """The handler has finished."""
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
@@ -66,11 +66,11 @@ class HandlerRun:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the handler has ended."""
         return self._done is None
 
     def cancel(self) -> None:
-        """The connection is gone: there is nothing left to do for the handler."""
+        """The connection is gone: stop the handler."""
         subscription, self._subscription = self._subscription, None
         self._done = None
         if subscription is not None:
@@ -79,7 +79,7 @@ class HandlerRun:
 
 @contextmanager
 def tells_failure(done: Callable[[BaseException], object]) -> Iterator[None]:
-    """Whatever a handler raises when it is called ends its connection; Ctrl-C and exit go up as well."""
+    """Whatever a handler raises when it is called ends its connection. Ctrl-C and exit are raised again."""
     try:
         yield
     except BaseException as fault:
@@ -89,13 +89,13 @@ def tells_failure(done: Callable[[BaseException], object]) -> Iterator[None]:
 
 
 def tell_failure(label: str, error: BaseException, *, lost: bool, stopped: bool) -> bool:
-    """Log why a handler failed; whether that counts as an error of its own."""
+    """Log why a handler failed. Returns whether that is an error to count."""
     if stopped and isinstance(error, ReceiveStopped):
-        _log.debug("%s the handler ended, as nothing more is received", label)
+        _log.debug("%s the handler ended, because nothing more is received", label)
         return False
     if not isinstance(error, NetError | ConnectionError):
         _log.error("%s the handler failed: %r", label, error, exc_info=error)
         return True
-    # If the connection was lost, that is counted already.
+    # A lost connection has been counted already.
     _log.log(logging.INFO if lost else logging.WARNING, "%s the handler failed: %s", label, error)
     return not lost

@@ -18,9 +18,9 @@ __all__ = ["Inbound", "ReceiveSource", "is_receive_on", "is_untouched_receive"]
 
 
 class ReceiveSource(PublisherSource):
-    """The top of a stream of what a connection receives."""
+    """The source of ``receive()``."""
 
-    ahead = 2  # a chunk may have a quarter of a megabyte
+    ahead = 2  # a chunk may be a quarter of a megabyte
 
     def __init__(self, receiver: Receiver) -> None:
         super().__init__(receiver)
@@ -33,19 +33,19 @@ class ReceiveSource(PublisherSource):
 
 
 def is_receive_on(stream: Stream[Any], loop: Loop) -> bool:
-    """Whether this is what a connection on this loop receives, with nothing between."""
+    """Whether this stream is the bare ``receive()`` of a connection on this loop."""
     source = bare_source(stream)
     return isinstance(source, ReceiveSource) and source.loop is loop
 
 
 def is_untouched_receive(stream: Stream[Any], receiver: Receiver) -> bool:
-    """Whether this is what this one receives, with nothing between, and nobody has begun with it."""
+    """Whether this stream is the bare ``receive()`` of this receiver, and nobody has subscribed yet."""
     source = bare_source(stream)
     return isinstance(source, ReceiveSource) and source.publisher is receiver and receiver.untouched
 
 
 class Inbound:
-    """What a connection receives; it has one subscriber in its life."""
+    """What a connection receives. It has one subscriber in its life."""
 
     def __init__(self, connection: Connection, receiver: Receiver) -> None:
         """Made by a connection."""
@@ -53,22 +53,22 @@ class Inbound:
         self._receiver = receiver
 
     def receive(self) -> Flux[bytes]:
-        """The bytes as they come in, in chunks of whatever size the network makes of them.
+        """The bytes as they arrive, in chunks of any size.
 
-        Emits when bytes have come and there is demand.
-        Backpressures when there is none: the socket is paused, and the sender waits.
-        Completes when the peer has sent its last byte and all were given.
-        Cancels when its subscriber cancels; the connection stays, and is read no more but for the read-ahead.
+        Emits when bytes have arrived and there is demand.
+        Backpressures when there is none: the socket is paused, and the peer has to wait.
+        Completes when the peer has ended its side and every byte has been emitted.
+        Cancels when its subscriber cancels; the connection stays open, and only the read-ahead is still read.
         """
         return flux_of(ReceiveSource(self._receiver))
 
     def receive_objects(self) -> Flux[Any]:
-        """What the ``framing`` of the server or client makes of the bytes."""
+        """The objects that the ``framing`` of the server or client finds in the bytes."""
         framing = self._connection.settings.framing
         if framing is None:
             raise NetError(
-                "receive_objects() needs to know where an object ends: configure framing(lines()), "
-                "framing(length_prefixed()) or another, or use receive()"
+                "receive_objects() needs a framing to find the objects: configure framing(lines()), "
+                "framing(length_prefixed()) or another one, or use receive()"
             )
         return framing.frames(self.receive())
 
@@ -79,5 +79,5 @@ class Inbound:
 
     @property
     def connection(self) -> Connection:
-        """The connection that this is a side of."""
+        """The connection that this side belongs to."""
         return self._connection

@@ -19,18 +19,18 @@ def address_text(address: Any) -> str:
     if isinstance(address, bytes):
         address = os.fsdecode(address)
     if not address:
-        return "unnamed"  # the calling side of a Unix socket
+        return "unnamed"  # the client of a Unix socket
     text = str(address)
     return f"@{text[1:]}" if text.startswith("\0") else text
 
 
 def local_of(transport: Any) -> str:
-    """Our own end."""
+    """The address of this side."""
     return address_text(transport.get_extra_info("sockname"))
 
 
 def remote_of(transport: Any) -> str:
-    """The other end; a Unix socket's caller has no name, so it is known by its process."""
+    """The address of the peer. The client of a Unix socket has none, so its process is named."""
     peer = transport.get_extra_info("peername")
     if peer:
         return address_text(peer)
@@ -50,7 +50,7 @@ def _caller(connection: Any) -> str | None:
 
 
 _SPREAD = 0x9E3779B1
-"""An odd number: multiplied by it, neighbours look different and all 2^32 stay distinct."""
+"""An odd factor: consecutive numbers look different after it, and all 2^32 stay distinct."""
 
 
 def _begin() -> None:
@@ -61,9 +61,9 @@ def _begin() -> None:
 _numbers: count[int]
 _begin()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin)  # workers of one server often write to one log
+    os.register_at_fork(after_in_child=_begin)  # the workers of a server often share a log
 
 
 def new_id() -> str:
-    """The next one; may be called on any thread."""
+    """A new id: eight characters, unique in this process. May be called on any thread."""
     return f"{next(_numbers) * _SPREAD & 0xFFFFFFFF:08x}"

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of the fastest kind there is here."""
+    """A new uvloop if that is installed, or else a new asyncio loop."""
     try:
         import uvloop
     except ImportError:
@@ -28,7 +28,7 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` on that loop."""
+    """``asyncio.run``, on uvloop if that is installed."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)
 
@@ -37,16 +37,18 @@ _background = ProcessWide(lambda: BackgroundLoopScheduler(new_event_loop, "penst
 
 
 def refuse_on_a_loop(instead: str) -> None:
-    """Raise where waiting would block the loop that everything else needs."""
+    """Raise if waiting here would block a running event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise RuntimeError(f"this would block the event loop that is running here; await {instead} instead")
+    raise RuntimeError(
+        f"this would block the event loop that is running in this thread; await {instead} instead"
+    )
 
 
 def block_on(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
-    """Run this on the loop that serves all threads, and wait for it: for code without a loop of its own."""
+    """Run a coroutine on the background loop and wait for it, in a thread without a loop of its own."""
     try:
         refuse_on_a_loop("bind() or connect()")
     except RuntimeError:
@@ -67,7 +69,7 @@ class Disposable(ABC):
     """Lives on an event loop until it is closed, from that loop or from any thread."""
 
     loop: asyncio.AbstractEventLoop
-    """The loop that it lives on."""
+    """The event loop that this lives on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop

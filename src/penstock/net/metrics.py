@@ -1,4 +1,4 @@
-"""What a server or a client has done so far, counted."""
+"""Counts of what a server, a client or a UDP socket has done so far."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["TcpMetrics", "Traffic", "UdpCounters", "UdpMetrics", "kernel_dropped
 
 
 class Traffic:
-    """Bytes of one connection; whoever watches for idleness looks here, too."""
+    """The bytes of one connection. Idle timeouts look here too."""
 
     __slots__ = ("_total", "received", "sent")
 
@@ -50,51 +50,51 @@ class Traffic:
 
 @dataclass(slots=True)
 class TcpMetrics:
-    """The figures of one server or client. Bytes are counted with ``metrics()`` alone; the rest is free."""
+    """The counts of one server or client. Bytes are counted only with ``metrics()``."""
 
     connections_total: int = 0
-    """Connections that came about."""
+    """Connections that were opened."""
     connections_active: int = 0
-    """Those that are there now."""
+    """Connections that are open now."""
     connections_refused: int = 0
-    """Those beyond ``max_connections``, and those that came while the server was being closed."""
+    """Connections beyond ``max_connections``, or that arrived while the server was being closed."""
     handshakes_failed: int = 0
-    """Those that TLS did not come about on."""
+    """TLS handshakes that failed."""
     errors: int = 0
     """Handlers that failed, and connections that were lost."""
     data_received: int = 0
-    """Bytes that were received."""
+    """Bytes received."""
     data_sent: int = 0
-    """Bytes that were sent, or wait to be."""
+    """Bytes sent, or waiting to be sent."""
 
     def as_dict(self, prefix: str = "penstock.net") -> dict[str, int]:
-        """The figures by name, for whatever collects them."""
+        """The counts by name, for a metrics system."""
         return {f"{prefix}.{name.replace('_', '.', 1)}": value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class UdpMetrics:
-    """The figures of one socket at one moment. Bytes are counted with ``metrics()`` alone."""
+    """The counts of one socket at one moment. Bytes are counted only with ``metrics()``."""
 
     datagrams_received: int
-    """Datagrams that were read from the socket, dropped ones among them."""
+    """Datagrams read from the socket, including those that were then dropped."""
     datagrams_sent: int
-    """Datagrams that the system took."""
+    """Datagrams that the system accepted for sending."""
     dropped: int
-    """Datagrams that were read and dropped, because nobody asked for them in time."""
+    """Datagrams that were read and dropped, because there was no demand for them in time."""
     kernel_dropped: int | None
-    """Datagrams that the system dropped because the socket's buffer was full; None where it does not tell."""
+    """Datagrams that the system dropped because the socket's buffer was full; None if it does not say."""
     refused: int
-    """How often the network said that nobody is there (ICMP); datagrams are lost then, streams go on."""
+    """How often the network reported that nobody is there (ICMP). Datagrams were lost; the streams go on."""
     unsent: int
-    """Datagrams that the system did not take, because there was no way to their address."""
+    """Datagrams that were not sent, because their address could not be reached."""
     data_received: int
-    """Bytes."""
+    """Bytes received."""
     data_sent: int
-    """Bytes."""
+    """Bytes sent."""
 
     def as_dict(self, prefix: str = "penstock.net.udp") -> dict[str, int]:
-        """The figures by name, for whatever collects them; those that are not known are left out."""
+        """The counts by name, for a metrics system. Unknown ones are left out."""
         return {
             f"{prefix}.{name.replace('_', '.', 1)}": value
             for name, value in asdict(self).items()
@@ -103,7 +103,7 @@ class UdpMetrics:
 
 
 class UdpCounters:
-    """The same, still being counted."""
+    """The counters behind UdpMetrics."""
 
     __slots__ = ("bytes_received", "bytes_sent", "received", "refused", "sent", "unsent")
 
@@ -125,11 +125,11 @@ def kernel_dropped(opened: socket.socket) -> int | None:
     inode = str(os.fstat(opened.fileno()).st_ino)
     try:
         with open(table, encoding="ascii") as lines:
-            next(lines)  # the names of the columns
+            next(lines)  # the header
             for line in lines:
                 columns = line.split()
                 if columns[9] == inode:
                     return int(columns[-1])
     except OSError:
-        return None  # no /proc here
+        return None  # there is no /proc here
     return None

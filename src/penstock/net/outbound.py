@@ -1,4 +1,4 @@
-"""The sending side of a connection as its user sees it: sends, in order, which run when subscribed to."""
+"""The sending side of a connection: sends that run one after the other, once somebody subscribes."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ S = TypeVar("S")
 _FILE_CHUNK = 128 * 1024
 
 _SENDS_A_TURN = 64
-"""A coroutine that sends and never waits lets others run after so many sends."""
+"""A coroutine that sends without ever waiting lets others run after this many sends."""
 
 
 class SendChain(ABC):
-    """What the sending sides of all sockets have in common; immutable, each step makes a longer one."""
+    """Sends in order. It is immutable: each method returns a longer chain."""
 
     def __init__(self, before: Mono[Any] | None) -> None:
         self._before = before
 
     @abstractmethod
     def _behind(self, before: Mono[Any]) -> Self:
-        """The same side, with this to be done first."""
+        """The same side, after this has been done."""
 
     def _and(self, step: Stream[Any]) -> Self:
         following = as_flux(step).then()
         return self._behind(following if self._before is None else self._before.then(following))
 
     def then(self, publisher: Publisher[Any]) -> Self:
-        """When everything before has been sent, run this to its end; its elements are not sent."""
+        """Run this publisher when everything before it has been sent. Its elements are not sent."""
         return self._and(as_stream(publisher, "then()"))
 
     def mono(self) -> Mono[Any]:
-        """The end of it all, as a Mono."""
+        """The whole chain as a Mono, which completes when everything has been sent."""
         return Mono.empty() if self._before is None else self._before
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
-        """Send; the subscriber hears of the end, or of the error."""
+        """Send. The subscriber learns how that ended; there are no elements."""
         self.mono().subscribe(subscriber)
 
     def __await__(self) -> Generator[Any, None, None]:
@@ -57,10 +57,10 @@ class SendChain(ABC):
 
 
 class Outbound(SendChain):
-    """What is to be sent, in order.
+    """What to send over a connection, in order.
 
-    Nothing happens before somebody subscribes, awaits it, or returns it from a handler. It completes when
-    everything was handed to the kernel, and fails if the connection breaks first.
+    Nothing happens before somebody subscribes to it, awaits it, or returns it from a handler. It completes
+    when everything has been handed to the kernel, and fails if the connection breaks first.
 
     ::
 
@@ -75,14 +75,15 @@ class Outbound(SendChain):
         super().__init__(before)
         self._connection = connection
         self._data = data
-        """If these bytes are all that is to be sent: then most of the work can be saved."""
+        """If these bytes are all there is to send, most of the work can be saved."""
 
     # ---------------------------------------------------------------- what to send
     def send(self, data: Publisher[bytes] | bytes, *, flush: FlushRule | None = None) -> Outbound:
-        """Send every element of a publisher of bytes; or just these bytes.
+        """Send every element of a publisher of bytes, or just these bytes.
 
-        Elements that come together go out together. ``flush`` says of an element whether it has to go at
-        once. The publisher is asked for as much as the socket takes: a peer that does not read stops it.
+        Elements that come together are written together; ``flush`` says of an element whether it must be
+        written at once. The publisher is asked for as much as the socket takes, so a peer that does not read
+        stops it.
         """
         if isinstance(data, bytes | bytearray | memoryview):
             data = bytes(data)
@@ -98,7 +99,7 @@ class Outbound(SendChain):
         return self._and(flux_of(PublisherSource(work)))
 
     def send_object(self, thing: Any, *, flush: Callable[[Any], bool] | None = None) -> Outbound:
-        """Send an object, or every object of a publisher, as the bytes that the ``encoder`` makes of it."""
+        """Send an object, or every object of a publisher, encoded by the ``encoder``."""
         encode = self._connection.settings.encoder
         if isinstance(thing, Publisher):
             objects = as_stream(thing, "send_object()")
@@ -111,13 +112,13 @@ class Outbound(SendChain):
         stream: Callable[[S], Publisher[bytes]],
         cleanup: Callable[[S], object],
     ) -> Outbound:
-        """Open something, send what ``stream`` makes of it, and clean up whatever happens."""
+        """Open a resource, send the stream that ``stream`` makes of it, and clean up in any case."""
         return self.send(Flux.using(resource, stream, cleanup))
 
     def send_file(
         self, path: str | os.PathLike[str], *, offset: int = 0, count: int | None = None
     ) -> Outbound:
-        """Send a file, or ``count`` bytes of it from ``offset`` on, as the socket takes them."""
+        """Send a file, or ``count`` bytes of it from ``offset`` on, as fast as the socket takes them."""
         if offset < 0 or (count is not None and count < 0):
             raise ValueError(f"send_file(offset={offset}, count={count}): neither can be below 0")
         return self.send_using(
@@ -127,7 +128,7 @@ class Outbound(SendChain):
         )
 
     def keep_open(self) -> Outbound:
-        """Complete when the peer has closed its side, or the server is being closed; not before."""
+        """Complete only when the peer has closed its side, or the server is being closed."""
         connection = self._connection
         return self._and(Ending(connection, connection.when_peer_ends).mono())
 
@@ -140,7 +141,7 @@ class Outbound(SendChain):
         )
 
     def mono(self) -> Mono[Any]:
-        """The end of it all, as a Mono."""
+        """The whole chain as a Mono, which completes when everything has been sent."""
         if self._data is None:
             return super().mono()
         return self._sending(Mono.just(self._data))
@@ -167,12 +168,12 @@ class Outbound(SendChain):
 
     @property
     def connection(self) -> Connection:
-        """The connection that this is a side of."""
+        """The connection that this side belongs to."""
         return self._connection
 
 
 def _breath(connection: Connection) -> Generator[Any, None, None]:
-    """Nothing to wait for; but now and then the others on this loop get a turn."""
+    """Nothing to wait for. But now and then the others on this loop get a turn."""
     connection.sends_at_once += 1
     if not connection.sends_at_once % _SENDS_A_TURN:
         yield

@@ -1,4 +1,4 @@
-"""A certificate for a trial: nobody has signed it, so nobody but those who are told to trusts it."""
+"""Self-signed certificates to try things out: only a peer that is told to trusts one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALID = datetime.timedelta(days=30)
 
 @dataclass(frozen=True, slots=True)
 class SelfSigned:
-    """A certificate and its key, in PEM."""
+    """A certificate and its key, in PEM format."""
 
     certificate: bytes
     key: bytes
@@ -28,7 +28,7 @@ class SelfSigned:
 
     @classmethod
     def make(cls, *names: str) -> SelfSigned:
-        """One for these names and addresses, valid from now on for a month."""
+        """Make a certificate for these names and addresses. It is valid for a month."""
         try:
             from cryptography import x509
             from cryptography.hazmat.primitives import hashes, serialization
@@ -37,7 +37,7 @@ class SelfSigned:
         except ImportError as error:
             raise ImportError(
                 "a self-signed certificate needs cryptography: pip install 'penstock-streams[net]', "
-                "or bring a certificate of your own"
+                "or use a certificate of your own"
             ) from error
         alternatives = [_alternative(name) for name in dict.fromkeys(names)]
         key = ec.generate_private_key(ec.SECP256R1())
@@ -66,7 +66,7 @@ class SelfSigned:
         )
 
     def save(self, folder: Path) -> tuple[Path, Path]:
-        """Write both into a folder; the key for its owner alone."""
+        """Write both into a folder. Only the owner can read the key."""
         certificate, key = folder / "certificate.pem", folder / "key.pem"
         certificate.write_bytes(self.certificate)
         with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

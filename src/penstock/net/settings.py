@@ -1,4 +1,4 @@
-"""How a server or a client is set up: immutable, every method of the builders makes a changed copy."""
+"""Settings of servers and clients, and their builders. Both are immutable: methods return a changed copy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
+from penstock.arguments import a_count, a_number, a_whole_number
 from penstock.net.labels import address_text
 from penstock.net.lifecycle import ConnectionObserver, StateCallback
 from penstock.net.wiretap import Wiretap, WiretapFormat
@@ -31,11 +32,11 @@ __all__ = [
 ]
 
 Handler = Callable[["Inbound", "Outbound"], Any]
-"""Gets both sides of a connection; returns what to run: a publisher, an Outbound, or a coroutine."""
+"""Takes both sides of a connection, and returns what to run: a publisher, an Outbound, or a coroutine."""
 
 
 class SupportsFrames(Protocol):
-    """Finds where objects end in a stream of bytes; see :mod:`penstock.net.framing`."""
+    """Finds the objects in a stream of bytes. Those of :mod:`penstock.net.framing` do."""
 
     def frames(self, data: Flux[bytes]) -> Flux[Any]:
         """The objects in the bytes."""
@@ -53,7 +54,7 @@ class SocketOption:
 
     @classmethod
     def named(cls, name: str, value: int | bytes) -> SocketOption:
-        """The option with the name that the manual pages have for it."""
+        """The option that has this name in the manual pages."""
         levels = {
             "SO_": socket.SOL_SOCKET,
             "TCP_": socket.IPPROTO_TCP,
@@ -71,13 +72,13 @@ class SocketOption:
         return cls(level, number, value, name)
 
     def apply(self, connection: Any) -> None:
-        """Set it."""
+        """Set the option on a socket."""
         connection.setsockopt(self.level, self.name, self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class SocketSettings:
-    """What can be set for a socket of any kind."""
+    """The settings that every kind of socket has."""
 
     host: str | None = None
     port: int = 0
@@ -94,7 +95,7 @@ class SocketSettings:
 
 @dataclass(frozen=True, slots=True)
 class TcpSettings(SocketSettings):
-    """Everything that can be set; what does not apply to one kind of end is not offered by its builder."""
+    """The settings of TCP and Unix servers and clients. A builder offers those that apply to it."""
 
     path: str | None = None
     tls: TlsSettings | None = None
@@ -119,12 +120,12 @@ class TcpSettings(SocketSettings):
 
     @property
     def counts_bytes(self) -> bool:
-        """Whether somebody wants to know how many bytes went over a connection."""
+        """Whether the bytes of each connection are counted, for metrics or for a timeout."""
         return self.metered or any((self.idle_timeout, self.read_timeout, self.write_timeout))
 
     @property
     def may_fuse(self) -> bool:
-        """Whether an echo may bypass our own code: if nobody looks at its bytes."""
+        """Whether an echo may bypass our own code, because nobody looks at its bytes."""
         return self.fused and self.wiretap is None and not self.counts_bytes
 
 
@@ -132,30 +133,28 @@ S = TypeVar("S", bound=SocketSettings)
 
 
 class SocketBuilder(Generic[S]):
-    """What builders have in common, whatever they open. Each method returns a changed copy."""
+    """What all builders have in common. Each method returns a changed copy."""
 
     def __init__(self, settings: S) -> None:
         self._settings = settings
 
     @property
     def settings(self) -> S:
-        """What is set."""
+        """The settings so far."""
         return self._settings
 
     def _with(self, **changes: Any) -> Self:
         return type(self)(dataclasses.replace(self._settings, **changes))
 
     def host(self, host: str) -> Self:
-        """The name or the address: to listen on, or to connect to."""
+        """The name or the address to listen on, or to connect to."""
         if not isinstance(host, str) or not host:
-            raise ValueError(f"host({host!r}): give a name or an address as text")
+            raise ValueError(f"host({host!r}): pass a name or an address as text")
         return self._with(host=host)
 
     def port(self, port: int) -> Self:
-        """The port; a server takes any free one for 0."""
-        if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_535:
-            raise ValueError(f"port({port!r}): give a whole number from 0 to 65535")
-        return self._with(port=port)
+        """The port. With 0, a server takes any free one."""
+        return self._with(port=a_whole_number(port, "port()", least=0, most=65_535))
 
     def wiretap(
         self,
@@ -172,7 +171,7 @@ class SocketBuilder(Generic[S]):
         return self._with(wiretap=tap or None)
 
     def metrics(self, on: bool = True) -> Self:
-        """Count bytes as well."""
+        """Count the bytes too."""
         return self._with(metered=on)
 
     def option(self, name: str, value: int | bytes) -> Self:
@@ -180,9 +179,9 @@ class SocketBuilder(Generic[S]):
         return self._with(options=(*self._settings.options, SocketOption.named(name, value)))
 
     def encoder(self, encode: Callable[[Any], bytes]) -> Self:
-        """What makes bytes of an object, for ``send_object()``."""
+        """The function that turns an object into bytes, for ``send_object()``."""
         if not callable(encode):
-            raise TypeError(f"encoder({encode!r}): give a function that makes bytes of an object")
+            raise TypeError(f"encoder({encode!r}): pass a function that turns an object into bytes")
         return self._with(encoder=encode)
 
     def __repr__(self) -> str:
@@ -190,81 +189,71 @@ class SocketBuilder(Generic[S]):
 
 
 class TcpBuilder(SocketBuilder[TcpSettings]):
-    """What servers and clients of connections have in common."""
+    """What TCP and Unix servers and clients have in common."""
 
     def host(self, host: str) -> Self:
-        """The name or the address: to listen on, or to connect to."""
+        """The name or the address to listen on, or to connect to."""
         return super().host(host)._with(path=None)
 
     def port(self, port: int) -> Self:
-        """The port; a server takes any free one for 0."""
+        """The port. With 0, a server takes any free one."""
         return super().port(port)._with(path=None)
 
     def unix(self, path: str) -> Self:
-        """A Unix socket at this path, in place of host and port."""
+        """A Unix socket at this path, instead of host and port."""
         if not path:
-            raise ValueError("unix(''): give the path of the socket")
+            raise ValueError("unix(''): pass the path of the socket")
         return self._with(path=str(path), host=None, port=0)
 
     def handle(self, handler: Handler) -> Self:
-        """What to do with a connection: called with its two sides, returns what to run.
+        """What to do with a connection. The handler takes its two sides and returns what to run.
 
-        When that completes, what was sent is flushed and the connection is closed; when it fails, the error
-        is logged with the connection's id and the connection is closed.
+        When that completes, what was sent is flushed and the connection is closed. When it fails, the error
+        is logged with the connection's id, and the connection is closed.
         """
         if not callable(handler):
-            raise TypeError(f"handle({handler!r}): give a function of inbound and outbound")
+            raise TypeError(f"handle({handler!r}): pass a function of inbound and outbound")
         return self._with(handler=handler)
 
     def metrics(self, on: bool = True) -> Self:
-        """Count bytes as well as connections; an echo is then not fused."""
+        """Count bytes as well as connections. An echo is then not fused."""
         return self._with(metered=on)
 
     def on_connection(self, call: Callable[[Connection], object]) -> Self:
-        """Call this with every new connection, before its handler; if it raises, the connection is closed."""
+        """Call this with every new connection, before its handler. If it raises, the connection is closed."""
         return self._with(on_connection=(*self._settings.on_connection, call))
 
     def observe(self, observer: ConnectionObserver | StateCallback) -> Self:
-        """Tell this one about every :class:`~penstock.net.ConnectionState` of every connection."""
+        """Tell this observer of every :class:`~penstock.net.ConnectionState` of every connection."""
         call = observer.on_state_change if isinstance(observer, ConnectionObserver) else observer
         return self._with(observers=(*self._settings.observers, call))
 
     def idle_timeout(self, seconds: float) -> Self:
-        """Close a connection on which nothing has moved, in or out, for so long."""
-        return self._with(idle_timeout=_seconds("idle_timeout", seconds))
+        """Close a connection on which nothing was received or sent for so many seconds."""
+        return self._with(idle_timeout=a_number(seconds, "idle_timeout()", above=0))
 
     def read_timeout(self, seconds: float) -> Self:
-        """Close a connection whose peer has sent nothing for so long although it was waited for."""
-        return self._with(read_timeout=_seconds("read_timeout", seconds))
+        """Close a connection if there is demand and its peer has sent nothing for so many seconds."""
+        return self._with(read_timeout=a_number(seconds, "read_timeout()", above=0))
 
     def write_timeout(self, seconds: float) -> Self:
-        """Close a connection whose peer has taken nothing for so long although something was to be taken."""
-        return self._with(write_timeout=_seconds("write_timeout", seconds))
+        """Close a connection if its peer has taken nothing of what is to be sent for so many seconds."""
+        return self._with(write_timeout=a_number(seconds, "write_timeout()", above=0))
 
     def linger(self, seconds: float) -> Self:
-        """How long a close waits for the peer to take what was sent and to close its side (1 s)."""
-        if seconds < 0:
-            raise ValueError(f"linger({seconds!r}): give seconds, or 0")
-        return self._with(linger=float(seconds))
+        """How many seconds a close waits for the peer to take what was sent and to close its side (1 s)."""
+        return self._with(linger=a_number(seconds, "linger()", least=0))
 
     def read_ahead(self, size: int) -> Self:
-        """How many bytes may be read before they are asked for (64 KiB); 0: none, and no close is heard."""
-        if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-            raise ValueError(f"read_ahead({size!r}): give a number of bytes, or 0")
-        return self._with(read_ahead=size)
+        """How many bytes may be read without demand (64 KiB). With 0 none is, and a close is not noticed."""
+        return self._with(read_ahead=a_count(size, "read_ahead()", least=0))
 
     def fuse(self, on: bool) -> Self:
-        """Whether ``outbound.send(inbound.receive())`` may go from the socket to itself (it may)."""
+        """Whether ``outbound.send(inbound.receive())`` may connect the socket to itself (True)."""
         return self._with(fused=on)
 
     def framing(self, framing: SupportsFrames) -> Self:
-        """Where an object ends, for ``receive_objects()``: ``lines()``, ``length_prefixed()``, …"""
+        """How to find objects, for ``receive_objects()``: ``lines()``, ``length_prefixed()``, …"""
         if not callable(getattr(framing, "frames", None)):
-            raise TypeError(f"framing({framing!r}): give one of penstock.net.framing, for example lines()")
+            raise TypeError(f"framing({framing!r}): pass one of penstock.net.framing, for example lines()")
         return self._with(framing=framing)
-
-
-def _seconds(name: str, seconds: float) -> float:
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
-        raise ValueError(f"{name}({seconds!r}): give seconds above 0")
-    return float(seconds)

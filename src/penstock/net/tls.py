@@ -1,4 +1,4 @@
-"""TLS for servers and clients: certificates, names, trust, and certificates that change as a server runs."""
+"""TLS for servers and clients: certificates, trust, server names, and reloading while a server runs."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Path = str | os.PathLike[str]
 
 
 class BadCertificate(NetError):
-    """A certificate or key that cannot be used."""
+    """A certificate or a key cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """A context, and how long its handshakes may take."""
+    """A context, and how long a handshake may take."""
 
     context: ssl.SSLContext
     handshake_timeout: float = 10.0
     server_hostname: str | None = None
     chain: tuple[Path, Path | None, str | None] | None = None
-    """Where the certificate came from, for :meth:`reload`."""
+    """The files that the certificate came from, for :meth:`reload`."""
     names: ServerNames | None = None
-    """Other contexts for other names of a server."""
+    """Contexts for further names of a server."""
 
     @classmethod
     def for_server(
@@ -44,19 +44,19 @@ class TlsSettings:
         names: Mapping[str, ssl.SSLContext] | None,
         handshake_timeout: float,
     ) -> Self:
-        """What a server presents; with ``client_authority`` its clients have to present something, too."""
+        """Settings of a server. With ``client_authority``, its clients have to present a certificate too."""
         chain = None
         if context is None:
             if certificate is None:
                 raise ValueError(
-                    "secure() needs a certificate: secure(certificate='server.pem', key='server.key'), an "
-                    "ssl.SSLContext, or self_signed() for a trial"
+                    "secure() needs a certificate: secure(certificate='server.pem', key='server.key') or an "
+                    "ssl.SSLContext; SelfSigned.make('localhost') makes a certificate to try things out"
                 )
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             chain = (certificate, key, password)
             load_chain(context, *chain)
         elif certificate is not None:
-            raise ValueError("secure(): give a context or a certificate, not both")
+            raise ValueError("secure() takes a context or a certificate, not both")
         if client_authority is not None:
             load_authority(context, client_authority)
             context.verify_mode = ssl.CERT_REQUIRED
@@ -75,7 +75,7 @@ class TlsSettings:
         server_hostname: str | None,
         handshake_timeout: float,
     ) -> Self:
-        """Whom a client trusts; and what it presents, if it has to."""
+        """The settings of a client: whom it trusts, and what it presents if it has to."""
         if context is None:
             context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
             if trust is not None:
@@ -83,34 +83,36 @@ class TlsSettings:
             if certificate is not None:
                 load_chain(context, certificate, key, password)
         elif trust is not None or certificate is not None:
-            raise ValueError("secure(): give a context, or trust and certificate, not both")
+            raise ValueError("secure() takes a context, or trust and certificate, not both")
         context.sslobject_class = TlsSession
         return cls(context, handshake_timeout, server_hostname)
 
     def reload(self) -> None:
-        """Read certificate and key again; connections from now on get them."""
+        """Read certificate and key again. New connections use them."""
         if self.chain is None:
-            raise NetError("this context was not made from a certificate file, so there is nothing to reload")
-        # First into a context of its own: a bad file must not spoil the one in use.
+            raise NetError(
+                "this context does not come from a certificate file, so there is nothing to reload"
+            )
+        # First into another context: a bad file must not spoil the one in use.
         load_chain(ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), *self.chain)
         load_chain(self.context, *self.chain)
 
 
 class ServerNames:
-    """Chooses a context by the name that a client asks for: the exact one, then ``*.…``, then the default."""
+    """Chooses the context for the name that a client asks for: that name, then ``*.…``, then the default."""
 
     def __init__(self, names: Mapping[str, ssl.SSLContext], client_authority: Path | None = None) -> None:
         for name, context in names.items():
             if not isinstance(context, ssl.SSLContext):
                 raise TypeError(
-                    f"secure(names={{{name!r}: {context!r}}}): give an ssl.SSLContext for each name"
+                    f"secure(names={{{name!r}: {context!r}}}): pass an ssl.SSLContext for each name"
                 )
             if client_authority is not None:
                 _ask_for_certificates(context, client_authority, name)
         self._names = {name.lower(): context for name, context in names.items()}
 
     def context_for(self, name: str | None) -> ssl.SSLContext | None:
-        """The context for a name; None for the default one."""
+        """The context for a name, or None for the default."""
         if name is None:
             return None
         name = name.lower()
@@ -118,11 +120,11 @@ class ServerNames:
 
 
 _authorities: WeakKeyDictionary[ssl.SSLContext, str] = WeakKeyDictionary()
-"""Contexts that were made to ask for certificates of an authority, because their server does."""
+"""Contexts that ask for certificates of an authority because their server does."""
 
 
 def _ask_for_certificates(context: ssl.SSLContext, authority: Path, name: str) -> None:
-    """``client_authority`` holds for every name; but nobody is to be trusted at one by accident."""
+    """``client_authority`` holds for every name. But no name may come to trust anybody by accident."""
     if _authorities.get(context) == os.fspath(authority):
         return
     if context in _authorities:
@@ -147,14 +149,14 @@ def load_chain(context: ssl.SSLContext, certificate: Path, key: Path | None, pas
     for path in (certificate, key):
         if path is not None and not os.path.isfile(path):
             raise BadCertificate(
-                f"there is no file {os.fspath(path)!r}; check the path of certificate and key"
+                f"there is no file {os.fspath(path)!r}; check the paths of the certificate and the key"
             )
     try:
         context.load_cert_chain(certificate, key, password)
     except ssl.SSLError as error:
         raise BadCertificate(
             f"{os.fspath(certificate)!r} is not a certificate that fits its key ({error.reason or error}); "
-            "both have to be in PEM, the key perhaps in the same file"
+            "both have to be in PEM format; the key may be in the same file"
         ) from error
 
 
@@ -169,7 +171,7 @@ def load_authority(context: ssl.SSLContext, authority: Path) -> None:
             context.load_verify_locations(cafile=authority)
     except ssl.SSLError as error:
         raise BadCertificate(
-            f"{os.fspath(authority)!r} has no certificates in PEM ({error.reason})"
+            f"{os.fspath(authority)!r} has no certificates in PEM format ({error.reason})"
         ) from error
 
 
@@ -178,23 +180,23 @@ _CLIENT_HELLO: Final = 1
 _LONGEST_HELLO: Final = 1 << 16
 
 Choose = Callable[[str | None], ssl.SSLContext | None]
-"""The context for the name that a client asks for, or None for the one that is there."""
+"""The context for the name that a client asks for, or None for the default."""
 
 choosing: ContextVar[Choose | None] = ContextVar("penstock.net.choosing", default=None)
-"""How a server chooses, while it makes a session: two servers may share a context and have other names."""
+"""How the server that is making a session chooses. Servers that share a context may have different names."""
 
 
 class TlsSession(ssl.SSLObject):
-    """What ``context.wrap_bio()`` makes for our connections.
+    """The session of our connections: it knows how the peer ended, and chooses a context by server name.
 
-    The context for a name is chosen before the handshake begins, by a look at the client's first message. The
-    callback that OpenSSL has for this comes too late: whether a client has to show a certificate is settled
-    by then, so the rules of the default context would hold for every name.
+    The context is chosen before the handshake begins, from the client's first message. OpenSSL's own callback
+    for this comes too late: by then it is settled whether the client has to present a certificate, so the
+    rules of the default context would hold for every name.
     """
 
     ended = False
-    """Whether the peer has said that it sends no more (``close_notify``). Without it, a TCP connection that
-    ends has been cut, by a crash or by somebody on the way."""
+    """Whether the peer has said that it sends no more (``close_notify``). If TCP ends without it, the
+    connection was cut, by a crash or by somebody on the way."""
     _hello: ssl.MemoryBIO | None = None
     _outgoing: ssl.MemoryBIO
     _choose: Choose | None = None
@@ -223,13 +225,13 @@ class TlsSession(ssl.SSLObject):
         return made
 
     def do_handshake(self) -> None:
-        """As ever; on a server with names, the context is chosen first."""
+        """Choose the context first, on a server with several names."""
         if self._hello is not None:
             self._choose_context(self._hello)
         super().do_handshake()
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:
-        """As ever; an empty result is the peer's proper end."""
+        """Read. An empty result is the peer's proper end."""
         got = super().read(len, buffer)
         if not got:
             self.ended = True
@@ -237,7 +239,7 @@ class TlsSession(ssl.SSLObject):
 
     def _choose_context(self, incoming: ssl.MemoryBIO) -> None:
         begun = incoming.read()
-        incoming.write(begun)  # nobody has read it yet
+        incoming.write(begun)  # put it back: the handshake reads it again
         try:
             name = asked_name(begun)
         except EOFError:
@@ -253,17 +255,17 @@ class TlsSession(ssl.SSLObject):
 
 
 def cut_off(label: str) -> ConnectionAborted:
-    """The error for a session whose connection ended before the session did."""
+    """The error for a connection that ended before its TLS session did."""
     return ConnectionAborted(
-        f"{label} the connection was cut: it ended without the peer's close_notify, so more may have been "
-        "sent than has come"
+        f"{label} the connection was cut: it ended without the peer's close_notify, so the peer may have "
+        "sent more than has arrived"
     )
 
 
 def asked_name(begun: bytes) -> str | None:
-    """The server's name in a client's first message; None if there is none, or it is no such message.
+    """The server name in a client's first message; None if there is none, or this is not such a message.
 
-    EOFError says that more bytes are needed to know.
+    Raises EOFError if more bytes are needed.
     """
     message = _first_message(begun)
     if message is None:
@@ -271,7 +273,7 @@ def asked_name(begun: bytes) -> str | None:
     try:
         return _name_in(_Reader(message))
     except EOFError:
-        return None  # A length in it is wrong: the handshake is going to say so.
+        return None  # A length in it is wrong, as the handshake will find out.
 
 
 def _first_message(begun: bytes) -> bytes | None:
@@ -311,7 +313,7 @@ def _name_in(hello: _Reader) -> str | None:
 
 
 class _Reader:
-    """Takes bytes one after the other; EOFError where there are too few."""
+    """Takes bytes one after the other. Raises EOFError if there are too few."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

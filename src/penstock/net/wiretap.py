@@ -1,4 +1,4 @@
-"""Shows in the log what goes over a connection: as a hex dump, as text, or as sizes only."""
+"""Logs what goes over a connection: as a hex dump, as text, or as sizes only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROW: Final = 16
 
 
 class WiretapFormat(enum.Enum):
-    """How bytes are shown."""
+    """How to show bytes."""
 
     HEX = "hex"
     TEXT = "text"
@@ -25,9 +25,9 @@ class WiretapFormat(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wiretap:
-    """What is logged of each read and write, at ``level``, by the logger ``penstock.net.wire``.
+    """How to log each read and write. The logger is ``penstock.net.wire``, at ``level``.
 
-    ``redact`` gets the bytes first and returns those that may be shown; ``most`` bounds how many are.
+    ``redact`` takes the bytes and returns those that may be shown. At most ``most`` bytes are shown.
     """
 
     format: WiretapFormat = WiretapFormat.HEX
@@ -39,7 +39,7 @@ class Wiretap:
     def tapped(
         self, label: Callable[[], str], event: str, pass_on: Callable[[bytes], None]
     ) -> Callable[[bytes], None]:
-        """``pass_on``, which says what it passes on."""
+        """``pass_on``, which logs what it passes on."""
 
         def tap(data: bytes) -> None:
             self.tell(label(), event, data)
@@ -48,7 +48,7 @@ class Wiretap:
         return tap
 
     def tell(self, label: str, event: str, data: bytes | None = None) -> None:
-        """Log an event, with its bytes if it has some."""
+        """Log an event, and its bytes if it has any."""
         if not _log.isEnabledFor(self.level):
             return
         if data is None:
@@ -68,7 +68,7 @@ class Wiretap:
 
 
 def hex_dump(data: bytes) -> str:
-    """Sixteen bytes a line, with their offset and what they look like as characters."""
+    """Sixteen bytes to a line, with the offset and the printable characters."""
     rows = []
     for offset in range(0, len(data), _ROW):
         row = data[offset : offset + _ROW]

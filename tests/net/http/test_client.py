@@ -221,7 +221,7 @@ def test_nobody_listens() -> None:
 
 
 def test_a_name_that_is_not_known() -> None:
-    with pytest.raises(ConnectFailed, match=r"the name is not known|check"):
+    with pytest.raises(ConnectFailed, match=r"the host name is unknown|check"):
         list(get("http://no-such-host.invalid/").receive())
 
 

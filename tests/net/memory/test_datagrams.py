@@ -8,8 +8,8 @@ import pytest
 
 from penstock.net import Address, ConnectionAborted, Datagram, DatagramTooLarge, SendRefused
 from penstock.net.metrics import UdpCounters
-from penstock.net.udp.datagram import Overflow
-from penstock.net.udp.pace import Pace, Pacer
+from penstock.net.udp.datagram import OverflowSettings
+from penstock.net.udp.pace import Pacer, SendPace
 from penstock.net.udp.receiver import DatagramReceiver
 from penstock.net.udp.sender import MOST_DATAGRAMS, DatagramSender
 from tests.net.memory.subscribers import Reader, Tap
@@ -127,7 +127,7 @@ def test_a_close_says_what_was_not_sent() -> None:
 
 
 def test_a_pace_is_kept_to_the_millisecond_on_the_clock_of_the_test() -> None:
-    sending = Sending(Pacer(Pace(10, burst=1), 0.0))
+    sending = Sending(Pacer(SendPace(10, burst=1), 0.0))
     sending.source.give(*[b"x"] * 20)
     for tenth in range(1, 11):
         assert len(sending.transport.sent) == tenth
@@ -136,7 +136,7 @@ def test_a_pace_is_kept_to_the_millisecond_on_the_clock_of_the_test() -> None:
 
 
 def received(owner: Owner, transport: MemoryDatagrams, demand: int) -> tuple[DatagramReceiver, Reader]:
-    receiver = DatagramReceiver(owner, transport, Overflow(), None)
+    receiver = DatagramReceiver(owner, transport, OverflowSettings(), None)
     receiver.open()
     reader = Reader(demand)
     receiver.subscribe(reader)

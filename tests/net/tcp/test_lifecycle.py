@@ -452,4 +452,4 @@ def test_a_coroutine_that_does_not_wait_for_what_it_sends_is_told_so(
             assert [chunk async for chunk in connection.inbound.receive()] == []
 
     run_on(kind, main())
-    assert "a coroutine has to wait for what it sends" in caplog.text
+    assert "a coroutine has to await what it sends" in caplog.text

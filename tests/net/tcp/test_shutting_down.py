@@ -291,7 +291,7 @@ def test_one_connection_too_many_is_refused_and_another_may_come_later(
             async with await Peer.of(running) as four:
                 assert await four.receive(6) == b"served"
             assert len(handled) == 3
-        assert "refused: there are 2 connections, as many as max_connections() allows" in caplog.text
+        assert "refused: there are 2 connections already, the limit of max_connections()" in caplog.text
 
     run_on(kind, main())
 

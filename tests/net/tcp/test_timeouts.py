@@ -188,7 +188,16 @@ def test_a_connection_without_traffic_has_no_limit_unless_one_is_set(kind: str) 
 
 
 @pytest.mark.parametrize("name", ["idle_timeout", "read_timeout", "write_timeout"])
-@pytest.mark.parametrize("seconds", [0, -1, True, "1", float("nan")])
-def test_a_limit_has_to_be_a_time(name: str, seconds: Any) -> None:
-    with pytest.raises(ValueError, match=rf"{name}\(.*\): give seconds above 0"):
+@pytest.mark.parametrize(
+    ("seconds", "error", "text"),
+    [
+        (0, ValueError, "above 0"),
+        (-1, ValueError, "above 0"),
+        (float("nan"), ValueError, "finite"),
+        (True, TypeError, "number"),
+        ("1", TypeError, "number"),
+    ],
+)
+def test_a_limit_has_to_be_a_time(name: str, seconds: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=rf"{name}\(\) needs a .*{text}"):
         getattr(TcpServer.create(), name)(seconds)

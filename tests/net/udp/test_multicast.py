@@ -158,7 +158,7 @@ def test_an_interface_may_be_given_by_its_address() -> None:
 
 
 def test_what_is_wrong_is_said() -> None:
-    with pytest.raises(ValueError, match="no multicast address"):
+    with pytest.raises(ValueError, match="not a multicast address"):
         UdpServer.create().join("192.0.2.1")
     with pytest.raises(ValueError, match="from 0 to 255"):
         UdpServer.create().multicast(ttl=256)

@@ -192,9 +192,17 @@ def test_where_the_system_does_not_tell_the_figure_is_left_out() -> None:
         assert kernel_dropped(one) is None
 
 
-@pytest.mark.parametrize("capacity", [0, -1, 1.5, True])
-def test_a_capacity_is_at_least_one(capacity: Any) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
+@pytest.mark.parametrize(
+    ("capacity", "error", "text"),
+    [
+        (0, ValueError, "at least 1"),
+        (-1, ValueError, "at least 1"),
+        (1.5, TypeError, "whole number"),
+        (True, TypeError, "whole number"),
+    ],
+)
+def test_a_capacity_is_at_least_one(capacity: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=rf"capacity of overflow\(\) needs a .*{text}"):
         UdpServer.create().overflow(UdpOverflow.DROP_OLDEST, capacity=capacity)
 
 

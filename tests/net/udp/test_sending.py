@@ -22,7 +22,7 @@ from penstock.net import (
     UdpServer,
     UdpSettings,
 )
-from penstock.net.udp.pace import Pace, Pacer
+from penstock.net.udp.pace import Pacer, SendPace
 from penstock.net.udp.sender import MOST_DATAGRAMS
 from penstock.streams import Flux, schedulers
 from tests.net.tcp.loops import LOOPS, run_on
@@ -291,12 +291,12 @@ def test_a_datagram_that_the_way_does_not_carry_says_how_much_it_does(kind: str)
     [
         (b"bytes", "without an address"),
         (Datagram(b"x", ("localhost", 9)), "'localhost' is a name"),
-        (Datagram(b"x", ("127.0.0.1", 0)), "no address"),
-        (Datagram(b"x", ("127.0.0.1",)), "no address"),
-        (Datagram("text", ("127.0.0.1", 9)), "no bytes"),  # type: ignore[arg-type]
-        (Datagram(b"x", ("::1", 9)), "was not taken"),
+        (Datagram(b"x", ("127.0.0.1", 0)), "not an address"),
+        (Datagram(b"x", ("127.0.0.1",)), "not an address"),
+        (Datagram("text", ("127.0.0.1", 9)), "not bytes"),  # type: ignore[arg-type]
+        (Datagram(b"x", ("::1", 9)), "was not accepted"),
         (Datagram(b"x", ("255.255.255.255", 9)), "SO_BROADCAST"),
-        (42, "no datagram"),
+        (42, "not a datagram"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_a_reason(kind: str, element: Any, says: str) -> None:
@@ -336,7 +336,7 @@ def test_the_error_of_the_source_comes_after_what_it_gave(kind: str) -> None:
 
 # -------------------------------------------------------------------- pace
 def test_a_bucket_gives_its_rate_whatever_the_clock_does() -> None:
-    pacer = Pacer(Pace(10, burst=3), now=100.0)
+    pacer = Pacer(SendPace(10, burst=3), now=100.0)
     assert [pacer.take(100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
     assert pacer.take(100.0) == pytest.approx(0.1)
     assert pacer.take(100.05) == pytest.approx(0.05)
@@ -369,7 +369,15 @@ def test_no_more_is_sent_than_the_pace_allows(kind: str) -> None:
     run_on(kind, main())
 
 
-@pytest.mark.parametrize("rate", [0, -1, "fast", True])
-def test_a_pace_is_a_number_above_zero(rate: Any) -> None:
-    with pytest.raises(ValueError, match="above 0"):
+@pytest.mark.parametrize(
+    ("rate", "error", "text"),
+    [
+        (0, ValueError, "above 0"),
+        (-1, ValueError, "above 0"),
+        ("fast", TypeError, "number"),
+        (True, TypeError, "number"),
+    ],
+)
+def test_a_pace_is_a_number_above_zero(rate: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=rf"pace\(\) needs a .*{text}"):
         UdpClient.create().pace(rate)

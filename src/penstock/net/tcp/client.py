@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Self
 
+from penstock.arguments import a_number
 from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
@@ -23,7 +24,7 @@ _NEXT_ADDRESS = 0.25
 
 
 class TcpClient(TcpBuilder):
-    """Says how to connect; :meth:`connect` does it. The same one may connect many times.
+    """The configuration of a client. :meth:`connect` opens a connection, as often as you like.
 
     ::
 
@@ -31,13 +32,13 @@ class TcpClient(TcpBuilder):
         async with connection:
             await connection.outbound.send(b"hello\\n")
 
-    With ``handle(…)`` the handler runs by itself and the connection closes when it ends; without, the two
-    sides are yours and you close it.
+    With ``handle(…)`` the handler runs by itself, and the connection is closed when it ends. Without it, you
+    use the two sides and close the connection.
     """
 
     @classmethod
     def create(cls) -> Self:
-        """A client of this machine, until it is told otherwise."""
+        """A client of this machine, until you say otherwise."""
         return cls(TcpSettings(host="127.0.0.1"))
 
     def secure(
@@ -51,9 +52,12 @@ class TcpClient(TcpBuilder):
         server_hostname: str | None = None,
         handshake_timeout: float = 10.0,
     ) -> Self:
-        """Speak TLS. The server's certificate is checked against the authorities that this machine trusts, or
-        against ``trust``; ``certificate`` is what the client shows. ``server_hostname`` is the name to check
-        if it is not that of the host."""
+        """Speak TLS.
+
+        The server's certificate is checked against the authorities that this machine trusts, or against
+        ``trust``. ``certificate`` is the one that the client presents. ``server_hostname`` is the name to
+        expect, if it is not the host.
+        """
         return self._with(
             tls=TlsSettings.for_client(
                 context, trust, certificate, key, password, server_hostname, handshake_timeout
@@ -61,13 +65,11 @@ class TcpClient(TcpBuilder):
         )
 
     def connect_timeout(self, seconds: float) -> Self:
-        """How long to try (10 s)."""
-        if not seconds > 0:
-            raise ValueError(f"connect_timeout({seconds!r}): give seconds above 0")
-        return self._with(connect_timeout=float(seconds))
+        """How many seconds connecting may take (10 s)."""
+        return self._with(connect_timeout=a_number(seconds, "connect_timeout()", above=0))
 
     async def connect(self) -> Connection:
-        """The connection, as soon as it is there; ConnectFailed says why it is not."""
+        """Open a connection; ConnectFailed says why there is none."""
         settings = self._settings
         if settings.path is None and not settings.port:
             raise ValueError("connect() needs a port: TcpClient.create().host(…).port(…)")
@@ -105,12 +107,12 @@ class TcpClient(TcpBuilder):
         except OSError as error:  # TimeoutError is one
             raise ConnectFailed.to(settings.where, error) from error
         except ExceptionGroup as errors:
-            # Several addresses were tried; the last one's reason will do.
+            # Several addresses were tried. The reason of the last one is enough.
             raise ConnectFailed.to(settings.where, errors.exceptions[-1]) from errors
         return bridge.connection
 
     def connect_now(self, timeout: float = 45.0) -> Connection:
-        """Connect, from a thread that has no event loop; the connection lives on one in the background."""
+        """Connect, from a thread without an event loop. The connection lives on one in the background."""
         return block_on(self.connect(), timeout)
 
 
@@ -119,7 +121,7 @@ async def _unix_connection(
 ) -> tuple[Any, AsyncioBridge]:
     if not path.startswith("\0"):
         return await loop.create_unix_connection(made, path, **tls)
-    # The name of no file: uvloop cannot connect to one itself.
+    # An abstract name, without a file: uvloop cannot connect to one itself.
     calling = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         calling.setblocking(False)
@@ -131,5 +133,5 @@ async def _unix_connection(
 
 
 def _several_addresses(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
-    """Try the addresses of a host side by side, where the loop can do that; uvloop tries them in turn."""
+    """Try the addresses of a host side by side where the loop can; uvloop tries them one after the other."""
     return {"happy_eyeballs_delay": _NEXT_ADDRESS} if isinstance(loop, asyncio.BaseEventLoop) else {}

@@ -1,7 +1,9 @@
-"""Accepts connections and shakes hands on them, for servers that speak TLS.
+"""The sockets that a server listens on, and how TLS connections are accepted.
 
-The servers of both event loops drop a connection whose handshake fails without a word. Here every failure is
-told at once, with the peer's address and the reason.
+Options are set before a socket is bound: some mean nothing afterwards (``SO_REUSEPORT``), others cannot be
+set any more (``IPV6_V6ONLY``). For TLS there is an acceptor of our own, because the servers of both event
+loops silently drop a connection whose handshake fails. Here every failure is logged at once, with the peer's
+address and the reason.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ _log = logging.getLogger("penstock.net")
 
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _REST: Final = 1.0
-"""Seconds after which a system that was out of descriptors or memory is asked again."""
+"""Seconds until the next attempt if the system is out of descriptors or memory."""
 
 
 class Acceptor:
-    """One listening socket."""
+    """Accepts TLS connections on one listening socket."""
 
     def __init__(self, listening: socket.socket, connections: Connections, tls: TlsSettings) -> None:
         self._listening = listening
@@ -42,12 +44,12 @@ class Acceptor:
         self._handshakes: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Take connections, from now on."""
+        """Begin to accept connections."""
         self._listening.listen(self._connections.settings.backlog)
         self._loop.add_reader(self._listening, self._accept)
 
     def close(self) -> None:
-        """Take no more. A handshake that is under way may end, and its connection is refused then."""
+        """Accept no more. A handshake that is under way may finish; its connection is then refused."""
         if self._listening.fileno() >= 0:
             self._loop.remove_reader(self._listening)
             self._listening.close()
@@ -61,7 +63,7 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in _EXHAUSTED:
                     raise
-                _log.error("cannot accept a connection for now: %s; it is tried again", error.strerror)
+                _log.error("cannot accept a connection now: %s; trying again in a second", error.strerror)
                 self._loop.remove_reader(self._listening)
                 self._loop.call_later(_REST, self._accept_again)
                 return
@@ -91,7 +93,7 @@ class Acceptor:
             self._failed(*ends, self._reason(error))
         else:
             if not hasattr(bridge, "connection"):
-                self._failed(*ends, _GONE)  # Both loops take a peer that has gone for one that is done.
+                self._failed(*ends, _GONE)  # Both loops take a peer that has gone for one that has finished.
 
     def _failed(self, local: str, remote: str, why: str) -> None:
         if not self._connections.closed:
@@ -112,7 +114,7 @@ _GONE: Final = "the peer went away"
 
 
 async def listening_sockets(settings: TcpSettings) -> list[socket.socket]:
-    """One for each address that the host stands for, bound; or the one of a path."""
+    """A bound socket for each address of the host, or the one of a Unix path."""
     if settings.path is not None:
         await _make_way(settings.path)
         return [_bound(settings, socket.AF_UNIX, settings.path)]
@@ -129,7 +131,7 @@ async def listening_sockets(settings: TcpSettings) -> list[socket.socket]:
             except OSError as error:
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
-                missing = error  # A name may stand for an address of IPv6 on a machine that has none.
+                missing = error  # A name may have an IPv6 address on a machine without IPv6.
     except OSError:
         for listening in sockets:
             listening.close()
@@ -146,7 +148,7 @@ def _bound(settings: TcpSettings, family: int, address: Any) -> socket.socket:
         if family != socket.AF_UNIX and os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # Not whatever the system has set: "::" and "0.0.0.0" may be two servers.
+            # Whatever the system's default is: "::" and "0.0.0.0" may be two servers.
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         for option in settings.options:
             option.apply(listening)
@@ -158,11 +160,11 @@ def _bound(settings: TcpSettings, family: int, address: Any) -> socket.socket:
 
 
 async def _make_way(path: str) -> None:
-    """A socket that a dead server left is removed; one that answers belongs to somebody."""
+    """Remove a socket that a dead server left behind; one that answers belongs to a live server."""
     if path.startswith("\0") or not os.path.exists(path):
         return
     if not stat.S_ISSOCK(os.stat(path).st_mode):
-        raise FileExistsError(errno.EEXIST, "there is a file that is no socket")
+        raise FileExistsError(errno.EEXIST, "there is a file that is not a socket")
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         probe.setblocking(False)
@@ -173,4 +175,4 @@ async def _make_way(path: str) -> None:
         return
     finally:
         probe.close()
-    raise OSError(errno.EADDRINUSE, "a server answers there")
+    raise OSError(errno.EADDRINUSE, "a server is listening there")

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Protocol, Self
 
+from penstock.arguments import a_count
 from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
@@ -25,19 +26,19 @@ from penstock.net.tls import Path, TlsSettings
 __all__ = ["RunningServer", "TcpServer"]
 
 
-class Closable(Protocol):
-    """Takes connections from one socket."""
-
-    def close(self) -> None:
-        """Take no more."""
-        ...
-
-
 _log = logging.getLogger("penstock.net")
 
 
+class Closable(Protocol):
+    """Accepts connections from one socket until it is closed."""
+
+    def close(self) -> None:
+        """Accept no more."""
+        ...
+
+
 class TcpServer(TcpBuilder):
-    """Says how to serve; :meth:`bind` begins. The same one may be bound many times.
+    """The configuration of a server. :meth:`bind` starts one; the same configuration may be bound many times.
 
     ::
 
@@ -53,7 +54,7 @@ class TcpServer(TcpBuilder):
 
     @classmethod
     def create(cls) -> Self:
-        """A server on this machine's own address and any free port, until it is told otherwise."""
+        """A server on the loopback address and any free port, until you say otherwise."""
         return cls(TcpSettings(host="127.0.0.1"))
 
     def secure(
@@ -67,10 +68,11 @@ class TcpServer(TcpBuilder):
         names: Mapping[str, ssl.SSLContext] | None = None,
         handshake_timeout: float = 10.0,
     ) -> Self:
-        """Speak TLS: with a context of yours, or with a certificate and its key from PEM files.
+        """Speak TLS, with a context of yours, or with a certificate and its key from PEM files.
 
-        ``client_authority`` makes clients show a certificate that this authority has signed. ``names`` has
-        other contexts for other names of the server (``"*.example.org"`` for all below one).
+        With ``client_authority``, clients have to present a certificate that this authority has signed.
+        ``names`` maps further names of the server to contexts of their own (``"*.example.org"`` for all names
+        below one).
         """
         return self._with(
             tls=TlsSettings.for_server(
@@ -79,22 +81,20 @@ class TcpServer(TcpBuilder):
         )
 
     def max_connections(self, most: int) -> Self:
-        """Cut off whoever comes when there are so many connections already."""
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise ValueError(f"max_connections({most!r}): give a whole number of at least 1")
-        return self._with(max_connections=most)
+        """Refuse a new connection when there are this many already."""
+        return self._with(max_connections=a_count(most, "max_connections()"))
 
     def backlog(self, most: int) -> Self:
         """How many connections the system may keep waiting to be accepted (128)."""
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise ValueError(f"backlog({most!r}): give a whole number of at least 1")
-        return self._with(backlog=most)
+        return self._with(backlog=a_count(most, "backlog()"))
 
     async def bind(self) -> RunningServer:
-        """Listen; the server runs on this event loop until it is closed."""
+        """Listen. The server runs on this event loop until it is closed."""
         settings = self._settings
         if settings.handler is None and not settings.on_connection:
-            raise ValueError("this server does nothing with its connections: give it handle(…) before bind()")
+            raise ValueError(
+                "this server has nothing to do with its connections: give it handle(…) before bind()"
+            )
         loop = asyncio.get_running_loop()
         connections = Connections(settings)
         sockets: list[socket.socket] = []
@@ -119,12 +119,12 @@ class TcpServer(TcpBuilder):
         return running
 
     def bind_now(self, timeout: float = 45.0) -> RunningServer:
-        """Listen, from a thread that has no event loop; the server runs on one in the background."""
+        """Listen, from a thread without an event loop. The server runs on one in the background."""
         return block_on(self.bind(), timeout)
 
 
 class RunningServer(Disposable):
-    """A server that listens. Closing it lets its connections finish."""
+    """A server that is listening. Closing it lets its connections finish."""
 
     def __init__(
         self,
@@ -143,31 +143,31 @@ class RunningServer(Disposable):
 
     @property
     def host(self) -> str:
-        """The address that it listens on."""
+        """The address that the server listens on."""
         return str(self._addresses[0][0]) if self._settings.path is None else ""
 
     @property
     def port(self) -> int:
-        """The port that it listens on: the real one, also if it was bound to 0."""
+        """The port that the server listens on: the real one, even if it was bound to 0."""
         return int(self._addresses[0][1]) if self._settings.path is None else 0
 
     @property
     def where(self) -> str:
-        """All that it listens on, as people write it."""
+        """All addresses that the server listens on, as people write them."""
         return ", ".join(address_text(address) for address in self._addresses)
 
     @property
     def connections(self) -> list[Connection]:
-        """The connections that there are now."""
+        """The connections that are open now."""
         return list(self._connections.alive)
 
     @property
     def metrics(self) -> TcpMetrics:
-        """What it has done so far."""
+        """What the server has done so far."""
         return self._connections.metrics
 
     def reload_certificate(self) -> None:
-        """Read certificate and key again; connections from now on get them."""
+        """Read certificate and key again. New connections use them."""
         if self._settings.tls is None:
             raise ValueError("this server does not speak TLS")
         self._settings.tls.reload()
@@ -179,7 +179,7 @@ class RunningServer(Disposable):
             _remove_socket(self._settings.path)
         closed = await self._connections.close(grace)
         for label in closed.aborted:
-            _log.warning("%s was cut off: its handler had not ended %g s after the close", label, grace)
+            _log.warning("%s was cut off: its handler was still running %g s after the close", label, grace)
         self._over.set()
         return closed
 

@@ -1,4 +1,4 @@
-"""One UDP socket: its two sides, its handler, its groups and figures, and how it ends."""
+"""A UDP socket as its user holds it: its two sides, its handler, its groups and counts, and its end."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _FROM_THE_NETWORK: Final = frozenset(
     )
     if hasattr(errno, name)
 )
-"""What ICMP can bring as an answer to an earlier datagram. The socket is as good as before."""
+"""Errors that ICMP may report for an earlier datagram. The socket still works."""
 
 
 class UdpChannel(Disposable):
-    """A UDP socket and what is known about it; handlers get its sides, others get all of it.
+    """A UDP socket. ``bind()`` and ``connect()`` return one; a handler gets its two sides.
 
     ::
 
@@ -61,22 +61,22 @@ class UdpChannel(Disposable):
             await channel.outbound.send(b"ping")
             answer = await channel.inbound.receive().first()
 
-    Everything but waiting, and joining or leaving groups, may be called from any thread.
+    Every method may be called from any thread, except those that wait and those that join or leave a group.
     """
 
     def __init__(self, settings: UdpSettings, opened: socket.socket, peer: Address | None) -> None:
         """Made by ``UdpServer.bind()`` and ``UdpClient.connect()``."""
         super().__init__(asyncio.get_running_loop())
         self.id = os.urandom(4).hex()
-        """Eight characters that stand for this socket in every line of the log."""
+        """Eight characters that identify this socket in every line of the log."""
         self.settings = settings
         self.socket = opened
-        """The socket itself, for what is not offered here."""
+        """The socket itself, for what this class does not offer."""
         self.peer = peer
         """The address that a client's socket is connected to."""
         self.counts = UdpCounters()
         self.address: Address = opened.getsockname()
-        """The address that the socket has."""
+        """The address of the socket."""
         self._thread = get_ident()
         self._transport = AsyncioDatagramTransport(self.loop, opened)
         self._receiver = DatagramReceiver(self, self._transport, settings.overflow, self._watching("READ"))
@@ -87,35 +87,35 @@ class UdpChannel(Disposable):
         self._network_heard = False
         self._closed = False
         self.inbound = UdpInbound(self, self._receiver)
-        """What is received."""
+        """The receiving side."""
         self.outbound = UdpOutbound(self)
-        """What is sent."""
+        """The sending side."""
 
-    # ---------------------------------------------------------------- who it is
+    # ---------------------------------------------------------------- what it is
     @property
     def host(self) -> str:
-        """The address of the socket without the port."""
+        """The host part of the address."""
         return str(self.address[0])
 
     @property
     def port(self) -> int:
-        """The port of the socket: the real one, also if it was bound to 0."""
+        """The port of the socket: the real one, even if it was bound to 0."""
         return int(self.address[1])
 
     @property
     def label(self) -> str:
-        """``[id, L:local - R:remote]``; with ``!`` for ``-`` once it is closed."""
+        """``[id, L:local - R:remote]``, with ``!`` instead of ``-`` once it is closed."""
         remote = "*" if self.peer is None else address_text(self.peer)
         return f"[{self.id}, L:{address_text(self.address)} {'!' if self._closed else '-'} R:{remote}]"
 
     @property
     def closed(self) -> bool:
-        """Whether it is over."""
+        """Whether the socket is closed."""
         return self._closed
 
     @property
     def metrics(self) -> UdpMetrics:
-        """What it has done so far."""
+        """What the socket has done so far."""
         counts = self.counts
         return UdpMetrics(
             datagrams_received=counts.received,
@@ -133,18 +133,18 @@ class UdpChannel(Disposable):
 
     # ---------------------------------------------------------------- multicast
     def join(self, group: str, *, interface: Interface = None) -> None:
-        """Receive what is sent to a multicast group, on this interface or the one that the system chooses."""
+        """Receive what is sent to a multicast group, on this interface or on one that the system chooses."""
         Membership(group, interface).join(self.socket)
         _log.debug("%s joined %s", self.label, group)
 
     def leave(self, group: str, *, interface: Interface = None) -> None:
-        """Receive it no more; the interface is the one that was joined on."""
+        """Leave a multicast group; the interface is the one that was joined on."""
         Membership(group, interface).leave(self.socket)
         _log.debug("%s left %s", self.label, group)
 
-    # ---------------------------------------------------------------- its beginning
+    # ---------------------------------------------------------------- the beginning
     def begin(self) -> None:
-        """Take up work: read, tell the observers, run the handler."""
+        """Begin: start reading, tell the observers, run the handler."""
         self._tell(ConnectionState.CONNECTED)
         self._receiver.open()
         self._tell(ConnectionState.CONFIGURED)
@@ -157,7 +157,7 @@ class UdpChannel(Disposable):
     def _run(self, work: Any) -> None:
         if work is None:
             raise NetError(
-                "the handler returned None; return what is to run: outbound.send(…), a publisher or a "
+                "the handler returned None; it has to return what to run: outbound.send(…), a publisher or a "
                 "coroutine. To keep the socket open without sending, return Mono.never()"
             )
         self._handler = HandlerRun(self._handler_done)
@@ -174,14 +174,14 @@ class UdpChannel(Disposable):
 
     # ---------------------------------------------------------------- what its sides call
     def network_said(self, error: OSError) -> bool:
-        """Whether this came from the network: then it is counted and told, and nothing ends."""
+        """Whether the network reported this error; then it is counted and logged, and nothing ends."""
         if error.errno not in _FROM_THE_NETWORK:
             return False
         if isinstance(error, ConnectionRefusedError | ConnectionResetError):
             self.counts.refused += 1
         _log.log(
             logging.DEBUG if self._network_heard else logging.INFO,
-            "%s the network says: %s; datagrams may be lost, the streams go on",
+            "%s the network reports: %s; datagrams may be lost, the streams go on",
             self.label,
             error.strerror or error,
         )
@@ -195,7 +195,7 @@ class UdpChannel(Disposable):
         aborted.__cause__ = error
         _log.warning("%s", aborted)
         self._receiver.end(aborted)
-        # A handler that receives hears of it, after what has come.
+        # A handler that receives learns of it, after what has arrived.
         self._close(cancel_handler=not self._receiver.taken)
 
     def start_sending(
@@ -205,15 +205,15 @@ class UdpChannel(Disposable):
         done: Done,
         written: int = 0,
     ) -> Callable[[], object]:
-        """Send the elements of a stream; returns what stops it. On the event loop only.
+        """Send the elements of a stream. Returns a function that stops it. On the event loop only.
 
-        A datagram is a write of its own, so ``flush`` and what was ``written`` before do not matter here.
+        Each datagram is a write of its own, so ``flush`` and ``written`` do not matter here.
         """
         if self._closed:
             raise ConnectionAborted(f"{self.label} the socket was closed before this send began")
         if self._sender is not None:
             raise SendRefused(
-                f"{self.label} another send is under way on this socket; put this one behind it with "
+                f"{self.label} another send is under way on this socket; chain this one after it with "
                 "outbound.send(…).send(…), or merge the publishers"
             )
 
@@ -244,7 +244,7 @@ class UdpChannel(Disposable):
 
     # ---------------------------------------------------------------- the end
     def close(self) -> None:
-        """Close at once: the handler is cancelled, whatever it is doing. :meth:`aclose` lets it finish."""
+        """Close now and cancel the handler. :meth:`aclose` lets it finish."""
         self.on_loop(self._close)
 
     async def _close_within(self, grace: float) -> CloseReport:
@@ -259,9 +259,9 @@ class UdpChannel(Disposable):
             await asyncio.wait_for(self._over.wait(), max(grace, 0))
         except TimeoutError:
             label = self.label
-            _log.warning("%s was cut off: its handler had not ended %g s after the close", label, grace)
+            _log.warning("%s was cut off: its handler was still running %g s after the close", label, grace)
             handler.cancel()
-            self._receiver.discard(ConnectionAborted(f"{label} was closed before all was received"))
+            self._receiver.discard(ConnectionAborted(f"{label} was closed before everything was received"))
             self._close()
             return CloseReport(0, (label,))
         return CloseReport(1, ())
@@ -281,7 +281,7 @@ class UdpChannel(Disposable):
         if self._handler is not None and cancel_handler:
             self._handler.cancel()
 
-    # ---------------------------------------------------------------- who watches
+    # ---------------------------------------------------------------- observers, wiretap and counts
     def _tell(self, state: ConnectionState) -> None:
         if self.settings.wiretap is not None:
             self.settings.wiretap.tell(self.label, state.name)
@@ -292,7 +292,7 @@ class UdpChannel(Disposable):
                 _log.error("%s an observer failed at %s: %r", self.label, state.name, fault, exc_info=fault)
 
     def _watching(self, event: str) -> Callable[[Datagram], object] | None:
-        """What has to be done with each datagram that goes this way, if anything."""
+        """What to do with each datagram that is read or written, if anything: count it, log it."""
         tap, counts = self.settings.wiretap, self.counts
         if tap is None and not self.settings.metered:
             return None
@@ -314,9 +314,9 @@ async def open_channel(
     *,
     listening: bool,
 ) -> UdpChannel:
-    """A channel on a new socket; ``attach`` binds or connects it, and returns the peer if there is one.
+    """Open a channel; ``attach`` binds or connects its socket, and returns the peer if there is one.
 
-    Raises the OSError of the last address if none will do.
+    Every address of the host is tried. If none works, the OSError of the last one is raised.
     """
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(settings.lookup_timeout):
@@ -333,7 +333,7 @@ async def open_channel(
         try:
             opened.setblocking(False)
             for option in settings.options:
-                # Before the address is taken: SO_REUSEADDR and others mean nothing afterwards.
+                # Before the socket is bound: SO_REUSEADDR and others mean nothing afterwards.
                 option.apply(opened)
             if settings.multicast is not None:
                 settings.multicast.apply(opened)
@@ -349,4 +349,4 @@ async def open_channel(
         except BaseException:
             opened.close()
             raise
-    raise failed or OSError(f"no address was found for {settings.where}")
+    raise failed or OSError(f"{settings.where} has no address")

@@ -1,4 +1,4 @@
-"""A UDP socket that speaks to one other."""
+"""A UDP client: a socket with one peer."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["UdpClient"]
 
 
 class UdpClient(UdpBuilder):
-    """Says whom to speak to; :meth:`connect` makes the socket. The same one may connect many times.
+    """The configuration of a client. :meth:`connect` opens a socket, as often as you like.
 
     ::
 
         async with await UdpClient.create().host("localhost").port(9000).connect() as channel:
             await channel.outbound.send(b"ping")
 
-    To connect means that the socket sends to this address alone, receives from it alone, and hears if nobody
-    is there. It says nothing about whether somebody is: nothing has been sent yet.
+    A connected UDP socket sends to one address only, receives from that address only, and is told if nobody
+    is there. That connecting succeeds does not mean that somebody is: nothing has been sent yet.
     """
 
     @classmethod
     def create(cls) -> Self:
-        """A client of this machine, until it is told otherwise."""
+        """A client of this machine, until you say otherwise."""
         return cls(UdpSettings(host="127.0.0.1"))
 
     async def connect(self) -> UdpChannel:
-        """The socket, connected; ConnectFailed says why it is not."""
+        """Open a connected socket; ConnectFailed says why there is none."""
         if not self._settings.port:
             raise ValueError("connect() needs a port: UdpClient.create().host(…).port(…)")
         try:
@@ -43,7 +43,7 @@ class UdpClient(UdpBuilder):
             raise ConnectFailed.to(self._settings.where, error) from error
 
     def connect_now(self, timeout: float = 45.0) -> UdpChannel:
-        """Connect, from a thread that has no event loop; the socket lives on one in the background."""
+        """Connect, from a thread without an event loop. The socket lives on one in the background."""
         return block_on(self.connect(), timeout)
 
 

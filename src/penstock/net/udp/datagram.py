@@ -1,4 +1,4 @@
-"""What travels over UDP: a few bytes, and where they come from or go to."""
+"""Datagrams: what can be sent as one, the errors for what cannot, and the queue of those without demand."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from penstock.arguments import a_count
 from penstock.net.errors import DatagramTooLarge, NetError, SendRefused
 from penstock.net.labels import address_text
 
@@ -20,7 +21,7 @@ __all__ = [
     "Address",
     "Datagram",
     "DatagramQueue",
-    "Overflow",
+    "OverflowSettings",
     "UdpOverflow",
     "as_datagram",
     "refusal",
@@ -32,13 +33,13 @@ Address = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Datagram:
-    """One datagram: who sent it if it was received, who is to get it if it is sent."""
+    """One datagram: its bytes, and the address that it came from or goes to."""
 
     data: bytes
     address: Address
 
     def reply(self, data: bytes) -> Datagram:
-        """A datagram with ``data`` for whoever sent this one."""
+        """A datagram with ``data``, addressed to the sender of this one."""
         return Datagram(data, self.address)
 
     def __str__(self) -> str:
@@ -46,59 +47,59 @@ class Datagram:
 
 
 _LIMITS: Final[dict[int, int]] = {socket.AF_INET: 65_507, socket.AF_INET6: 65_527}
-"""What the length field of UDP leaves for data."""
+"""The most bytes of data that a UDP datagram can have."""
 _IP_MTU: Final = 14
-"""``IP_MTU`` of Linux, which the socket module of Python does not name."""
+"""``IP_MTU`` of Linux, which Python's socket module does not name."""
 _IPV6_MTU: Final = 24
 _KNOWN_HOSTS: Final = 4096
 
 
 def as_datagram(element: Any, peer: Address | None, family: int, label: str) -> Datagram:
-    """The datagram that an element of a source stands for; SendRefused if it stands for none."""
+    """The datagram for an element of a source; SendRefused if it cannot be one."""
     if isinstance(element, Datagram):
         datagram = element
         if not isinstance(datagram.data, bytes | bytearray | memoryview):
-            raise SendRefused(f"{label} the data of {datagram!r:.80} is no bytes; encode it")
+            raise SendRefused(f"{label} the data of {datagram!r:.80} is not bytes; encode it first")
         if peer is None:
             _check_address(label, datagram.address)
         elif datagram.address[:2] != peer[:2]:
             raise SendRefused(
-                f"{label} is connected, and a datagram is for {datagram.address!r}; send bytes here, and use "
-                "a UdpServer to send to several addresses"
+                f"{label} is connected, but a datagram is meant for {datagram.address!r}; send bytes here, "
+                "or use a UdpServer to send to several addresses"
             )
     elif isinstance(element, bytes | bytearray | memoryview):
         if peer is None:
             raise SendRefused(
-                f"{label} is not connected and was given bytes without an address; send "
+                f"{label} is not connected, but was given bytes without an address; send "
                 "Datagram(data, (host, port)), or datagram.reply(data) to answer one"
             )
-        # A copy of what its owner may change before it leaves.
+        # A copy, because its owner may change it before it leaves.
         datagram = Datagram(bytes(element), peer)
     else:
         raise SendRefused(
-            f"{label} send() was given {element!r:.80}, which is no datagram; encode it before, or use "
-            "send_object()"
+            f"{label} send() was given {element!r:.80}, which is not a datagram; encode it first, or "
+            "use send_object()"
         )
     limit = _LIMITS.get(family)
     if limit is not None and len(datagram.data) > limit:
-        raise DatagramTooLarge(len(datagram.data), limit, label, "a datagram of UDP cannot be longer")
+        raise DatagramTooLarge(len(datagram.data), limit, label, "a UDP datagram cannot be longer")
     return datagram
 
 
 def refusal(datagram: Datagram, error: OSError, opened: socket.socket, label: str) -> NetError:
-    """Why the system did not take a datagram."""
+    """The error for a datagram that the system did not accept."""
     size = len(datagram.data)
     if error.errno == errno.EMSGSIZE:
         refused: NetError = DatagramTooLarge(
             size,
             _carried(opened),
             label,
-            "the way there carries no larger packet, or the send buffer is smaller",
+            "the network on the way carries no larger packet, or the send buffer is smaller",
         )
     else:
-        everybody = '; to send to all at once, set option("SO_BROADCAST", 1)'
+        everybody = '; to send to a broadcast address, set option("SO_BROADCAST", 1)'
         refused = SendRefused(
-            f"{label} a datagram of {size:,} bytes for {datagram.address!r} was not taken: "
+            f"{label} a datagram of {size:,} bytes for {datagram.address!r} was not accepted: "
             f"{error.strerror or error}{everybody if error.errno == errno.EACCES else ''}"
         )
     refused.__cause__ = error
@@ -106,7 +107,7 @@ def refusal(datagram: Datagram, error: OSError, opened: socket.socket, label: st
 
 
 def _carried(opened: socket.socket) -> int | None:
-    """How much data fits into the largest packet that is known to get through; Linux knows, if connected."""
+    """The data that fits into the largest packet known to get through. Linux knows it once connected."""
     if sys.platform != "linux":
         return None
     level, option, headers = (
@@ -117,7 +118,7 @@ def _carried(opened: socket.socket) -> int | None:
     try:
         return opened.getsockopt(level, option) - headers
     except OSError:
-        return None  # not connected, so that it depends on the address
+        return None  # not connected: it depends on the address
 
 
 @lru_cache(maxsize=_KNOWN_HOSTS)
@@ -130,7 +131,7 @@ def _is_numeric(host: str) -> bool:
 
 
 def _check_address(label: str, address: Any) -> None:
-    """A name would be looked up in the middle of a send, and the event loop would stand still."""
+    """Refuse a name: looking it up in the middle of a send would block the event loop."""
     if not (
         isinstance(address, tuple)
         and len(address) >= 2
@@ -138,57 +139,53 @@ def _check_address(label: str, address: Any) -> None:
         and isinstance(address[1], int)
         and 0 < address[1] <= 65_535
     ):
-        raise SendRefused(f"{label} {address!r} is no address; give (host, port)")
+        raise SendRefused(f"{label} {address!r} is not an address; use (host, port)")
     if not _is_numeric(address[0]):
         raise SendRefused(
-            f"{label} {address[0]!r} is a name; look it up first (await loop.getaddrinfo(…)), or let a "
-            "UdpClient do so with host()"
+            f"{label} {address[0]!r} is a name, not an address; look it up first "
+            "(await loop.getaddrinfo(…)), or let a UdpClient do so with host()"
         )
 
 
 DEFAULT_CAPACITY: Final = 256
-"""Datagrams that wait at most, unless told otherwise."""
+"""How many datagrams may wait by default."""
 
 
 class UdpOverflow(enum.Enum):
-    """UDP cannot make a sender wait, so that one of these has to happen when a subscriber is slow."""
+    """What to do when a subscriber is slow. UDP cannot make a sender wait, so something has to give."""
 
     DROP_NEWEST = "drop newest"
-    """Keep what waits, and drop what comes: as the system's own buffer does."""
+    """Drop the datagram that arrives, as the system's own buffer does."""
     DROP_OLDEST = "drop oldest"
-    """Drop what has waited longest, and keep what comes."""
+    """Drop the datagram that has waited longest."""
     LATEST = "latest"
-    """Keep the last one alone."""
+    """Keep only the last datagram."""
     ERROR = "error"
-    """End ``receive()`` with an error, after what waits has been given."""
+    """End ``receive()`` with an error, after the waiting datagrams have been emitted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Overflow:
-    """A policy, and how many datagrams may wait before it applies."""
+class OverflowSettings:
+    """An overflow policy, and how many datagrams may wait before it applies."""
 
     policy: UdpOverflow = UdpOverflow.DROP_NEWEST
     capacity: int = DEFAULT_CAPACITY
 
     @classmethod
-    def of(cls, policy: UdpOverflow, capacity: int | None) -> Overflow:
+    def of(cls, policy: UdpOverflow, capacity: int | None) -> OverflowSettings:
         """Check what a user said."""
         if not isinstance(policy, UdpOverflow):
-            raise TypeError(
-                f"overflow({policy!r}): give one of UdpOverflow, for example UdpOverflow.DROP_OLDEST"
-            )
+            raise TypeError(f"overflow({policy!r}): pass a UdpOverflow, for example UdpOverflow.DROP_OLDEST")
         if policy is UdpOverflow.LATEST:
             if capacity not in (None, 1):
                 raise ValueError(
                     f"overflow(LATEST, capacity={capacity!r}): LATEST keeps one datagram; "
-                    "DROP_OLDEST keeps as many as you say"
+                    "DROP_OLDEST keeps as many as you like"
                 )
             return cls(policy, 1)
         if capacity is None:
             return cls(policy)
-        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
-            raise ValueError(f"overflow(capacity={capacity!r}): give a whole number of at least 1")
-        return cls(policy, capacity)
+        return cls(policy, a_count(capacity, "capacity of overflow()"))
 
 
 class DatagramQueue:
@@ -196,16 +193,16 @@ class DatagramQueue:
 
     __slots__ = ("_capacity", "_policy", "dropped", "queue")
 
-    def __init__(self, overflow: Overflow) -> None:
+    def __init__(self, overflow: OverflowSettings) -> None:
         self._policy = overflow.policy
         self._capacity = overflow.capacity
         self.queue: deque[Datagram] = deque()
-        """The one that has waited longest comes first."""
+        """The datagram that has waited longest is the first."""
         self.dropped = 0
-        """Datagrams that were read and given to nobody."""
+        """Datagrams that were read and dropped."""
 
     def put(self, datagram: Datagram) -> bool:
-        """Keep a datagram, or drop one; False if the policy is that there is nothing more to keep."""
+        """Keep this datagram or drop one, by the policy. False if that is an error."""
         queue = self.queue
         if len(queue) < self._capacity:
             queue.append(datagram)

@@ -7,17 +7,18 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from penstock.arguments import a_whole_number
 from penstock.net.errors import MulticastFailed
 
 __all__ = ["Interface", "Membership", "MulticastSettings"]
 
 Interface = str | int | None
-"""A network interface: its name, its number, for IPv4 also its address; None leaves it to the system."""
+"""A network interface: its name, its number, or for IPv4 its address. None lets the system choose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A group, and the interface that it is received on."""
+    """A multicast group, and the interface that it is received on."""
 
     group: str
     interface: Interface = None
@@ -29,8 +30,8 @@ class Membership:
             multicast = False
         if not multicast:
             raise ValueError(
-                f"join({self.group!r}): this is no multicast address; IPv4 has 224.0.0.0 to 239.255.255.255, "
-                "IPv6 has those that begin with ff"
+                f"join({self.group!r}): this is not a multicast address; those of IPv4 are 224.0.0.0 to "
+                "239.255.255.255, those of IPv6 begin with ff"
             )
 
     def join(self, opened: socket.socket) -> None:
@@ -38,7 +39,7 @@ class Membership:
         self._change(opened, "join", socket.IP_ADD_MEMBERSHIP, socket.IPV6_JOIN_GROUP)
 
     def leave(self, opened: socket.socket) -> None:
-        """Receive it no more."""
+        """Stop receiving what is sent to the group."""
         self._change(opened, "leave", socket.IP_DROP_MEMBERSHIP, socket.IPV6_LEAVE_GROUP)
 
     def _change(self, opened: socket.socket, what: str, ipv4: int, ipv6: int) -> None:
@@ -46,7 +47,7 @@ class Membership:
         family = socket.AF_INET if group.version == 4 else socket.AF_INET6
         if opened.family != family:
             raise MulticastFailed(
-                f"cannot {what} {self}: the socket is one for IPv{4 if group.version == 6 else 6}; "
+                f"cannot {what} {self}: this is an IPv{4 if group.version == 6 else 6} socket; "
                 f"use host({'0.0.0.0' if group.version == 4 else '::'!r})"
             )
         try:
@@ -66,19 +67,18 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class MulticastSettings:
-    """How datagrams to a group leave: from which interface, how far, and whether this machine gets them."""
+    """How to send to a group: from which interface, how far, and whether this machine receives it too."""
 
     interface: Interface = None
     ttl: int | None = None
     loop: bool | None = None
 
     def __post_init__(self) -> None:
-        ttl = self.ttl
-        if ttl is not None and (isinstance(ttl, bool) or not isinstance(ttl, int) or not 0 <= ttl <= 255):
-            raise ValueError(f"multicast(ttl={ttl!r}): give a whole number from 0 to 255")
+        if self.ttl is not None:
+            a_whole_number(self.ttl, "ttl of multicast()", least=0, most=255)
 
     def apply(self, opened: socket.socket) -> None:
-        """Set what is set."""
+        """Set these options on a socket."""
         try:
             if opened.family == socket.AF_INET6:
                 self._apply_ipv6(opened)
@@ -110,7 +110,7 @@ class MulticastSettings:
 
 
 def _ipv4_interface(interface: Interface) -> bytes:
-    """The rest of ``struct ip_mreqn``: the interface's address, and its number."""
+    """The rest of ``struct ip_mreqn``: the address and the number of the interface."""
     address = b"\0\0\0\0"
     if isinstance(interface, str):
         try:

@@ -1,8 +1,8 @@
-"""What comes in from a UDP socket, as a Publisher of datagrams.
+"""What a UDP socket receives, as a Publisher of datagrams.
 
-The socket is read as long as somebody may want what it has: to leave datagrams in the system's buffer would
-only have the system drop them, the newest ones, without a word. What comes without demand waits in a bounded
-queue, and the overflow policy decides when that is full.
+The socket is read as long as there may be a subscriber: datagrams that stay in the system's buffer would only
+be dropped there, the newest ones first, without a word. Datagrams without demand wait in a bounded queue.
+When that is full, the overflow policy decides.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from penstock.net.errors import DatagramOverflow
 from penstock.net.labels import address_text
 from penstock.net.sole_publisher import SolePublisher, tell_end
-from penstock.net.udp.datagram import Datagram, DatagramQueue, Overflow
+from penstock.net.udp.datagram import Datagram, DatagramQueue, OverflowSettings
 from penstock.net.udp.sender import SocketOwner
 from penstock.net.udp.transport import DatagramTransport
 from penstock.spec import UNBOUNDED
@@ -21,23 +21,23 @@ from penstock.spec import UNBOUNDED
 __all__ = ["DatagramReceiver"]
 
 _A_TURN: Final = 64
-"""Datagrams that are read before others on the event loop get their turn."""
+"""Datagrams to read before others on the event loop get their turn."""
 _A_LAST_TURN: Final = 4096
-"""The same when there will be no other turn."""
+"""The same when the socket is being closed."""
 _LARGEST: Final = 65_536
 
 
 class DatagramReceiver(SolePublisher[Datagram]):
-    """The receiving side of one socket. Signals are given on the event loop; requests come from anywhere.
+    """The receiving side of one socket. It is its own Subscription, since it has one subscriber.
 
-    It is its own Subscription: a socket has one receiving subscriber in its life.
+    Every signal is given on the event loop; requests may come from any thread.
     """
 
     def __init__(
         self,
         owner: SocketOwner,
         transport: DatagramTransport,
-        overflow: Overflow,
+        overflow: OverflowSettings,
         watch: Callable[[Datagram], object] | None,
     ) -> None:
         super().__init__(transport.loop)
@@ -59,11 +59,11 @@ class DatagramReceiver(SolePublisher[Datagram]):
 
     def _readable(self) -> None:
         if not self._read(_A_TURN):
-            # Nothing there after all: an error woke us that somebody else has fetched meanwhile.
+            # Nothing was there: we were woken for an error that the sender has fetched meanwhile.
             self._transport.renew()
 
     def _read(self, most: int) -> int:
-        """Read what there is, up to ``most``; returns how many calls brought something, if only an error."""
+        """Read up to ``most`` datagrams. Returns how many reads brought something, if only an error."""
         peer = self._owner.peer
         counts = self._owner.counts
         receive, receive_from = self._transport.recv, self._transport.recvfrom
@@ -106,13 +106,13 @@ class DatagramReceiver(SolePublisher[Datagram]):
             self.end(
                 DatagramOverflow(
                     f"{self._owner.label} a datagram from {address_text(datagram.address)} found "
-                    f"{self._overflow.capacity:,} waiting and no demand; ask for more at a time, allow more "
-                    "with overflow(…, capacity=…), or choose what to drop"
+                    f"{self._overflow.capacity:,} waiting and no demand; request more at a time, let more "
+                    "wait with overflow(…, capacity=…), or choose a policy that drops"
                 )
             )
 
     def end(self, error: BaseException | None) -> None:
-        """Nothing more will come; what waits is still given."""
+        """Nothing more will arrive. What waits is still emitted."""
         if self._ended:
             return
         self._stop_reading()
@@ -122,7 +122,7 @@ class DatagramReceiver(SolePublisher[Datagram]):
             self._finish()
 
     def finish(self) -> None:
-        """Take what has come up to now, and no more."""
+        """Read what has arrived up to now, then end."""
         if self._reading:
             self._read(_A_LAST_TURN)
         self.end(None)
@@ -165,7 +165,7 @@ class DatagramReceiver(SolePublisher[Datagram]):
     def _finish(self) -> None:
         subscriber = self._subscriber
         if subscriber is None:
-            return  # whoever subscribes yet gets the end
+            return  # a later subscriber gets the end
         self._release()
         tell_end(subscriber, self._error)
 
@@ -174,24 +174,24 @@ class DatagramReceiver(SolePublisher[Datagram]):
             self._reading = False
             self._transport.ignore_readable()
 
-    # ---------------------------------------------------------------- for those who look
+    # ---------------------------------------------------------------- what others may see
     @property
     def dropped(self) -> int:
-        """Datagrams that were read and given to nobody."""
+        """Datagrams that were read and dropped."""
         return self._waiting.dropped
 
     @property
     def taken(self) -> bool:
-        """Whether it has, or had, a subscriber."""
+        """Whether there is a subscriber, or was one."""
         return self._taken_by is not None
 
     @property
     def over(self) -> bool:
-        """Whether everything has been given, or nobody wants it."""
+        """Whether everything has been emitted, or the subscriber has cancelled."""
         return self._cancelled or (self._ended and not self._queue)
 
     def discard(self, error: BaseException | None) -> None:
-        """Give nothing more to anybody but the end: time is up."""
+        """Drop what waits and end now: time is up."""
         self._queue.clear()
         self.end(error)
         self._drain()

@@ -1,4 +1,4 @@
-"""A UDP socket that waits for datagrams from anybody."""
+"""A UDP server: a socket that receives from anybody."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = logging.getLogger("penstock.net")
 
 
 class UdpServer(UdpBuilder):
-    """Says how to receive; :meth:`bind` begins. The same one may be bound many times.
+    """The configuration of a server. :meth:`bind` starts one; the same configuration may be bound many times.
 
     ::
 
@@ -33,32 +33,32 @@ class UdpServer(UdpBuilder):
         async with server:
             await server.wait_closed()
 
-    A received datagram carries the address of its sender, so that sending it back is an echo. Without
-    ``handle(…)`` the two sides are yours, and you close it.
+    A received datagram carries the address of its sender, so sending it back is an echo. Without
+    ``handle(…)`` you use the two sides of the channel and close it.
     """
 
     @classmethod
     def create(cls) -> Self:
-        """A server of this machine alone, on any free port, until it is told otherwise."""
+        """A server on the loopback address and any free port, until you say otherwise."""
         return cls(UdpSettings(host="127.0.0.1"))
 
     def join(self, group: str, *, interface: Interface = None) -> Self:
-        """Join a multicast group from the start; the channel's own ``join()`` does so later."""
+        """Join a multicast group from the start. The channel's own ``join()`` does so later."""
         return self._with(memberships=(*self._settings.memberships, Membership(group, interface)))
 
     async def bind(self) -> UdpChannel:
-        """Take the address; the server runs on this event loop until it is closed."""
+        """Bind the address. The server runs on this event loop until it is closed."""
         try:
             channel = await open_channel(self._settings, _bind, listening=True)
         except MulticastFailed:
             raise
         except OSError as error:  # TimeoutError is one
             raise BindFailed.at(self._settings.where, error) from error
-        _log.info("%s receives datagrams", channel.label)
+        _log.info("%s is receiving datagrams", channel.label)
         return channel
 
     def bind_now(self, timeout: float = 45.0) -> UdpChannel:
-        """Bind, from a thread that has no event loop; the server runs on one in the background."""
+        """Bind, from a thread without an event loop. The server runs on one in the background."""
         return block_on(self.bind(), timeout)
 
 

@@ -1,4 +1,4 @@
-"""How a UDP socket is set up: what it has in common with others, and what only UDP needs."""
+"""The settings of UDP sockets, and their builder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
+from penstock.arguments import a_number
 from penstock.net.lifecycle import ConnectionState
 from penstock.net.settings import SocketBuilder, SocketSettings
-from penstock.net.udp.datagram import Datagram, Overflow, UdpOverflow
+from penstock.net.udp.datagram import Datagram, OverflowSettings, UdpOverflow
 from penstock.net.udp.multicast import Interface, Membership, MulticastSettings
-from penstock.net.udp.pace import Pace
+from penstock.net.udp.pace import SendPace
 
 if TYPE_CHECKING:
     from penstock.net.udp.channel import UdpChannel
@@ -19,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["UdpBuilder", "UdpHandler", "UdpObserver", "UdpSettings", "UdpStateCallback"]
 
 UdpHandler = Callable[["UdpInbound", "UdpOutbound"], Any]
-"""Gets both sides of a socket; returns what to run: a publisher, a UdpOutbound, or a coroutine."""
+"""Takes both sides of a socket, and returns what to run: a publisher, a UdpOutbound, or a coroutine."""
 
 
 @runtime_checkable
 class UdpObserver(Protocol):
-    """Somebody who wants to know about the life of a socket; give one to ``observe()``."""
+    """Hears of the states of a socket. Pass one to ``observe()``."""
 
     def on_state_change(self, channel: UdpChannel, state: ConnectionState, /) -> object:
-        """The socket is in this state now. Called on the event loop: do not block."""
+        """The socket is in this state now. Called on the event loop, so it must not block."""
         ...
 
 
@@ -37,63 +38,66 @@ UdpStateCallback = Callable[["UdpChannel", ConnectionState], object]
 
 @dataclass(frozen=True, slots=True)
 class UdpSettings(SocketSettings):
-    """Everything that can be set."""
+    """The settings of UDP servers and clients. A builder offers those that apply to it."""
 
     handler: UdpHandler | None = None
-    overflow: Overflow = field(default_factory=Overflow)
+    overflow: OverflowSettings = field(default_factory=OverflowSettings)
     memberships: tuple[Membership, ...] = ()
     multicast: MulticastSettings | None = None
-    pace: Pace | None = None
+    pace: SendPace | None = None
     observers: tuple[UdpStateCallback, ...] = ()
     lookup_timeout: float = 10.0
 
 
 class UdpBuilder(SocketBuilder[UdpSettings]):
-    """What UDP servers and clients have in common. Each method returns a changed copy; the original stays."""
+    """What UDP servers and clients have in common. Each method returns a changed copy."""
 
     def handle(self, handler: UdpHandler) -> Self:
-        """What to do with the socket: called once, with its two sides, returns what to run.
+        """What to do with the socket. The handler is called once, with its two sides, and returns what to
+        run.
 
-        When that completes, the socket is closed; when it fails, the error is logged, and the same happens.
+        When that completes, the socket is closed. When it fails, the error is logged, and the socket is
+        closed.
         """
         if not callable(handler):
-            raise TypeError(f"handle({handler!r}): give a function of inbound and outbound")
+            raise TypeError(f"handle({handler!r}): pass a function of inbound and outbound")
         return self._with(handler=handler)
 
     def overflow(self, policy: UdpOverflow, *, capacity: int | None = None) -> Self:
-        """What to do when more comes than is asked for: ``capacity`` datagrams wait, then ``policy`` applies.
+        """What to do when more arrives than there is demand for: ``capacity`` datagrams wait, then ``policy``
+        applies.
 
-        Without this, 256 wait and what comes then is dropped (``DROP_NEWEST``).
+        By default 256 wait, and then those that arrive are dropped (``DROP_NEWEST``).
         """
-        return self._with(overflow=Overflow.of(policy, capacity))
+        return self._with(overflow=OverflowSettings.of(policy, capacity))
 
     def pace(self, datagrams_per_second: float, *, burst: int | None = None) -> Self:
-        """Send no more than so many in a second: nobody on the way would say that it is too much.
+        """Send no more than this per second: nobody on the way would say that it is too much.
 
-        ``burst`` may go at once after a rest; without it, what belongs to a hundredth of a second.
+        Up to ``burst`` may go at once after a rest; by default as many as belong to a hundredth of a second.
         """
-        return self._with(pace=Pace.of(datagrams_per_second, burst))
+        return self._with(pace=SendPace.of(datagrams_per_second, burst))
 
     def multicast(
         self, *, interface: Interface = None, ttl: int | None = None, loop: bool | None = None
     ) -> Self:
-        """How datagrams to a group leave: from this interface, over up to ``ttl`` routers (IPv6: hops), and
-        with ``loop`` back to this machine's own members."""
+        """How to send to a group: from this interface, over up to ``ttl`` routers (IPv6: hops).
+
+        ``loop`` says whether members on this machine receive it too.
+        """
         return self._with(multicast=MulticastSettings(interface, ttl, loop))
 
     def encoder(self, encode: Callable[[Any], bytes | Datagram]) -> Self:
-        """What makes a datagram of an object, for ``send_object()``; bytes will do on a connected socket."""
+        """The function that turns an object into a datagram, or into bytes on a connected socket."""
         if not callable(encode):
-            raise TypeError(f"encoder({encode!r}): give a function that makes a datagram of an object")
+            raise TypeError(f"encoder({encode!r}): pass a function that turns an object into a datagram")
         return self._with(encoder=encode)
 
     def observe(self, observer: UdpObserver | UdpStateCallback) -> Self:
-        """Tell this one about every :class:`~penstock.net.ConnectionState` of the socket."""
+        """Tell this observer of every :class:`~penstock.net.ConnectionState` of the socket."""
         call = observer.on_state_change if isinstance(observer, UdpObserver) else observer
         return self._with(observers=(*self._settings.observers, call))
 
     def lookup_timeout(self, seconds: float) -> Self:
-        """How long the name of the host may take to be looked up (10 s)."""
-        if not seconds > 0:
-            raise ValueError(f"lookup_timeout({seconds!r}): give seconds above 0")
-        return self._with(lookup_timeout=float(seconds))
+        """How many seconds looking up the host's name may take (10 s)."""
+        return self._with(lookup_timeout=a_number(seconds, "lookup_timeout()", above=0))

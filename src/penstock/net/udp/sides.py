@@ -1,4 +1,4 @@
-"""The two sides of a UDP socket as its user sees them."""
+"""The two sides of a UDP socket."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["UdpInbound", "UdpOutbound"]
 
 
 class _ReceiveSource(PublisherSource):
-    """The top of a stream of what a socket receives."""
+    """The source of ``receive()``."""
 
     def __init__(self, receiver: DatagramReceiver) -> None:
         super().__init__(receiver)
@@ -31,7 +31,7 @@ class _ReceiveSource(PublisherSource):
 
 
 class UdpInbound:
-    """What a UDP socket receives; it has one subscriber in its life."""
+    """What a UDP socket receives. It has one subscriber in its life."""
 
     def __init__(self, channel: UdpChannel, receiver: DatagramReceiver) -> None:
         """Made by a channel."""
@@ -39,13 +39,13 @@ class UdpInbound:
         self._receiver = receiver
 
     def receive(self) -> Flux[Datagram]:
-        """The datagrams as they come in, each with the address of its sender.
+        """The datagrams as they arrive, each with the address of its sender.
 
-        Emits when a datagram has come and there is demand.
-        Backpressures nobody, since a sender of UDP cannot be made to wait: what comes without demand is kept
-        up to the capacity of ``overflow()``, and dropped or taken for an error beyond it.
-        Completes when the socket is closed and what had come was given.
-        Cancels when its subscriber cancels; the socket is read no more, and can still send.
+        Emits when a datagram has arrived and there is demand. Backpressures nobody, because a UDP sender
+        cannot be made to wait: datagrams without demand are kept up to the capacity of ``overflow()``; beyond
+        it they are dropped, or the stream fails. Completes when the socket is closed and everything that
+        arrived has been emitted. Cancels when its subscriber cancels; the socket is not read any more, and
+        can still send.
         """
         return flux_of(_ReceiveSource(self._receiver))
 
@@ -56,15 +56,15 @@ class UdpInbound:
 
     @property
     def channel(self) -> UdpChannel:
-        """The channel that this is a side of: its addresses, groups and figures."""
+        """The channel that this side belongs to, with its addresses, groups and counts."""
         return self._channel
 
 
 class UdpOutbound(SendChain):
-    """What is to be sent, in order.
+    """What to send from a UDP socket, in order.
 
-    Nothing happens before somebody subscribes, awaits it, or returns it from a handler. It completes when the
-    system has taken every datagram, which says nothing about whether they arrive.
+    Nothing happens before somebody subscribes to it, awaits it, or returns it from a handler. It completes
+    when the system has accepted every datagram, which does not mean that they arrive.
     """
 
     def __init__(self, channel: UdpChannel, before: Mono[Any] | None = None) -> None:
@@ -74,10 +74,10 @@ class UdpOutbound(SendChain):
 
     # ---------------------------------------------------------------- what to send
     def send(self, data: Publisher[Datagram] | Publisher[bytes] | Datagram | bytes) -> UdpOutbound:
-        """Send every datagram of a publisher; or just this one. On a connected socket bytes will do.
+        """Send every datagram of a publisher, or just this one. On a connected socket bytes are enough.
 
         The publisher is asked for as much as the socket takes and ``pace()`` allows. A datagram that is too
-        large ends the send with :class:`~penstock.net.DatagramTooLarge`; one that the network refuses is
+        large ends the send with :class:`~penstock.net.DatagramTooLarge`. One that the network refuses is
         counted, and the send goes on.
         """
         if isinstance(data, bytes | bytearray | memoryview):
@@ -87,14 +87,14 @@ class UdpOutbound(SendChain):
         return self._and(flux_of(PublisherSource(SendPublisher(self._channel, as_stream(data, "send()")))))
 
     def send_object(self, thing: Any) -> UdpOutbound:
-        """Send an object, or every object of a publisher, as what the ``encoder`` makes of it."""
+        """Send an object, or every object of a publisher, encoded by the ``encoder``."""
         encode = self._channel.settings.encoder
         if isinstance(thing, Publisher):
             return self.send(as_flux(as_stream(thing, "send_object()")).map(encode))
         return self.send(Mono.defer(lambda: Mono.just(encode(thing))))
 
     def keep_open(self) -> UdpOutbound:
-        """Never complete: for a handler whose socket is to stay until somebody closes it."""
+        """Never complete: for a handler whose socket stays open until somebody closes it."""
         return self._and(Mono.never())
 
     def _behind(self, before: Mono[Any]) -> UdpOutbound:
@@ -107,5 +107,5 @@ class UdpOutbound(SendChain):
 
     @property
     def channel(self) -> UdpChannel:
-        """The channel that this is a side of."""
+        """The channel that this side belongs to."""
         return self._channel
