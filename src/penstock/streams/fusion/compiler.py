@@ -21,7 +21,17 @@ from penstock.streams.fusion.codegen import SOURCE, Head, LoopWriter, Tail
 from penstock.streams.fusion.fragments import LOOP_NAMES, Kind
 from penstock.streams.fusion.op import Op
 
-__all__ = ["PENDING", "Loop", "Shape", "compile_loop", "culprit", "cut", "run", "shape_of", "states_of"]
+__all__ = [
+    "PENDING",
+    "CompiledLoop",
+    "Shape",
+    "compile_loop",
+    "culprit",
+    "cut",
+    "run",
+    "shape_of",
+    "states_of",
+]
 
 MOST_NESTED_LOOPS = 8
 """Python refuses more than 20 nested blocks; a few are ours."""
@@ -48,7 +58,7 @@ FULL: Any = _Token("FULL")
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class CompiledLoop:
     """A compiled segment."""
 
     function: Callable[..., Any]
@@ -86,7 +96,7 @@ def cut(kinds: Iterable[Kind]) -> list[tuple[Kind, ...]]:
 @lru_cache(maxsize=2048)
 def compile_loop(
     head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool, trusted: bool, paced: bool = False
-) -> Loop:
+) -> CompiledLoop:
     """Compile one segment.
 
     ``watched`` means that ``S`` is told when, and how, the loop ends by itself; ``trusted`` that there is no
@@ -101,7 +111,7 @@ def compile_loop(
     # Registered, so that a traceback shows the compiled line.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
     function = names["loop"]
-    return Loop(function, function.__code__, text, len(kinds), writer.owner)
+    return CompiledLoop(function, function.__code__, text, len(kinds), writer.owner)
 
 
 _serial = iter(range(1, 1 << 62))
@@ -110,7 +120,7 @@ _serial = iter(range(1, 1 << 62))
 class Shape(NamedTuple):
     """The compiled form of a chain: depends on the kinds of its operators only."""
 
-    loops: tuple[Loop, ...]
+    loops: tuple[CompiledLoop, ...]
     bases: tuple[int, ...]
     """Index of each loop's first operator."""
     leads: bool
@@ -128,7 +138,7 @@ def shape_of(
 def _shape(
     kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool, trusted: bool, paced: bool
 ) -> Shape:
-    loops: list[Loop] = []
+    loops: list[CompiledLoop] = []
     bases: list[int] = []
     base = 0
     segments = cut(kinds)
@@ -169,7 +179,7 @@ def run(
     return feed
 
 
-def _own_copy(loop: Loop) -> Callable[..., Any]:
+def _own_copy(loop: CompiledLoop) -> Callable[..., Any]:
     """The same function with code of its own.
 
     The interpreter specialises code: a call site that always calls the same function becomes cheap, one that
