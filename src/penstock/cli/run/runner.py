@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,10 +16,9 @@ from penstock.aquifer import AquiferError, JournalError
 from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.run import RunOptions
 from penstock.cli.run.loader import load_pipeline
-from penstock.cli.run.view import RunView
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
-from penstock.spark import Pipeline, QueryFailed, RunningPipeline, session
+from penstock.spark import Pipeline, Progress, QueryFailed, RunningPipeline, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +29,14 @@ _LOOK: Final = 0.1
 _LOOKS_PER_SHOW: Final = 10
 _STOPPING: Final = 20.0
 """Seconds that stopping may take; after that the process exits, and Spark with it."""
+_SIGN_EVERY: Final = 10
+"""Seconds between two signs of life, where nothing can be rewritten."""
 
 
 def run_pipeline(options: RunOptions) -> int:
     """Run until every record is processed or a signal arrives; returns the exit code."""
     view = RunView(Screen(), quiet=options.quiet)
-    with _Notes(view.warn):
+    with ScreenLog(view.warn, logging.WARNING, "penstock"):
         try:
             pipeline = load_pipeline(options.target, lambda: _session(options, view))
             spark = _session(options, view)
@@ -95,9 +96,8 @@ def _watch(running: RunningPipeline, view: RunView, interruption: Interruption) 
             return
 
 
-def _bounded(stop: object, interruption: Interruption, view: RunView) -> None:
+def _bounded(stop: Callable[[], object], interruption: Interruption, view: RunView) -> None:
     """Stop something that may hang, but wait no longer than a user would; exiting without it is safe."""
-    assert callable(stop)
     thread = threading.Thread(target=stop, name="penstock-run-stop", daemon=True)
     thread.start()
     thread.join(_STOPPING)
@@ -193,11 +193,72 @@ def _stderr_to(file: str | None) -> Iterator[None]:
         os.close(screen)
 
 
-class _Notes(ScreenLog):
-    """Shows the warnings of every layer, not only of the gateway."""
+# ---------------------------------------------------------------- the screen
+class RunView:
+    """Writes notes and progress, or with ``quiet`` only warnings."""
 
-    def __init__(self, show: object) -> None:
-        assert callable(show)
-        super().__init__(show, logging.WARNING)
-        self._logger = logging.getLogger("penstock")
-        self._before = self._logger.level
+    def __init__(self, out: Screen, *, quiet: bool) -> None:
+        self._out = out
+        self._live = out.is_terminal
+        self._quiet = quiet
+        self._drawn = False
+        self._last: Progress | None = None
+
+    def note(self, text: str) -> None:
+        """Write something that happened."""
+        if not self._quiet:
+            self._write(f"{text}\n")
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Show signs of life while Spark starts, which takes seconds, or minutes on a busy machine."""
+        if self._quiet:
+            yield
+            return
+        over = threading.Event()
+        # A copy, because standard error belongs to Spark meanwhile.
+        with open(os.dup(2), "w") as copy:
+            signs = threading.Thread(target=self._give_signs, args=(Screen(copy), over))
+            signs.start()
+            try:
+                yield
+            finally:
+                over.set()
+                signs.join()
+
+    def _give_signs(self, out: Screen, over: threading.Event) -> None:
+        seconds, pause = 0, 1 if self._live else _SIGN_EVERY
+        while not over.wait(pause):
+            seconds += pause
+            out.write(f"\r\x1b[2K{seconds} s" if self._live else f"still starting Spark, {seconds} s\n")
+        if self._live:
+            out.write("\r\x1b[2K")
+
+    def warn(self, text: str) -> None:
+        """Write something that the user has to know, even if it is quiet."""
+        self._write(f"penstock run: {text}\n")
+
+    def show(self, progress: Progress | None) -> None:
+        """Show the progress, if it has changed."""
+        if self._quiet or progress is None or progress == self._last:
+            return
+        self._last = progress
+        if self._live:
+            # A line that is too long would take two rows, and only one of them would be rewritten.
+            self._write(_line(progress)[: self._out.width - 1])
+            self._drawn = True
+        else:
+            self._write(f"{_line(progress)}\n")
+
+    def _write(self, text: str) -> None:
+        # The line of progress is rewritten by whatever comes next.
+        self._out.write(f"\r\x1b[2K{text}" if self._drawn else text)
+        self._drawn = False
+
+
+def _line(progress: Progress) -> str:
+    return (
+        f"batch {progress.batch:>5}  {progress.records:>11,} records  "
+        f"{progress.records_per_second:>9,.0f}/s  {progress.batch_seconds:7.2f} s  "
+        f"{progress.lag:>9,} behind"
+    )
