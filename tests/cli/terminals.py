@@ -44,7 +44,7 @@ class Terminal:
         self._theirs = -1
         return program
 
-    def type(self, text: bytes) -> None:
+    def write(self, text: bytes) -> None:
         """Type something."""
         os.write(self._ours, text)
 

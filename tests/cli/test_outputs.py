@@ -104,7 +104,7 @@ def test_a_gateway_whose_terminal_is_gone_ends_in_good_order(tmp_path: Path) -> 
     command = ["gateway", "--source", "stdin", "--journal", str(journal), "--control", "tcp://127.0.0.1:0"]
     terminal = Terminal()
     with terminal.run(*command, controlling=True) as gateway:
-        terminal.type(b"one\n")
+        terminal.write(b"one\n")
         terminal.read_until(b"subscribers none")
         terminal.close()
         assert gateway.wait(PATIENCE) == 0
