@@ -231,3 +231,31 @@ def test_a_batch_counts_for_its_values_and_its_notes() -> None:
     batch = Batch(3, 2, pack_values([b"a", b"b"]), pack_metadata(RecordMetadata(0)))
     assert batch.nbytes == len(batch.payload) + len(batch.metadata)
     assert batch.end == 5
+
+
+def test_a_row_of_arrow_is_json_with_maps_as_objects_and_what_is_not_finite_as_text() -> None:
+    number = pa.float64()
+    schema = pa.schema(
+        [
+            ("n", number),
+            ("by_name", pa.map_(pa.string(), number)),
+            ("inner", pa.struct([("x", number), ("y", pa.string())])),
+            ("list", pa.list_(number)),
+        ]
+    )
+    nan, infinite = float("nan"), float("inf")
+    records = [
+        {"n": nan, "by_name": [("a", 1.5), ("b", -infinite)], "inner": {"x": infinite}, "list": [nan, None]},
+        {"n": 2.5, "by_name": None, "inner": None, "list": None},
+    ]
+
+    payload = arrow.to_arrow_stream(pa.RecordBatch.from_pylist(records, schema))
+    assert [json.loads(row) for row in arrow.rows(payload)] == [
+        {
+            "n": "NaN",
+            "by_name": {"a": 1.5, "b": "-Infinity"},
+            "inner": {"x": "Infinity", "y": None},
+            "list": ["NaN", None],
+        },
+        {"n": 2.5, "by_name": None, "inner": None, "list": None},
+    ]

@@ -161,7 +161,7 @@ def tables(draw: st.DrawFn) -> tuple[StructType, pa.RecordBatch, str]:
 def sent(schema: StructType, batch: pa.RecordBatch, form: str, zone: str) -> list[dict[str, Any]]:
     """What the source reads of what the sink writes."""
     rows: list[dict[str, Any]] = []
-    for piece in RowPacker(schema, form).pieces(batch):
+    for piece in RowPacker(schema, form).batches(batch):
         read = Columns(schema, form, Zone(zone)).batch("tcp://127.0.0.1:1", replace(piece, first=len(rows)))
         read.validate(full=True)
         rows += read.to_pylist()
@@ -231,13 +231,13 @@ def test_a_column_whose_name_is_not_ascii_is_found_in_a_process_that_has_never_w
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
-        (YearMonthIntervalType(), r"a is interval year to month, which .* has no form for: cast it"),
-        (CalendarIntervalType(), r"a is interval, which .* has no form for"),
-        (TimeType(9), r"a is time\(9\), which .* has no form for"),
-        (GeometryType(4326), r"a is geometry\(4326\), which .* has no form for"),
+        (YearMonthIntervalType(), r"a is interval year to month, and .* has no form for that: cast it"),
+        (CalendarIntervalType(), r"a is interval, and .* has no form for that"),
+        (TimeType(9), r"a is time\(9\), and .* has no form for that"),
+        (GeometryType(4326), r"a is geometry\(4326\), and .* has no form for that"),
         (ArrayType(GeometryType(4326)), r"column a is geometry"),
         (StructType([StructField("b", CalendarIntervalType())]), r"column a\.b is interval"),
-        (MapType(ArrayType(StringType()), LongType()), r"a is a map with keys of array<string>, .* texts"),
+        (MapType(ArrayType(StringType()), LongType()), r"a map with keys of type array<string>, .* strings"),
         (StructType([StructField("b", LongType())] * 2), r"there are 2 columns a\.b"),
     ],
 )
@@ -247,7 +247,7 @@ def test_a_type_without_a_form_is_refused_before_anything_runs(form: str, kind: 
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(BadSchema, match="there are 2 columns a, and an object has one value for each name"):
+    with pytest.raises(BadSchema, match="there are 2 columns a, and an object can have only one"):
         RowPacker(StructType([StructField("a", LongType())] * 2), "json")
 
 
@@ -273,7 +273,7 @@ def test_a_value_without_a_form_is_refused_by_the_name_of_its_column(
         values = pa.array([variant(None)], to_arrow_schema(schema).field("far").type)
     batch = pa.RecordBatch.from_arrays([pa.array([1]), values], names=["n", "far"])
     with pytest.raises(UnwritableRow, match=rf"the column far cannot be written as {form}: .*Cast it"):
-        list(RowPacker(schema, form).pieces(batch))
+        list(RowPacker(schema, form).batches(batch))
 
 
 # ---------------------------------------------------------------- with Spark itself

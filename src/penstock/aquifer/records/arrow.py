@@ -5,8 +5,9 @@ pyarrow is asked for only here, and only when somebody really uses Arrow: it is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["cut", "from_arrow_stream", "rows", "table", "to_arrow_stream"]
+
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""The forms of Spark's ``to_json``, which the Spark source reads back."""
 
 
 def _pyarrow() -> Any:
@@ -58,9 +62,53 @@ def cut(payload: bytes | memoryview, low: int, high: int) -> memoryview:
 
 
 def rows(payload: bytes | memoryview) -> list[bytes]:
-    """Each row as a JSON object."""
+    """Each row as a JSON object: a map is an object, and NaN and the infinities are strings."""
     encode = msgspec.json.Encoder().encode
-    return [encode(row) for row in _in_microseconds(from_arrow_stream(payload)).to_pylist()]
+    batch = _in_microseconds(from_arrow_stream(payload))
+    objects: list[dict[str, Any]] = batch.to_pylist()
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        convert = _conversion(column.type)
+        if convert is not None and not _is_finite(column):
+            for row in objects:
+                if row[name] is not None:
+                    row[name] = convert(row[name])
+    return [encode(row) for row in objects]
+
+
+def _is_finite(column: pyarrow.Array) -> bool:
+    """Whether a column has numbers only, all of which JSON can represent."""
+    import pyarrow.compute as pc
+
+    return _pyarrow().types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py() is not False
+
+
+def _conversion(kind: pyarrow.DataType) -> Callable[[Any], Any] | None:
+    """Converts a value that is not null to one that JSON can represent; None if every value is one."""
+    types = _pyarrow().types
+    if types.is_floating(kind):
+        return lambda number: number if isfinite(number) else _NOT_FINITE[str(number)]
+    if types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        inner = {field.name: convert for field in fields if (convert := _conversion(field.type)) is not None}
+        if not inner:
+            return None
+        return lambda value: {
+            name: inner[name](each) if name in inner and each is not None else each
+            for name, each in value.items()
+        }
+    if types.is_map(kind):
+        item = _conversion(kind.item_type) or _same
+        return lambda pairs: {key: None if each is None else item(each) for key, each in pairs}
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        element = _conversion(kind.value_type)
+        if element is None:
+            return None
+        return lambda values: [None if each is None else element(each) for each in values]
+    return None
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _in_microseconds(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:

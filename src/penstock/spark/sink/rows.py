@@ -1,4 +1,10 @@
-"""From Arrow batches of Spark to the pieces that a gateway takes."""
+"""From Arrow batches of Spark to batches of records for a gateway.
+
+:class:`RowEncoder` writes rows as JSON or MessagePack so that the source reads the same values back. JSON has
+no bytes, no infinity, and only string keys. The forms are those of Spark's ``to_json``: bytes in base64,
+``"NaN"`` and ``"Infinity"`` as strings, a map as an object. Where ``to_json`` loses something (keys that are
+not strings, microseconds), ours does not. A type that has no form is an error that names the column.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +55,13 @@ from penstock.spark.errors import BadSchema, UnwritableRow
 
 __all__ = ["RowEncoder", "RowPacker"]
 
-_LARGEST: Final = 512 * 1024
-"""Bytes of a piece, about."""
+_BATCH_BYTES: Final = 512 * 1024
+"""The approximate size of a batch."""
 _BYTES: Final = ("binary", "string")
 
 
 class RowPacker:
-    """Makes records of rows, as the option ``value`` says."""
+    """Packs rows as records, in the form that the option ``value`` names."""
 
     def __init__(self, schema: StructType, value: str) -> None:
         self._value = value
@@ -67,27 +73,27 @@ class RowPacker:
             if not fits or names - {"value", "key"}:
                 columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
                 raise BadSchema(
-                    f'option "value" is {value!r}: then a row is a column value, and may have a column key, '
-                    f"both string or binary; this query has {columns}. Select these, or use "
+                    f'option "value" is {value!r}: rows need a column value, and may have a column key, both '
+                    f"string or binary; this query has {columns}. Select these columns, or use "
                     'option("value", "json")'
                 )
 
-    def pieces(self, batch: pa.RecordBatch) -> Iterator[Batch]:
-        """The records of a batch, in pieces of a good size."""
-        rows = max(1, batch.num_rows * _LARGEST // max(batch.nbytes, 1))
+    def batches(self, batch: pa.RecordBatch) -> Iterator[Batch]:
+        """The rows of an Arrow batch as batches of records, each about half a megabyte."""
+        rows = max(1, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, rows):
             yield from self._split(batch.slice(start, rows))
 
     def _split(self, batch: pa.RecordBatch) -> Iterator[Batch]:
-        piece, half = self._piece(batch), batch.num_rows // 2
-        if len(piece.payload) <= 2 * _LARGEST or not half:
-            yield piece
+        records, half = self._packed(batch), batch.num_rows // 2
+        if len(records.payload) <= 2 * _BATCH_BYTES or not half:
+            yield records
             return
-        # Arrow has a name once for a column, JSON once for each row.
+        # JSON may be much larger than Arrow, because it repeats the names of the columns in each row.
         yield from self._split(batch.slice(0, half))
         yield from self._split(batch.slice(half))
 
-    def _piece(self, batch: pa.RecordBatch) -> Batch:
+    def _packed(self, batch: pa.RecordBatch) -> Batch:
         now = time.time_ns() // 1000
         if self._value == "arrow":
             return Batch(0, batch.num_rows, to_arrow_stream(batch), pack_metadata(RecordMetadata(now)), ARROW)
@@ -101,7 +107,9 @@ class RowPacker:
 
 def _as_bytes(column: Any, name: str) -> list[bytes]:
     if column.null_count:
-        raise ValueError(f"the column {name} has {column.null_count} nulls, but a record has a value: filter")
+        raise ValueError(
+            f"the column {name} has {column.null_count} nulls, and a record needs a value: filter them"
+        )
     values: list[bytes] = column.cast(pa.binary()).to_pylist()
     return values
 
@@ -120,13 +128,13 @@ _AS_THEY_ARE: Final = (
     TimestampNTZType,
     DayTimeIntervalType,
 )
-"""Types whose Python values msgspec writes as we want them: bytes in base 64, times as ISO 8601 says."""
+"""Types whose Python values msgspec writes in the right form: bytes in base64, times in ISO 8601."""
 _FRACTIONS: Final = (FloatType, DoubleType)
 _IN_A_VARIANT: Final = (type(None), bool, int, float, decimal.Decimal, str)
 _NO_PYTHON_VALUE: Final = (ValueError, OverflowError, pa.ArrowException)
-"""What pyarrow raises for a year 20000, or for bytes in a text that are not UTF-8."""
+"""What pyarrow raises for the year 20000, or for a string that is not UTF-8."""
 _PYTHONS_TIMES: Final = 6
-"""Digits after the second."""
+"""Digits after the second in a Python time."""
 
 
 class RowEncoder:
@@ -143,7 +151,7 @@ class RowEncoder:
         )
 
     def rows(self, batch: pa.RecordBatch) -> list[bytes]:
-        """Each row of a batch as an object."""
+        """Each row of an Arrow batch as an encoded object."""
         kinds = [_in_utc(column.type) for column in batch.columns]
         columns = [
             column if kind == column.type else column.cast(kind)
@@ -194,14 +202,14 @@ def _names(kind: StructType, path: str) -> list[str]:
     for name in kind.names:
         if kind.names.count(name) > 1:
             raise BadSchema(
-                f"there are {kind.names.count(name)} columns {path}{name}, and an object has one value for "
-                "each name: rename them"
+                f"there are {kind.names.count(name)} columns {path}{name}, and an object can have only one "
+                "field of a name: rename them"
             )
     return list(kind.names)
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
-    """The same with all instants in UTC: offsets of the 19th century have seconds, which are not written."""
+    """The same type with instants in UTC: UTC offsets of the 19th century have seconds, which get lost."""
     types = pa.types
     if types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, tz="UTC")
@@ -219,7 +227,7 @@ def _field_in_utc(field: pa.Field) -> pa.Field:
 
 
 def _encoder(kind: DataType, form: str, path: str) -> Encode | None:
-    """What makes a value of a type writable; None if it is."""
+    """Converts a value so that it can be written; None if every value of the type can."""
     if isinstance(kind, UserDefinedType):
         return _encoder(kind.sqlType(), form, path)
     if isinstance(kind, _AS_THEY_ARE) or (isinstance(kind, TimeType) and kind.precision <= _PYTHONS_TIMES):
@@ -235,8 +243,8 @@ def _encoder(kind: DataType, form: str, path: str) -> Encode | None:
     if isinstance(kind, VariantType):
         return _variant if form == "json" else lambda value: bytes(_variant(value)).decode()
     raise BadSchema(
-        f"the column {path} is {kind.simpleString()}, which {form} has no form for: cast it to a string, or "
-        'use option("value", "arrow")'
+        f"the column {path} is {kind.simpleString()}, and {form} has no form for that: cast it to a string, "
+        'or use option("value", "arrow")'
     )
 
 
@@ -279,7 +287,7 @@ def _map(kind: MapType, form: str, path: str) -> Encode:
 
 
 def _key(kind: DataType, path: str) -> Callable[[Any], str] | None:
-    """What makes a text of a key; None if it is one."""
+    """Converts a key to a string; None for keys that are strings."""
     if isinstance(kind, StringType):
         return None
     if isinstance(kind, BooleanType):
@@ -293,8 +301,8 @@ def _key(kind: DataType, path: str) -> Callable[[Any], str] | None:
     if isinstance(kind, BinaryType):
         return lambda key: base64.b64encode(key).decode()
     raise BadSchema(
-        f"the column {path} is a map with keys of {kind.simpleString()}, and the keys of an object are "
-        "texts: cast them to strings"
+        f"the column {path} is a map with keys of type {kind.simpleString()}, and the keys of an object are "
+        "strings: cast them"
     )
 
 
@@ -308,13 +316,13 @@ def _variant(value: dict[str, bytes]) -> msgspec.Raw:
     variant = VariantVal(value["value"], value["metadata"])
     content = variant.toPython()
     if content is None:
-        raise ValueError("a variant null and no variant at all look the same")
+        raise ValueError("a variant null would be read as a missing variant")
     _check_variant(content)
     return msgspec.Raw(variant.toJson().encode())
 
 
 def _check_variant(content: Any) -> None:
-    """Refuse what ``toJson`` would write as a text, and nobody could tell from one."""
+    """Refuse values that ``toJson`` writes as strings, because they would be read as strings."""
     if isinstance(content, dict):
         content = list(content.values())
     if isinstance(content, list):
@@ -323,4 +331,4 @@ def _check_variant(content: Any) -> None:
     elif not isinstance(content, _IN_A_VARIANT) or (
         isinstance(content, float) and not math.isfinite(content)
     ):
-        raise ValueError(f"a variant with {content!r} in it")
+        raise ValueError(f"a variant has {content!r} in it")

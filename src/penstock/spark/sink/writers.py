@@ -1,7 +1,8 @@
-"""What the tasks of a query write, and how it becomes visible.
+"""The writers of the format: tasks prepare the parts of a transaction, and the driver commits it.
 
-A task may run twice, or go on for a while after it was given up, and a batch may be run again after a crash.
-So tasks only stage what they have; the driver publishes it, and the gateway does so once for each batch.
+A task may run twice, or keep running for a while after Spark has given it up, and a batch may run again after
+a crash. So tasks only leave their rows with the gateway. The driver commits them, and the gateway publishes
+each batch once.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _log = logging.getLogger("penstock.spark")
 
 
 @dataclass
-class Staged(WriterCommitMessage):
-    """What a task has staged."""
+class PreparedRows(WriterCommitMessage):
+    """The rows that a task has left with the gateway, as a message to the driver."""
 
     query: str
     part: PreparedPart
@@ -48,59 +49,59 @@ def _producer(options: SinkOptions, query: str) -> Iterator[Producer]:
         yield producer
 
 
-def _stage(
+def _prepare(
     batches: Iterator[pa.RecordBatch], schema: StructType, options: SinkOptions, query: str, batch: int
-) -> Staged:
-    """Runs in a task: leave everything with the gateway."""
+) -> PreparedRows:
+    """Leave the rows with the gateway; runs in a task."""
     task = TaskContext.get()
-    assert task is not None, "rows are written by a task"
+    assert task is not None, "only tasks write rows"
     packer = RowPacker(schema, options.value)
     with _producer(options, query) as producer:
         transaction = producer.transaction(batch, part=task.partitionId())
         for rows in batches:
-            for piece in packer.pieces(rows):
-                transaction.write_batch(piece)
-        return Staged(query, transaction.prepare())
+            for records in packer.batches(rows):
+                transaction.write_batch(records)
+        return PreparedRows(query, transaction.prepare())
 
 
-def _publish(messages: list[WriterCommitMessage | None], batch: int, options: SinkOptions) -> None:
-    staged = [message for message in messages if isinstance(message, Staged)]
-    if not staged:
-        return  # No tasks, no rows.
-    with _producer(options, staged[0].query) as producer:
-        producer.commit(batch, [message.part for message in staged], timeout=options.timeout)
+def _commit(messages: list[WriterCommitMessage | None], batch: int, options: SinkOptions) -> None:
+    prepared = [message for message in messages if isinstance(message, PreparedRows)]
+    if not prepared:
+        return  # Without tasks there are no rows.
+    with _producer(options, prepared[0].query) as producer:
+        producer.commit(batch, [message.part for message in prepared], timeout=options.timeout)
 
 
 class AquiferStreamWriter(DataSourceStreamArrowWriter):
-    """For ``writeStream``."""
+    """The writer of ``writeStream``."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         self._schema = schema
         self._options = options
         if options.writer_id is not None:
-            remedy = "a stream has a name and numbers of its own; leave writerId and batchId to df.write"
+            remedy = "a stream has its own id and batch numbers; writerId and batchId are for df.write"
             raise BadOption("writerId", options.writer_id, remedy)
-        RowPacker(schema, options.value)  # A schema that does not fit is told now, not by a task.
+        RowPacker(schema, options.value)  # Raises here, rather than in a task, if the schema does not fit.
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Runs in a task."""
+        """Prepare the rows of a task; runs in the task."""
         query, batch = _this_batch()
-        return _stage(iterator, self._schema, self._options, query, batch)
+        return _prepare(iterator, self._schema, self._options, query, batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Runs beside the driver, when all tasks are done; perhaps again after a restart."""
-        _publish(messages, batchId, self._options)
+        """Commit a batch when its tasks are done; runs beside the driver, perhaps again after a restart."""
+        _commit(messages, batchId, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing was published, so there is nothing to take back: what is staged is dropped by itself."""
-        _log.info("batch %d was given up", batchId)
+        """Log it. There is nothing to undo: the gateway drops what is not committed."""
+        _log.info("batch %d was aborted", batchId)
 
 
 class AquiferBatchWriter(DataSourceArrowWriter):
-    """For ``df.write``.
+    """The writer of ``df.write``.
 
-    Each is a writer of its own, unless the options ``writerId`` and ``batchId`` say what it is: in
-    ``foreachBatch``, where a batch may be run again, they make it count once.
+    Each write is published, unless the options ``writerId`` and ``batchId`` name its transaction. In
+    ``foreachBatch``, where a batch may run again, they make sure that it is published once.
     """
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
@@ -110,28 +111,27 @@ class AquiferBatchWriter(DataSourceArrowWriter):
         RowPacker(schema, options.value)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Runs in a task."""
-        return _stage(iterator, self._schema, self._options, self._query, self._batch)
+        """Prepare the rows of a task; runs in the task."""
+        return _prepare(iterator, self._schema, self._options, self._query, self._batch)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Runs beside the driver, when all tasks are done."""
-        _publish(messages, self._batch, self._options)
+        """Commit the rows when all tasks are done; runs beside the driver."""
+        _commit(messages, self._batch, self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing was published."""
-        _log.info("the write was given up")
+        """Log it. There is nothing to undo."""
+        _log.info("the write was aborted")
 
 
 def _this_batch() -> tuple[str, int]:
-    """The query and the number of the batch that this task works for.
+    """The id of the query and the number of the batch that this task belongs to.
 
-    Spark tells it nowhere but in properties of the task whose names are its own business; a test watches that
-    they stay.
+    Spark has them only in properties of the task, whose names are not documented. A test checks them.
     """
     task = TaskContext.get()
-    assert task is not None, "rows are written by a task"
+    assert task is not None, "only tasks write rows"
     query = task.getLocalProperty("sql.streaming.queryId")
     batch = task.getLocalProperty("streaming.sql.batchId")
     if query is None or batch is None:
-        raise RuntimeError("this version of Spark does not tell a task which batch it works for")
+        raise RuntimeError("this version of Spark does not tell a task which batch it belongs to")
     return query, int(batch)
