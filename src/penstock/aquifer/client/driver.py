@@ -60,6 +60,10 @@ class Driver:
                 self.finished = effect
         return same
 
+    def fail(self, error: BaseException) -> None:
+        """End the subscription with an error that the protocol does not know."""
+        self.finished = Finish(error)
+
     def listen(self, now: float) -> None:
         """Tell the protocol what has arrived."""
         side, sockets = self._side, self._sockets

@@ -20,7 +20,6 @@ from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.elements import Chunk, Unpacker
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import SourceFailed
-from penstock.aquifer.protocol import effects
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.plain_reader import PlainReader
@@ -245,7 +244,7 @@ class AquiferSubscription:
             self._driver.listen(now)
         except Exception as error:
             # Everything that arrived before it is signalled first.
-            self._driver.finished = effects.Finish(error)
+            self._driver.fail(error)
 
     def _take(self, frame: Frame) -> None:
         nbytes = len(frame.payload) + len(frame.metadata)
