@@ -62,12 +62,13 @@ class GatewayConnection:
         patience: float | None = None,
         held: float = 0.0,
         repeat: bool = True,
+        advice: str = "",
     ) -> Control:
         """Return the gateway's answer.
 
         ``held`` is how many seconds the gateway may keep the answer back. With ``repeat=False`` the question
         is repeated only if its connection was lost. A gateway that is busy, or about to close, is asked again
-        when it said so.
+        when it said so. ``advice`` is for the error if the gateway is there and does not answer.
 
         Raises :class:`~penstock.aquifer.GatewayUnreachable` if nothing moved for ``patience`` seconds,
         :class:`~penstock.aquifer.Refused` if the key is not let in, and the error that the gateway answered
@@ -99,7 +100,7 @@ class GatewayConnection:
             _sleep(pause, give_up)
         if refusal is not None:
             raise put_off(self.endpoint, patience, refusal)
-        raise unreachable(self.endpoint, patience, connected=self.connected)
+        raise unreachable(self.endpoint, patience, connected=self.connected, advice=advice)
 
     def tell(self, message: Control) -> None:
         """Send a message that is not answered, over the connection of the last question."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
 from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
-from penstock.aquifer.errors import GatewayUnreachable, ProtocolViolation
+from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import (
     Commit,
@@ -120,17 +120,13 @@ class Producer:
         timeout = self._commit_timeout if timeout is None else timeout
         committed: list[tuple[int, int, int]] = [part for part in sorted(parts) if part.pieces]
         commit = Commit(query=self.name, batch=batch_id, parts=committed)
+        advice = (
+            f"batch {batch_id} of {self.name!r} may not be published. A commit waits while the log is full: "
+            "does anybody read from it?"
+        )
+        question = Complete(x=CompleteFields(commit=commit))
         with self._turn:
-            try:
-                answer = self._connection.ask(Complete(x=CompleteFields(commit=commit)), patience=timeout)
-            except GatewayUnreachable as error:
-                if not self._connection.connected:
-                    raise
-                raise GatewayUnreachable(
-                    f"the gateway at {self._connection.endpoint} did not commit batch {batch_id} of "
-                    f"{self.name!r} within {timeout:g} s; is it healthy, and does anybody read from it? A "
-                    "commit waits while its log is full"
-                ) from error
+            answer = self._connection.ask(question, patience=timeout, advice=advice)
         self._check(answer, OnComplete)
 
     def close(self) -> None:

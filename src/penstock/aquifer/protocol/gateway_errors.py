@@ -63,8 +63,12 @@ def key_refused(endpoint: object) -> Refused:
     )
 
 
-def unreachable(endpoint: object, patience: float, *, connected: bool) -> GatewayUnreachable:
+def unreachable(
+    endpoint: object, patience: float, *, connected: bool, advice: str = ""
+) -> GatewayUnreachable:
     """There was no answer; ``connected`` says whether anything listens at the endpoint."""
+    if connected and advice:
+        return GatewayUnreachable(f"the gateway at {endpoint} has not answered for {patience:g} s; {advice}")
     if connected:
         return GatewayUnreachable(
             f"something listens at {endpoint}, but no gateway answers after {patience:g} s; is this the "
