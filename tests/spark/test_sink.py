@@ -114,7 +114,7 @@ def test_complete_mode_is_refused_with_a_remedy(
     gateway = serve(None, writable=True)
     totals = files.stream(spark).groupBy("sensor").count()
 
-    with pytest.raises(Exception, match=r"only grows: use mode append\. .*foreachBatch"):
+    with pytest.raises(Exception, match=r"cannot overwrite records: use mode append\. .*foreachBatch"):
         run(totals, gateway, tmp_path / "checkpoint", "complete")
 
 
@@ -132,7 +132,7 @@ def test_overwriting_a_log_is_refused(spark: SparkSession, serve: Serve) -> None
     gateway = serve(None, writable=True)
     writer = spark.range(1).write.format("aquifer").mode("overwrite").option("endpoint", gateway.endpoint)
 
-    with pytest.raises(Exception, match="only grows: use mode append"):
+    with pytest.raises(Exception, match="cannot overwrite records: use mode append"):
         writer.save()
 
 

@@ -203,7 +203,7 @@ def test_a_batch_that_nobody_makes_room_for_fails_the_query_and_is_published_by_
     gateway = serve(None, writable=True, journal=MemoryJournal(max_records=25))
     with reading(gateway.endpoint, 0, window=5, max_window=5, codec="json") as reader:
         eventually(lambda: gateway.status()["subscribers"])
-        with pytest.raises(Exception, match="does anybody read what is behind it"):
+        with pytest.raises(Exception, match="does anybody read from it"):
             run(files.stream(spark), gateway, tmp_path / "checkpoint", timeoutSeconds="1")
         assert gateway.status()["head"] == 20
 
