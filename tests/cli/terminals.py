@@ -1,5 +1,7 @@
 """A terminal for the commands under test: a pair of ends, one for the program and one to watch it."""
 
+from __future__ import annotations
+
 import fcntl
 import os
 import pty
