@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
+from typing import cast
 
 import pytest
 
@@ -40,7 +41,7 @@ class Declared:
 def parsed(*arguments: str) -> Declared:
     got: list[Declared] = []
     parser = Parser(prog="penstock")
-    commands = parser.add_subparsers()
+    commands = cast(Commands, parser.add_subparsers())
 
     def run(options: Declared) -> int:
         got.append(options)
@@ -97,7 +98,7 @@ def test_options_are_loaded_when_they_are_parsed_and_not_before(capsys: pytest.C
         raise ImportError("this needs more: pip install 'penstock-streams[more]'")
 
     parser = Parser(prog="penstock")
-    commands: Commands = parser.add_subparsers()
+    commands = cast(Commands, parser.add_subparsers())
     add_command(commands, "paint", load, help="", description="", examples="")
     assert "paint" in parser.format_help()
     with pytest.raises(SystemExit) as end:
