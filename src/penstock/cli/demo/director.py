@@ -15,7 +15,7 @@ from penstock.cli.demo.ipc import (
     IntakeReport,
     Part,
     PartFailed,
-    Report,
+    PartReport,
     ResultsReport,
     SensorsReport,
 )
@@ -25,7 +25,7 @@ from penstock.cli.signals import Interruption
 
 __all__ = ["direct", "phase_of"]
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", bound=PartReport)
 
 _RATE: Final = 20_000
 """Readings per second that the sensors would like to send."""

@@ -24,7 +24,7 @@ __all__ = [
     "IntakeReport",
     "Part",
     "PartFailed",
-    "Report",
+    "PartReport",
     "ResultsReport",
     "SensorsReport",
     "listen",
@@ -35,7 +35,7 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class PartReport:
     """What a part says of itself several times a second; the first one says that it has started."""
 
     memory: int = 0
@@ -43,7 +43,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SensorsReport(Report):
+class SensorsReport(PartReport):
     """The sensors: how much they have sent."""
 
     sent: int
@@ -55,7 +55,7 @@ class SensorsReport(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntakeReport(Report):
+class IntakeReport(PartReport):
     """The gateway for the readings: where it listens, and how full its journal is."""
 
     endpoint: str
@@ -69,7 +69,7 @@ class IntakeReport(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineReport(Report):
+class EngineReport(PartReport):
     """Spark: its last batch, and how many readings it has taken."""
 
     batch: int
@@ -81,7 +81,7 @@ class EngineReport(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResultsReport(Report):
+class ResultsReport(PartReport):
     """The gateway for the results and its reader: what the results count."""
 
     endpoint: str
@@ -93,11 +93,11 @@ class ResultsReport(Report):
     error: str | None = None
 
 
-R = TypeVar("R", bound=Report)
+R = TypeVar("R", bound=PartReport)
 
 
 # ---------------------------------------------------------------- in a part
-def tell(report: Report) -> None:
+def tell(report: PartReport) -> None:
     """Send a report to the director, with the peak memory of this process."""
     report = replace(report, memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
     with _lock:
