@@ -10,7 +10,7 @@ import zmq
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Send, Take
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
-from penstock.aquifer.protocol.frames import Frame, parse
+from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.messages import encode
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 
@@ -89,7 +89,7 @@ class Driver:
         reader = side.reader
         if isinstance(reader, ExtendedReader):
             for parts in sockets.frames():
-                self.do(reader.frame(parse(parts), now))
+                self.do(reader.receive(parts, now))
                 if side.phase is not Phase.READING:
                     return
         elif reader is not None and self._take_records is not None and (records := sockets.records()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import UNSET
 
 from penstock.aquifer.errors import Overtaken, ProtocolViolation, SourceFailed
 from penstock.aquifer.protocol.effects import Effect, Finish, ReaderMessage, Send, Take
-from penstock.aquifer.protocol.frames import Flag, Frame
+from penstock.aquifer.protocol.frames import Flag, Frame, parse
 from penstock.aquifer.protocol.gateway_errors import error_from
 from penstock.aquifer.protocol.messages import Next, NextFields, OnError, OnSubscribeFields, decode, extension
 from penstock.aquifer.protocol.pieces import FrameAssembly
@@ -111,6 +112,10 @@ class ExtendedReader:
         self._heard = now
 
     # ---------------------------------------------------------------- frames
+    def receive(self, parts: Sequence[bytes | memoryview], now: float) -> list[Effect]:
+        """A message arrived over the data connection; a ``ProtocolViolation`` if it is not a frame."""
+        return self.frame(parse(parts), now)
+
     def frame(self, frame: Frame, now: float) -> list[Effect]:
         """A frame arrived."""
         self._heard = now
