@@ -358,6 +358,21 @@ def test_acknowledging_by_hand_says_what_the_next_reader_gets() -> None:
             assert again.items == [b"50"]
 
 
+@pytest.mark.parametrize("failure", [None, ValueError("the sensor is gone")])
+def test_the_last_records_can_be_acknowledged_by_hand_after_the_end(failure: Exception | None) -> None:
+    source = Flux.range(10).map(lambda n: b"%d" % n)
+    ended = source if failure is None else source.concat_with(Flux.error(failure))
+    with (
+        Gateway(ended, ANYWHERE) as gateway,
+        reading(gateway.endpoint, id="ledger", acknowledge="manual") as reader,
+    ):
+        eventually(lambda: reader.terminated)
+        assert len(reader.items) == 10
+        assert not gateway.drained()
+        reader.subscription.acknowledge(10)  # type: ignore[attr-defined]
+        eventually(gateway.drained)
+
+
 def test_acknowledging_what_has_not_come_yet_is_no_more_than_acknowledging_all_that_has() -> None:
     with (
         Gateway(Numbers(), ANYWHERE, journal=MemoryJournal(max_records=1000)) as gateway,

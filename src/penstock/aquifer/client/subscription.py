@@ -322,15 +322,21 @@ class AquiferSubscription:
     def _end(self) -> None:
         """Leave the gateway, then signal the end; the other way round if records are not acknowledged yet."""
         error = self._illegal or (self._driver.finished.error if self._driver.finished is not None else None)
-        completed = error is None and not self._cancelled
-        if completed and not self._automatic:
-            self._signal(lambda subscriber: subscriber.on_complete())
+        # A source that fails ends the stream as one that completes does: all its records were delivered.
+        complete = not self._cancelled and (error is None or isinstance(error, SourceFailed))
+        awaited = complete and not self._automatic
+        if awaited:
+            self._signal_end(error)
             self._await_acknowledgements()
         self._note_acknowledgement()
         self._driver.do(self._side.leave())
+        if not awaited:
+            self._signal_end(error)
+
+    def _signal_end(self, error: BaseException | None) -> None:
         if error is not None:
             self._signal_error(error)
-        elif completed and self._automatic:
+        elif not self._cancelled:
             self._signal(lambda subscriber: subscriber.on_complete())
 
     def _await_acknowledgements(self) -> None:

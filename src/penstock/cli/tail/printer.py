@@ -27,6 +27,7 @@ from penstock.aquifer import (
     AquiferSubscription,
     GatewayUnreachable,
     Record,
+    SourceFailed,
     probe,
 )
 from penstock.cli.errors import CommandError, ScreenLog
@@ -310,7 +311,8 @@ class _Tail:
         self._inbox.release()
         if subscription is not None:
             subscription.cancel()
-        if has_left and self._inbox.error is None and self._options.id is not None and self._behind:
+        ended = self._inbox.error is None or isinstance(self._inbox.error, SourceFailed)
+        if has_left and ended and self._options.id is not None and self._behind:
             # The printing took so long that the subscription has already left. An empty range that begins
             # after what was printed tells the gateway.
             settling = threading.Event()
