@@ -95,7 +95,7 @@ def test_a_client_that_goes_in_the_middle_is_an_error() -> None:
     assert reader.chunks == [b"half"]
     assert isinstance(reader.error, ClientGone)
     assert isinstance(reader.error, ConnectionError)
-    assert "4 bytes of its request had come" in str(reader.error)
+    assert "4 bytes of its request had arrived" in str(reader.error)
 
 
 def test_a_second_subscriber_hears_that_there_was_a_first() -> None:

@@ -111,7 +111,7 @@ def test_a_source_that_fails_later_does_not_end_properly(server: Served) -> None
     with pytest.raises(httpx2.RemoteProtocolError, match="incomplete"):
         server.ask.get("/fails/5")
 
-    assert "the source failed after 10 bytes and the connection is broken off" in server.log.read_text()
+    assert "the source failed after 10 bytes, so the connection is broken" in server.log.read_text()
 
 
 def test_head_does_not_run_the_source(server: Served) -> None:

@@ -1,6 +1,6 @@
-"""Where one message ends and the next begins, in a stream of bytes.
+"""Framings: they find the messages in a stream of bytes.
 
-A socket sends bytes as they come: half a message, or three and a half. A **framing** puts the messages
+Bytes arrive in chunks of any size: half a message, or three and a half. A **framing** puts the messages
 together again. It is a step of a stream:
 
 >>> from penstock.streams import Flux
@@ -8,13 +8,13 @@ together again. It is a step of a stream:
 >>> received.transform(lines()).collect_list().block()
 [b'one', b'two']
 
-and below it is a decoder, a plain object without any input or output, for those who have no stream:
+Below it is a decoder, a plain object without any input or output, for use without a stream:
 
 >>> decoder = lines().decoder()
 >>> decoder.feed(b"one\\ntw"), decoder.finish()
 ([b'one'], [b'tw'])
 
-Every framing has a longest frame, so nobody can make us keep more than that and one chunk.
+Every framing bounds the length of a frame, so no peer can make us keep more than that and one chunk.
 """
 
 from penstock.net.framing.decoder import BadFrame, Decoder, FrameTooLong, FrameTruncated, FramingError

@@ -1,6 +1,6 @@
-"""What every decoder has in common: chunks in, frames out, and no way on after an error or the end.
+"""Decoders: chunks go in, frames come out, and after an error or the end nothing more does.
 
-A decoder does no input or output. Whoever reads bytes, from wherever, feeds them::
+A decoder does no input or output itself. The code that reads the bytes feeds them::
 
     open ──feed──▶ open        frames come out
     open ──feed──▶ failed      frames come out, then the error
@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from penstock.arguments import a_count
 from penstock.net.errors import NetError
 
 __all__ = ["BadFrame", "Decoder", "FrameTooLong", "FrameTruncated", "FramingError", "a_limit"]
@@ -22,10 +23,45 @@ __all__ = ["BadFrame", "Decoder", "FrameTooLong", "FrameTruncated", "FramingErro
 F = TypeVar("F")
 
 
-class Decoder(ABC, Generic[F]):
-    """Cuts a stream of bytes into frames, for one stream, once.
+class FramingError(NetError):
+    """The bytes of a stream cannot be split into frames. The message says why, and what to do about it."""
 
-    To make one of your own, write :meth:`cut` and :meth:`rest`.
+
+class FrameTooLong(FramingError):
+    """A frame is longer than the limit. That is raised as soon as it is known, not when the frame ends."""
+
+    def __init__(self, message: str, *, limit: int = 0, length: int = 0) -> None:
+        super().__init__(message)
+        self.limit = limit
+        """The most bytes that a frame may have."""
+        self.length = length
+        """The length as far as it is known: the one that the frame announces, or what has arrived of it."""
+
+
+class FrameTruncated(FramingError):
+    """The stream ended inside a frame."""
+
+    def __init__(self, message: str, *, left: int = 0, missing: int | None = None) -> None:
+        super().__init__(message)
+        self.left = left
+        """How many bytes of the incomplete frame had arrived."""
+        self.missing = missing
+        """How many more bytes it needed, if that is known."""
+
+
+class BadFrame(FramingError):
+    """Something received, or to be sent, is not a valid frame of this kind."""
+
+    def __init__(self, message: str, *, offset: int | None = None) -> None:
+        super().__init__(message)
+        self.offset = offset
+        """The position of the wrong byte in the stream, or in the frame if the message says so."""
+
+
+class Decoder(ABC, Generic[F]):
+    """Splits one stream of bytes into frames.
+
+    To write a decoder of your own, implement :meth:`cut` and :meth:`rest`.
     """
 
     def __init__(self) -> None:
@@ -34,7 +70,7 @@ class Decoder(ABC, Generic[F]):
     def feed(self, chunk: bytes) -> Iterable[F]:
         """The frames that end in this chunk.
 
-        It is a list, unless something is wrong: then it gives the frames that came before, and raises.
+        This is a list. If a frame is wrong, it is an iterator of the frames before it, which then raises.
 
         >>> from penstock.net.framing import LineDecoder
         >>> decoder = LineDecoder()
@@ -46,7 +82,7 @@ class Decoder(ABC, Generic[F]):
         return self.cut(chunk if type(chunk) is bytes else _as_bytes(chunk))
 
     def finish(self) -> list[F]:
-        """There will be no more chunks: the last frame, if what is left is one, or an error."""
+        """There are no more chunks. Returns the last frame if what is left is one, or raises."""
         if self._over is not None:
             raise self._over
         self._over = RuntimeError("this decoder has finished; make a new one for each stream")
@@ -54,14 +90,14 @@ class Decoder(ABC, Generic[F]):
 
     @abstractmethod
     def cut(self, chunk: bytes) -> Iterable[F]:
-        """The frames that end in this chunk; keep what is left. Where it is broken return :meth:`broken`."""
+        """The frames that end in this chunk. Keep the rest. For a wrong frame return :meth:`broken`."""
 
     @abstractmethod
     def rest(self) -> list[F]:
-        """What the end of the stream makes of that which is left."""
+        """Return the frames that the end of the stream completes, or raise."""
 
     def broken(self, frames: list[F], error: FramingError) -> Iterable[F]:
-        """These frames, and then the error: what was sent before the fault is not lost by it."""
+        """Give these frames and then raise: what came before the fault is not lost."""
         self._over = error
         return _frames_then(frames, error)
 
@@ -74,48 +110,9 @@ def _frames_then(frames: list[F], error: Exception) -> Iterator[F]:
 def _as_bytes(chunk: Any) -> bytes:
     if isinstance(chunk, bytes | bytearray | memoryview):
         return bytes(chunk)
-    raise TypeError(f"a decoder needs bytes, not {chunk!r}; text must be encoded first: .map(str.encode)")
+    raise TypeError(f"a decoder needs bytes, not {chunk!r}; text has to be encoded first: .map(str.encode)")
 
 
 def a_limit(max_length: Any, of: str) -> int:
-    """The most bytes that a frame may have, or an error that says which numbers are allowed."""
-    if isinstance(max_length, bool) or not isinstance(max_length, int):
-        raise TypeError(f"{of}() needs a whole number of bytes as max_length, not {max_length!r}")
-    if max_length < 1:
-        raise ValueError(f"{of}() needs a max_length of at least 1, not {max_length}")
-    return max_length
-
-
-class FramingError(NetError):
-    """The bytes of a stream cannot be cut into frames; the text says why, and what to do about it."""
-
-
-class FrameTooLong(FramingError):
-    """A frame is longer than the limit. It is told as soon as that is known, not when the frame has ended."""
-
-    def __init__(self, message: str, *, limit: int = 0, length: int = 0) -> None:
-        super().__init__(message)
-        self.limit = limit
-        """The most bytes that a frame may have."""
-        self.length = length
-        """How long the frame is, as far as is known: what it announces, or what has come of it."""
-
-
-class FrameTruncated(FramingError):
-    """The stream ended inside a frame."""
-
-    def __init__(self, message: str, *, left: int = 0, missing: int | None = None) -> None:
-        super().__init__(message)
-        self.left = left
-        """How many bytes of the unfinished frame had come."""
-        self.missing = missing
-        """How many more it needed, where that can be known."""
-
-
-class BadFrame(FramingError):
-    """What came, or what should be sent, is no frame of this kind."""
-
-    def __init__(self, message: str, *, offset: int | None = None) -> None:
-        super().__init__(message)
-        self.offset = offset
-        """Which byte is wrong, counted from the start of the stream, or of the frame if the text says so."""
+    """The most bytes that a frame may have."""
+    return a_count(max_length, f"max_length of {of}()")

@@ -36,15 +36,15 @@ G = TypeVar("G")
 def frames(
     chunks: Publisher[bytes], decoder: Callable[[], Decoder[G]], *, label: str | None = None
 ) -> Flux[G]:
-    """Cut the chunks of a stream into frames, by a new ``decoder()`` for each subscriber.
+    """Split the chunks of a stream into frames, with a new ``decoder()`` for each subscriber.
 
     >>> frames(Flux.just(b"one\\ntw", b"o\\n"), LineDecoder).collect_list().block()
     [b'one', b'two']
 
     Emits when a chunk completes a frame.
-    Backpressures when its subscriber does: the frames of one chunk wait, and no other chunk is asked for.
-    Completes when the source has completed and the last frame is sent; what is left over may be an error.
-    Cancels when its subscriber cancels, or a frame is wrong: the frames before it are sent first.
+    Backpressures when its subscriber does: the frames of one chunk wait, and no other chunk is requested.
+    Completes when the source has completed and the last frame was emitted; an incomplete one may be an error.
+    Cancels when its subscriber cancels, or when a frame is wrong: the frames before it are emitted first.
     """
     if not callable(decoder):
         raise TypeError(f"frames() needs a function that makes a decoder, not {decoder!r}")
@@ -53,22 +53,22 @@ def frames(
 
 
 class Framing(Generic[F]):
-    """A way to cut a stream into frames, for any number of streams.
+    """A way to split a stream into frames; for any number of streams.
 
-    Servers and clients take one as their ``framing()``. It is also a function from a Flux of bytes to a
-    Flux of frames, so ``flux.transform(lines())`` applies it. Without a stream, :meth:`decoder` gives the
-    machine itself.
+    Servers and clients accept one as their ``framing()``. It is also a function from a Flux of bytes to a
+    Flux of frames, so ``flux.transform(lines())`` applies it. :meth:`decoder` returns a decoder for use
+    without a stream.
     """
 
     __slots__ = ("_label", "_make")
 
     def __init__(self, make: Callable[[], Decoder[F]], label: str) -> None:
-        make()  # wrong arguments are told where they are written, not when somebody connects
+        make()  # wrong arguments are reported here, not when somebody connects
         self._make = make
         self._label = label
 
     def frames(self, data: Publisher[bytes]) -> Flux[F]:
-        """The frames of this stream; see :func:`frames` for what it does with demand, errors and the end."""
+        """The frames of this stream. See :func:`frames` for demand, errors and the end."""
         return frames(data, self._make, label=self._label)
 
     __call__ = frames
@@ -98,11 +98,11 @@ def lines(
     *,
     must_end: bool = False,
 ) -> Framing[Any]:
-    """Lines, which end with ``\\n`` or ``\\r\\n``; an empty line is a frame, too.
+    """Lines, which end with ``\\n`` or ``\\r\\n``. An empty line is a frame too.
 
-    They are bytes or, with an ``encoding``, text. ``max_length`` counts the bytes without the end, which
-    ``keep_ends`` leaves on. What follows the last end is a line as well, unless ``must_end`` says that it is
-    the half of one: a peer that dies in the middle of a line closes its side like one that is done.
+    They are bytes or, with an ``encoding``, text. ``max_length`` counts the bytes without the line end, which
+    ``keep_ends`` keeps. What follows the last line end is a line too. With ``must_end`` it is an error: a
+    peer that dies in the middle of a line closes its side like a peer that has finished.
 
     >>> Flux.just(b"one\\r\\ntw", b"o\\nthree").transform(lines(encoding="utf-8")).collect_list().block()
     ['one', 'two', 'three']
@@ -114,7 +114,7 @@ def lines(
 
 
 def delimited(delimiter: bytes, max_length: int = LONGEST_LINE, *, must_end: bool = False) -> Framing[bytes]:
-    """Frames that end with ``delimiter``, which is left off. The rest is as with :func:`lines`.
+    """Frames that end with ``delimiter``, which is removed. The rest is as in :func:`lines`.
 
     >>> Flux.just(b"one;;two;", b";three").transform(delimited(b";;")).collect_list().block()
     [b'one', b'two', b'three']
@@ -134,11 +134,11 @@ def length_prefixed(
     adjustment: int = 0,
     keep_header: bool = False,
 ) -> Framing[bytes]:
-    """Frames that begin with their length, in ``size`` bytes without a sign.
+    """Frames that begin with their length, an unsigned number of ``size`` bytes.
 
-    The header may have ``offset`` bytes before the length; all of it is left off unless ``keep_header``.
-    ``adjustment`` is added to the length that is read: where it counts its own four bytes, that is -4.
-    ``max_length`` is for what follows the header. A frame that announces more is refused before it comes.
+    The header may have ``offset`` bytes before the length. It is removed unless ``keep_header`` is set.
+    ``adjustment`` is added to the length that was read: -4 if the length includes its own four bytes.
+    ``max_length`` bounds what follows the header. A frame that announces more is refused before it arrives.
 
     >>> Flux.just(b"\\0\\3one\\0", b"\\3two").transform(length_prefixed(size=2)).collect_list().block()
     [b'one', b'two']
@@ -152,9 +152,9 @@ def length_prefixed(
 
 
 def json_objects(max_length: int = LONGEST_FRAME) -> Framing[bytes]:
-    """JSON objects that stand one after the other, or one to a line, or in arrays; each as it came, in bytes.
+    """JSON objects one after the other, one per line, or in arrays; each as the bytes that arrived.
 
-    Objects are found by their braces. Whether what is between them is JSON is for whoever parses it.
+    Objects are found by their braces. They are not parsed, so they may still turn out not to be JSON.
 
     >>> Flux.just(b'{"a": 1}\\n{"b"', b': {}} [{"c": "}"}]').transform(json_objects()).collect_list().block()
     [b'{"a": 1}', b'{"b": {}}', b'{"c": "}"}']
@@ -165,7 +165,7 @@ def json_objects(max_length: int = LONGEST_FRAME) -> Framing[bytes]:
 def text(
     encoding: str = "utf-8", errors: Literal["strict", "replace", "ignore"] | str = "strict"
 ) -> Framing[str]:
-    """The bytes as text, in pieces of any length; a character that is cut in two comes when it is complete.
+    """The bytes as text, in pieces of any length. A character that two chunks share comes with the second.
 
     >>> Flux.just(b"caf\\xc3", b"\\xa9").transform(text()).collect_list().block()
     ['caf', 'é']
@@ -174,7 +174,7 @@ def text(
 
 
 def length_prefix(frame: bytes, size: int = 4, byteorder: ByteOrder = "big", *, adjustment: int = 0) -> bytes:
-    """The frame behind its length: what :func:`length_prefixed` with the same arguments takes apart.
+    """The frame with its length before it, as :func:`length_prefixed` with the same arguments reads it.
 
     >>> length_prefix(b"penstock", size=2)
     b'\\x00\\x08penstock'
@@ -184,16 +184,16 @@ def length_prefix(frame: bytes, size: int = 4, byteorder: ByteOrder = "big", *, 
         prefix = number.to_bytes(a_size(size, "length_prefix"), a_byte_order(byteorder, "length_prefix"))
     except OverflowError:
         raise BadFrame(
-            f"a length of {number} does not go into {size} bytes; use a larger size on both sides, or "
-            "send the frame in pieces"
+            f"a length of {number} does not fit into {size} bytes; use a larger size on both sides, or "
+            "split the frame"
         ) from None
     return prefix + frame
 
 
 def end_with(delimiter: bytes, encoding: str = "utf-8") -> Callable[[bytes | str], bytes]:
-    """A function that ends a frame with ``delimiter``; text is encoded before.
+    """A function that adds ``delimiter`` to a frame, and encodes text before that.
 
-    What contains the delimiter would arrive as two frames, so it is an error here.
+    A frame that contains the delimiter would arrive as two frames, so it is an error.
 
     >>> end_with(b"\\n")("penstock")
     b'penstock\\n'
@@ -206,7 +206,7 @@ def end_with(delimiter: bytes, encoding: str = "utf-8") -> Callable[[bytes | str
         whole = content + delimiter
         if (first := whole.find(delimiter)) != len(content):
             raise BadFrame(
-                f"this frame of {len(content)} bytes has the delimiter {delimiter!r} in it, at byte {first} "
+                f"this frame of {len(content)} bytes contains the delimiter {delimiter!r}, at byte {first} "
                 "of the frame, and would arrive as two; escape it, or use length_prefix()",
                 offset=first,
             )
@@ -216,7 +216,7 @@ def end_with(delimiter: bytes, encoding: str = "utf-8") -> Callable[[bytes | str
 
 
 def json_line(value: Any) -> bytes:
-    """A value as JSON on a line of its own: what :func:`lines`, and for a dict :func:`json_objects`, read.
+    """A value as JSON on a line of its own, for :func:`lines`, or if it is a dict :func:`json_objects`.
 
     >>> json_line({"level": 3, "text": "two\\nlines"})
     b'{"level":3,"text":"two\\\\nlines"}\\n'

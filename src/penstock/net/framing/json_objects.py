@@ -1,7 +1,7 @@
-"""JSON objects, one after the other: cut out by their braces, not parsed.
+"""JSON objects in a stream: found by their braces, not parsed.
 
 Outside of objects the decoder is at one of a few places, and :data:`NEXT_PLACE` says which byte leads from
-one to the other; everything else is an error. Inside an object only braces and strings matter.
+one to another. Any other byte is an error. Inside an object only braces and strings matter.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ NEXT_PLACE: dict[JsonPlace, dict[int, JsonPlace]] = {
 }
 """``{`` 7B, ``}`` 7D, ``[`` 5B, ``]`` 5D, ``,`` 2C."""
 
-# No pattern ever goes back, so a chunk is looked through once, or a few times where an object is cut in two.
+# No pattern backtracks, so a chunk is scanned once, or a few times if an object continues in the next one.
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _FLAT = rb'[^"{}]*+(?:' + _STRING + rb'[^"{}]*+)*+'
 
 
 def _around(inner: bytes) -> bytes:
-    """What may stand between braces if there may be braces in it, one level deep, with ``inner`` in them."""
+    """The content of braces that may contain further braces, one level deep, with ``inner`` in them."""
     return rb'[^"{}]*+(?:(?:' + _STRING + rb"|\{" + inner + rb'\})[^"{}]*+)*+'
 
 
@@ -48,7 +48,7 @@ _GAP = re.compile(rb"[ \t\r\n]*+")
 _UP_TO_A_BRACE = re.compile(_FLAT, re.DOTALL)
 _UP_TO_A_QUOTE = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 _WHOLE = re.compile(rb"\{" + _around(_around(_FLAT)) + rb"\}", re.DOTALL)
-"""An object that is all there and at most three levels deep, in one go: much faster than brace by brace."""
+"""A complete object of at most three levels, in one match: much faster than brace by brace."""
 
 
 class JsonObjectDecoder(Decoder[bytes]):
@@ -65,7 +65,7 @@ class JsonObjectDecoder(Decoder[bytes]):
         """The last chunk ended with a backslash in a string."""
         self._pending = bytearray()
         self._before = 0
-        """Bytes of the stream before the present chunk."""
+        """Bytes of the stream before the current chunk."""
 
     def cut(self, chunk: bytes) -> Iterable[bytes]:
         """Jump from brace to brace."""
@@ -108,23 +108,23 @@ class JsonObjectDecoder(Decoder[bytes]):
         return frames
 
     def rest(self) -> list[bytes]:
-        """The last object, and the array that it may be in, must be closed."""
+        """The last object, and an array around it, have to be closed."""
         left = len(self._pending)
         if self._place is JsonPlace.TOP:
             return []
         if self._place is not JsonPlace.OBJECT:
             raise FrameTruncated(
-                f"the stream ended {self._place.value}, after {self._before} bytes: the array has no end; "
-                "the peer has closed too early"
+                f"the stream ended {self._place.value}, after {self._before} bytes: the array is not closed; "
+                "the peer closed too early"
             )
         raise FrameTruncated(
-            f"the stream ended inside a JSON object: {left} bytes of it had come, and at least "
-            f"{self._depth} closing braces are missing; the peer has closed too early",
+            f"the stream ended inside a JSON object: {left} bytes of it had arrived, and at least "
+            f"{self._depth} closing braces are missing; the peer closed too early",
             left=left,
         )
 
     def _inside(self, chunk: bytes, at: int) -> int:
-        """Go on in an object: to its end (``_depth`` is 0 there) or to that of the chunk."""
+        """Continue in an object, to its end (where ``_depth`` is 0) or to the end of the chunk."""
         depth, end = self._depth, len(chunk)
         while at < end:
             if self._in_string:
@@ -151,16 +151,16 @@ class JsonObjectDecoder(Decoder[bytes]):
     def _out_of_place(self, byte: int, offset: int) -> BadFrame:
         return BadFrame(
             f"byte {offset} of the stream is {bytes([byte])!r} {self._place.value}, where a JSON object "
-            "should begin or an array go on; json_objects() takes objects one after the other, with or "
-            "without white space between them, or arrays of objects. For other values, one to a line, "
+            "should begin or an array continue; json_objects() reads objects one after the other, with or "
+            "without white space between them, or arrays of objects. For other values, one per line, "
             "use lines()",
             offset=offset,
         )
 
     def _too_long(self, length: int) -> FrameTooLong:
         return FrameTooLong(
-            f"a JSON object is too long: {length} bytes have come, and at most {self._limit} are allowed; "
-            "set max_length of json_objects() higher, or see that the peer closes its objects",
+            f"a JSON object is too long: {length} bytes have arrived, and at most {self._limit} are allowed; "
+            "increase max_length of json_objects(), or check that the peer closes its objects",
             limit=self._limit,
             length=length,
         )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from penstock.arguments import a_count, a_whole_number
 from penstock.net.framing.decoder import BadFrame, Decoder, FrameTooLong, FrameTruncated, a_limit
 
 __all__ = ["LONGEST_FRAME", "ByteOrder", "LengthDecoder", "a_byte_order", "a_size"]
 
 LONGEST_FRAME = 1024 * 1024
-"""The most bytes in a frame by default, where its length is announced or its braces are counted."""
+"""The default for the most bytes in a frame that announces its length, or in a JSON object."""
 
 ByteOrder = Literal["big", "little"]
 
@@ -29,24 +30,20 @@ class LengthDecoder(Decoder[bytes]):
         keep_header: bool = False,
     ) -> None:
         super().__init__()
-        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
-            raise ValueError(f"length_prefixed() needs an offset of at least 0 bytes, not {offset!r}")
-        if isinstance(adjustment, bool) or not isinstance(adjustment, int):
-            raise TypeError(f"length_prefixed() needs a whole number as adjustment, not {adjustment!r}")
-        self._offset = offset
-        self._header = offset + a_size(size, "length_prefixed")
+        self._offset = a_count(offset, "offset of length_prefixed()", least=0)
+        self._header = self._offset + a_size(size, "length_prefixed")
         self._byteorder: ByteOrder = a_byte_order(byteorder, "length_prefixed")
         self._limit = a_limit(max_length, "length_prefixed")
-        self._adjustment = adjustment
+        self._adjustment = a_whole_number(adjustment, "adjustment of length_prefixed()")
         self._keep_header = keep_header
         self._pending = bytearray()
         self._needed = self._header
-        """With this many bytes there is something to decide: a header, or a frame, is complete."""
+        """With this many bytes a header or a frame is complete."""
         self._before = 0
         """Bytes of the stream before those that are pending."""
 
     def cut(self, chunk: bytes) -> Iterable[bytes]:
-        """Collect until something is complete, then take all frames that are."""
+        """Collect bytes until something is complete, then take all complete frames."""
         pending = self._pending
         if pending:
             if len(pending) + len(chunk) < self._needed:
@@ -84,8 +81,8 @@ class LengthDecoder(Decoder[bytes]):
         missing = self._needed - left
         what = "the header of a frame" if left < self._header else "a frame"
         raise FrameTruncated(
-            f"the stream ended inside {what}, {self._before} bytes after its start: {left} bytes had come, "
-            f"{missing} more were to follow; the peer has closed too early, or counts in another way",
+            f"the stream ended inside {what}, {self._before} bytes after its start: {left} bytes had "
+            f"arrived, {missing} more were to follow; the peer closed too early, or counts differently",
             left=left,
             missing=missing,
         )
@@ -94,26 +91,26 @@ class LengthDecoder(Decoder[bytes]):
         if length < 0:
             return BadFrame(
                 f"the frame at byte {start} announces a length of {length - self._adjustment}, which with "
-                f"adjustment={self._adjustment} is below 0; see what the peer counts in its lengths",
+                f"adjustment={self._adjustment} is below 0; check what the peer includes in its lengths",
                 offset=start,
             )
         return FrameTooLong(
-            f"the frame at byte {start} announces {length} bytes, and at most {self._limit} are allowed; set "
-            "max_length of length_prefixed() higher, or see that the peer means the same size and byte order",
+            f"the frame at byte {start} announces {length} bytes, and at most {self._limit} are allowed; "
+            "increase max_length of length_prefixed(), or check that the peer uses this size and byte order",
             limit=self._limit,
             length=length,
         )
 
 
 def a_size(size: int, wanted_by: str) -> int:
-    """How many bytes a length takes, or an error that says what is allowed."""
-    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= 8:
-        raise ValueError(f"{wanted_by}() needs a size of 1 to 8 bytes for the length, not {size!r}")
-    return size
+    """How many bytes a length has."""
+    if type(size) is int and 1 <= size <= 8:
+        return size  # length_prefix() asks for every frame
+    return a_whole_number(size, f"size of {wanted_by}()", least=1, most=8)
 
 
 def a_byte_order(byteorder: ByteOrder, wanted_by: str) -> ByteOrder:
-    """Which byte of a length comes first."""
+    """The order of the bytes in a length."""
     if byteorder not in ("big", "little"):
         raise ValueError(f"{wanted_by}() needs the byteorder 'big' or 'little', not {byteorder!r}")
     return byteorder

@@ -1,8 +1,8 @@
-"""The stage behind every framing: chunks come in, frames wait for demand, and go down.
+"""The stage behind every framing: chunks come in, and frames wait for demand.
 
-``flat_map_iterable`` is close, and does not do here for three reasons. It asks for as many chunks as frames
-are wanted, and all but the first may then have to wait, at up to 64 KiB each; it has no last word when the
-source completes; and it looks for the end of the source, or its error, only when more is asked for.
+``flat_map_iterable`` is close, but does not fit for three reasons. It asks for as many chunks as there is
+demand for frames, and all but the first may then have to wait, at up to 64 KiB each. It cannot add anything
+when the source completes. And it notices the end or the error of the source only when more is requested.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["FrameStage", "FramesSource"]
 
 
 class FramesSource(Source):
-    """A stream of chunks, cut into frames by a decoder of its own for each subscriber."""
+    """The frames in a stream of chunks. Each subscriber has a decoder of its own."""
 
-    ahead = 2  # a frame is as large as its decoder allows, and its sender likes
+    ahead = 2  # a frame is as large as its decoder allows and the peer likes
 
     def __init__(self, label: str, upstream: Stream[Any], make: Callable[[], Decoder[Any]]) -> None:
         super().__init__("frames")
@@ -62,9 +62,9 @@ class FramesSource(Source):
 
 
 class FrameStage(Relay):
-    """Queues the frames of one chunk, and asks for the next chunk when they are gone and more are wanted.
+    """Queues the frames of one chunk, and asks for the next chunk when they are gone and there is demand.
 
-    The decoder is used by the source's signals alone, which are serial; the queue is what other threads see.
+    Only the source's signals use the decoder, and they are serial. Other threads see only the queue.
     """
 
     resizes = True
@@ -84,7 +84,7 @@ class FrameStage(Relay):
         """Bytes since the last frame."""
         self._size = 0
         self._chunk_is_due = False
-        """A chunk was asked for and has not come."""
+        """A chunk has been requested and has not arrived."""
 
     def on_next(self, chunk: Any, /) -> None:
         """Queue the frames that end in this chunk."""
@@ -94,7 +94,7 @@ class FrameStage(Relay):
         try:
             self.queue.extend(self._decoder.feed(chunk))
         except BaseException as error:
-            self.error = failed = error  # goes down after the frames that came before it
+            self.error = failed = error  # it is emitted after the frames before it
             upstream = self.upstream
             if upstream is not None:
                 upstream.cancel()
@@ -109,18 +109,18 @@ class FrameStage(Relay):
             raise failed
 
     def size_of_one(self) -> int:
-        """The mean of the frames that came last."""
+        """The mean size of the frames in the last chunk."""
         return self._size
 
     def on_error(self, error: BaseException, /) -> None:
-        """The source failed: that goes down after what is queued, and an unfinished frame is forgotten."""
+        """The source failed. Its error follows the queued frames; an incomplete frame is dropped."""
         if self.error is not None:
             drop_error(error, f"the source of {self.name}, after its end")
             return
         super().on_error(error)
 
     def on_complete(self) -> None:
-        """Let the decoder have its last word."""
+        """Emit what the decoder has left."""
         if self.closed or self.error is not None:
             return
         try:
@@ -135,11 +135,11 @@ class FrameStage(Relay):
         super().on_complete()
 
     def can_pause(self) -> bool:
-        """No other chunk is asked for as long as frames of this one wait, unless everything was."""
+        """While frames of one chunk wait, no other chunk is requested, unless the demand is unbounded."""
         return self.asked < UNBOUNDED
 
     def wanted(self) -> int:
-        """One chunk, if there is demand and nothing is left of the last; everything, if that is wanted."""
+        """One chunk if there is demand and nothing is left of the last. All, if demand is unbounded."""
         upstream = self.upstream
         if self.paused or upstream is None or self._chunk_is_due:
             return 0

@@ -18,56 +18,8 @@ from penstock.net.framing.decoder import (
 __all__ = ["LONGEST_LINE", "DelimiterDecoder", "LineDecoder", "TextDecoder"]
 
 
-class TextDecoder(Decoder[str]):
-    """Pieces of text, as long as the chunks they came in. See :func:`penstock.net.framing.text`."""
-
-    def __init__(self, encoding: str = "utf-8", errors: str = "strict") -> None:
-        super().__init__()
-        try:
-            make = codecs.getincrementaldecoder(encoding)
-            codecs.lookup_error(errors)
-        except LookupError as unknown:
-            raise ValueError(f"text() cannot decode: {unknown}; try text('utf-8', 'strict')") from None
-        self._encoding = encoding
-        self._decoder = make(errors)
-        self._before = 0
-        """Bytes of the stream before the present chunk."""
-
-    def cut(self, chunk: bytes) -> Iterable[str]:
-        """All characters that are complete."""
-        state = self._decoder.getstate()
-        try:
-            text = self._decoder.decode(chunk)
-        except UnicodeDecodeError as wrong:
-            start = wrong.start - len(state[0])
-            self._decoder.setstate(state)
-            text = self._decoder.decode(chunk[: max(0, start)])
-            bad = BadFrame(
-                f"byte {self._before + start} of the stream is no {self._encoding} text: {wrong.reason}; "
-                "text(errors='replace') goes on with a replacement, text('latin-1') takes any byte",
-                offset=self._before + start,
-            )
-            bad.__cause__ = wrong
-            return self.broken([text] if text else [], bad)
-        self._before += len(chunk)
-        return [text] if text else []
-
-    def rest(self) -> list[str]:
-        """A character that is cut off is an error, or what ``errors`` makes of it."""
-        left = len(self._decoder.getstate()[0])
-        try:
-            text = self._decoder.decode(b"", final=True)
-        except UnicodeDecodeError as wrong:
-            raise FrameTruncated(
-                f"the stream ended inside a character of {self._encoding}, after {self._before} bytes: "
-                f"{left} bytes of it had come; text(errors='replace') takes it as it is",
-                left=left,
-            ) from wrong
-        return [text] if text else []
-
-
 LONGEST_LINE = 64 * 1024
-"""The most bytes between two marks by default."""
+"""The default for the most bytes in a line, or before a delimiter."""
 
 
 class LineDecoder(Decoder[Any]):
@@ -90,7 +42,7 @@ class LineDecoder(Decoder[Any]):
         self._count = 0
 
     def cut(self, chunk: bytes) -> Iterable[Any]:
-        """Split the chunk; its first piece completes what is pending, its last is pending from now on."""
+        """Split the chunk. Its first piece completes what is pending; its last piece is pending next."""
         pending = self._pending
         size = len(pending) + len(chunk)
         lines = chunk.split(b"\n")
@@ -116,20 +68,20 @@ class LineDecoder(Decoder[Any]):
         return lines
 
     def rest(self) -> list[Any]:
-        """A last line needs no end, unless the stream promised one."""
+        """The last line need not end with a line end, unless ``must_end`` is set."""
         if not self._pending:
             return []
         left = bytes(self._pending)
         self._pending.clear()
         if self._must_end:
-            raise _unended(len(left), "a line", "must_end=False takes it as a line")
+            raise _unended(len(left), "a line", "must_end=False accepts it as a line")
         lines, error = ([left], None) if self._encoding is None else self._decoded([left], self._encoding)
         if error is not None:
             raise error
         return lines
 
     def _check(self, lines: list[bytes]) -> FrameTooLong | None:
-        """Look for a line above the limit; in ``lines`` remain those before it."""
+        """Look for a line above the limit; ``lines`` keeps those before it."""
         limit = self._limit
         if lines and max(map(len, lines)) > limit:
             for number, line in enumerate(lines):
@@ -144,14 +96,14 @@ class LineDecoder(Decoder[Any]):
 
     def _too_long(self, number: int, length: int) -> FrameTooLong:
         return FrameTooLong(
-            f"line {number} is too long: {length} bytes have come, and at most {self._limit} are allowed; "
-            r"set max_length of lines() higher, or see that the peer ends its lines with \n",
+            f"line {number} is too long: {length} bytes have arrived, and at most {self._limit} are allowed; "
+            r"increase max_length of lines(), or make the peer end its lines with \n",
             limit=self._limit,
             length=length,
         )
 
     def _finished(self, lines: list[bytes], then: FramingError | None = None) -> tuple[list[Any], Any]:
-        """The lines as they go out, and an error: one that was met on the way, or else ``then``."""
+        """The lines as they are emitted, and an error: the first one met on the way, or else ``then``."""
         if self._keep_ends:
             lines = [line + b"\n" for line in lines]
         if self._encoding is None:
@@ -166,8 +118,8 @@ class LineDecoder(Decoder[Any]):
                 texts.append(line.decode(encoding))
         except UnicodeDecodeError as wrong:
             bad = BadFrame(
-                f"line {self._count + len(texts) + 1} is no {encoding} text: {wrong.reason} at byte "
-                f"{wrong.start} of the line; without encoding= lines() sends bytes",
+                f"line {self._count + len(texts) + 1} is not {encoding} text: {wrong.reason} at byte "
+                f"{wrong.start} of the line; without encoding= lines() emits bytes",
                 offset=wrong.start,
             )
             bad.__cause__ = wrong
@@ -184,13 +136,13 @@ class DelimiterDecoder(Decoder[bytes]):
             raise ValueError(f"delimited() needs at least one byte, such as b'\\0', not {delimiter!r}")
         self._delimiter = delimiter
         self._overlap = len(delimiter) - 1
-        """A delimiter that is cut in two has at most this many bytes before the cut."""
+        """A delimiter that two chunks share has at most this many bytes in the first."""
         self._limit = a_limit(max_length, "delimited")
         self._must_end = must_end
         self._pending = bytearray()
 
     def cut(self, chunk: bytes) -> Iterable[bytes]:
-        """Split the chunk, together with as much of what is pending as may belong to a delimiter."""
+        """Split the chunk, together with the end of what is pending: a delimiter may begin there."""
         pending = self._pending
         size = len(pending) + len(chunk)
         if self._overlap and pending:
@@ -212,24 +164,24 @@ class DelimiterDecoder(Decoder[bytes]):
         return frames
 
     def rest(self) -> list[bytes]:
-        """A last frame needs no delimiter, unless the stream promised one."""
+        """The last frame need not end with the delimiter, unless ``must_end`` is set."""
         if not self._pending:
             return []
         left = bytes(self._pending)
         self._pending.clear()
         if self._must_end:
-            raise _unended(len(left), "a frame", "must_end=False takes it as a frame")
+            raise _unended(len(left), "a frame", "must_end=False accepts it as a frame")
         return [left]
 
     def _may_end_in_time(self) -> bool:
-        """Whether what is above the limit may be the beginning of the delimiter."""
+        """Whether the bytes above the limit may be the beginning of the delimiter."""
         first = max(0, len(self._pending) - self._overlap)
         return any(self._delimiter.startswith(self._pending[at:]) for at in range(first, self._limit + 1))
 
     def _too_long(self, length: int) -> FrameTooLong:
         return FrameTooLong(
-            f"a frame is too long: {length} bytes have come, and at most {self._limit} are allowed; "
-            "set max_length of delimited() higher, or see that the peer ends its frames with "
+            f"a frame is too long: {length} bytes have arrived, and at most {self._limit} are allowed; "
+            "increase max_length of delimited(), or make the peer end its frames with "
             f"{self._delimiter!r}",
             limit=self._limit,
             length=length,
@@ -238,20 +190,68 @@ class DelimiterDecoder(Decoder[bytes]):
 
 def _unended(left: int, what: str, remedy: str) -> FrameTruncated:
     return FrameTruncated(
-        f"the stream ended inside {what}: {left} bytes had come, but not its end; {remedy}", left=left
+        f"the stream ended inside {what}: {left} bytes had arrived, but not its end; {remedy}", left=left
     )
 
 
 def _splittable(encoding: str) -> str:
-    """An encoding in which the byte 0x0A is the end of a line and nothing else."""
+    """Check that the byte 0x0A is a line end in this encoding, and nothing else."""
     end: bytes = b""
     try:
         end = "\n".encode(encoding)
     except LookupError:
-        raise ValueError(f"lines() knows no encoding {encoding!r}; try 'utf-8'") from None
+        raise ValueError(f"lines() does not know the encoding {encoding!r}; try 'utf-8'") from None
     if end != b"\n":
         raise ValueError(
-            f"lines of {encoding!r} cannot be cut as bytes; decode first: "
-            f"receive().transform(text({encoding!r})), and split the texts"
+            f"lines in {encoding!r} cannot be split as bytes; decode first: "
+            f"receive().transform(text({encoding!r})), then split the text"
         )
     return encoding
+
+
+class TextDecoder(Decoder[str]):
+    """The text of each chunk. See :func:`penstock.net.framing.text`."""
+
+    def __init__(self, encoding: str = "utf-8", errors: str = "strict") -> None:
+        super().__init__()
+        try:
+            make = codecs.getincrementaldecoder(encoding)
+            codecs.lookup_error(errors)
+        except LookupError as unknown:
+            raise ValueError(f"text() cannot decode: {unknown}; try text('utf-8', 'strict')") from None
+        self._encoding = encoding
+        self._decoder = make(errors)
+        self._before = 0
+        """Bytes of the stream before the current chunk."""
+
+    def cut(self, chunk: bytes) -> Iterable[str]:
+        """Decode all characters that are complete."""
+        state = self._decoder.getstate()
+        try:
+            text = self._decoder.decode(chunk)
+        except UnicodeDecodeError as wrong:
+            start = wrong.start - len(state[0])
+            self._decoder.setstate(state)
+            text = self._decoder.decode(chunk[: max(0, start)])
+            bad = BadFrame(
+                f"byte {self._before + start} of the stream is not {self._encoding} text: {wrong.reason}; "
+                "text(errors='replace') replaces it and goes on, text('latin-1') accepts any byte",
+                offset=self._before + start,
+            )
+            bad.__cause__ = wrong
+            return self.broken([text] if text else [], bad)
+        self._before += len(chunk)
+        return [text] if text else []
+
+    def rest(self) -> list[str]:
+        """An incomplete character is an error, or what ``errors`` makes of it."""
+        left = len(self._decoder.getstate()[0])
+        try:
+            text = self._decoder.decode(b"", final=True)
+        except UnicodeDecodeError as wrong:
+            raise FrameTruncated(
+                f"the stream ended inside a character of {self._encoding}, after {self._before} bytes: "
+                f"{left} bytes of it had arrived; text(errors='replace') accepts that",
+                left=left,
+            ) from wrong
+        return [text] if text else []

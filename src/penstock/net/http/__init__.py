@@ -1,14 +1,14 @@
-"""HTTP as streams: a Publisher is a response, a request's body is a Publisher, and so is a server's answer.
+"""HTTP as streams: a response is a Publisher, and so is the body of a request.
 
-The server is any that speaks ASGI 3: uvicorn, hypercorn, granian from 2.8 on. Nothing has to be installed for
-this side but the server. The client needs the extra ``http``: ``pip install 'penstock-streams[http]'``.
+Any server that speaks ASGI 3 will do: uvicorn, hypercorn, granian from 2.8 on. Nothing else has to be
+installed for this side. The client needs the extra ``http``: ``pip install 'penstock-streams[http]'``.
 
 >>> import asyncio
 >>> from penstock.net.http import Http, ndjson
 >>> from penstock.streams import Flux
 >>> app = Http().get("/numbers", lambda request: ndjson(Flux.range(3)))
 
-An application of our own is an ASGI application like any other, so a function can play the server:
+The result is an ASGI application like any other, so a function can play the server:
 
 >>> async def ask(path):
 ...     sent = []
@@ -23,16 +23,17 @@ An application of our own is an ASGI application like any other, so a function c
 b'0\\n1\\n2\\n'
 """
 
-from penstock.net.http.asgi import BadStatus, ClientGone, ResponseBroken, WebSocketClosed
-from penstock.net.http.client import Answer, Call, get, post, request
+from penstock.net.http.asgi import App, BadStatus, ClientGone, ResponseBroken, WebSocketClosed
+from penstock.net.http.client import Answer, Call, RequestOptions, get, post, request
 from penstock.net.http.events import Event, EventDecoder
 from penstock.net.http.reception import body
 from penstock.net.http.responses import Response, ndjson, reply, sse, stream
-from penstock.net.http.routes import Http, Request
-from penstock.net.http.websockets import WebSocketInbound, WebSocketOutbound, websocket
+from penstock.net.http.routes import Http, Request, Route
+from penstock.net.http.websockets import WebSocketHandler, WebSocketInbound, WebSocketOutbound, websocket
 
 __all__ = [
     "Answer",
+    "App",
     "BadStatus",
     "Call",
     "ClientGone",
@@ -40,9 +41,12 @@ __all__ = [
     "EventDecoder",
     "Http",
     "Request",
+    "RequestOptions",
     "Response",
     "ResponseBroken",
+    "Route",
     "WebSocketClosed",
+    "WebSocketHandler",
     "WebSocketInbound",
     "WebSocketOutbound",
     "body",

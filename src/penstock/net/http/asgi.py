@@ -35,31 +35,78 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 Headers = Mapping[str, str] | Iterable[tuple[str, str]]
-"""Headers as people write them."""
+"""Headers as a user writes them: a mapping, or pairs."""
 
 
 def header_pairs(headers: Headers | None) -> list[tuple[bytes, bytes]]:
-    """Headers as ASGI wants them; a line end in one, with which others could be smuggled in, is refused."""
+    """Headers as ASGI has them. A line end, which could smuggle in another header, is refused."""
     if headers is None:
         return []
     pairs = []
     for name, value in headers.items() if isinstance(headers, Mapping) else headers:
         if not name or any(mark in text for text in (name, value) for mark in "\r\n\0"):
-            raise ValueError(f"a header must have a name, and no line ends: {name!r}: {value!r}")
+            raise ValueError(f"a header needs a name and must not contain line ends: {name!r}: {value!r}")
         pairs.append((name.lower().encode("latin-1"), value.encode("latin-1")))
     return pairs
 
 
 def named(scope: Scope) -> str:
-    """What a line in the log calls this exchange."""
+    """The exchange as a line in the log names it."""
     client = scope.get("client")
     origin = f"{client[0]}:{client[1]}" if client else "an unnamed client"
     what = "WebSocket" if scope.get("type") == "websocket" else scope.get("method", "")
     return f"{what} {scope.get('path', '')} from {origin}"
 
 
+CLEAN_CODES = frozenset({1000, 1001, 1005})
+"""Normal closure, going away, and no code at all."""
+
+
+class ClientGone(ConnectionAborted):
+    """The client disconnected before it had sent all of its request, or received all of the response."""
+
+
+class ResponseBroken(NetError):
+    """The source of a response failed after a part of the response had been sent.
+
+    It is raised into the server, which then breaks the connection: if the response ended properly, the client
+    would take the part for the whole. The cause is the error of the source.
+    """
+
+
+class BadStatus(NetError):
+    """A server answered with an error status, or with a redirect that was not followed."""
+
+    def __init__(self, message: str, *, status: int, body: bytes = b"") -> None:
+        super().__init__(message)
+        self.status = status
+        """The status code, such as 404."""
+        self.body = body
+        """The first bytes of the response's body."""
+
+
+class WebSocketClosed(ConnectionAborted):
+    """The other side closed a WebSocket while there was still something to send or to receive."""
+
+    def __init__(self, message: str, *, code: int, reason: str = "", elements: int = 0) -> None:
+        super().__init__(message, elements=elements)
+        self.code = code
+        """The close code: 1001 means going away, 1006 a broken connection; 4000 and above are your own."""
+        self.reason = reason
+        """The reason as text; it is often empty."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether the close code means that nothing went wrong."""
+        return self.code in CLEAN_CODES
+
+
 class _OnLoop(Source):
-    """Attaches another source on the loop that it runs on."""
+    """Attaches another source on its own event loop.
+
+    What an ASGI server passes to an application can only be awaited on the server's loop, while a stream may
+    be subscribed to on any thread.
+    """
 
     def __init__(self, inner: Source, loop: asyncio.AbstractEventLoop, label: str) -> None:
         super().__init__(label)
@@ -68,7 +115,7 @@ class _OnLoop(Source):
         self._loop = loop
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """Now, or as soon as the loop has a turn for it."""
+        """Attach now if we are on the loop, otherwise in its next turn."""
         if asyncio._get_running_loop() is self._loop:
             self._inner.attach(ops, downstream)
         else:
@@ -80,7 +127,7 @@ class _OnLoop(Source):
 
 
 def steps_of(factory: Callable[[], AsyncIterable[Any]], label: str) -> Flux[Any]:
-    """A Flux that steps through an asynchronous iterable, once for each element asked for, on this loop."""
+    """A Flux of an asynchronous iterable: one step on this loop for each element that is requested."""
     here = asyncio.get_running_loop()
     return flux_of(_OnLoop(AsyncIterableSource(label, factory, loop=here), here, label))
 
@@ -88,49 +135,6 @@ def steps_of(factory: Callable[[], AsyncIterable[Any]], label: str) -> Flux[Any]
 def end_of(
     factory: Callable[[], Awaitable[Any]], label: str, loop: asyncio.AbstractEventLoop | None = None
 ) -> Mono[Any]:
-    """A Mono of the end of a coroutine, which runs on this loop for each subscriber."""
+    """A Mono that runs a coroutine on this loop, once for each subscriber."""
     there = loop or asyncio.get_running_loop()
     return mono_of(_OnLoop(FutureSource(label, factory, loop=there), there, label))
-
-
-class ClientGone(ConnectionAborted):
-    """The client went away before it had sent all of its request, or got all of its answer."""
-
-
-class ResponseBroken(NetError):
-    """The source of a response failed when part of it had been sent.
-
-    It is raised into the server, which then breaks the connection off: were the response ended properly, the
-    client would take the half of it for the whole. The cause is the error of the source.
-    """
-
-
-class BadStatus(NetError):
-    """A server answered, but not with what was asked for."""
-
-    def __init__(self, message: str, *, status: int, body: bytes = b"") -> None:
-        super().__init__(message)
-        self.status = status
-        """The number that the server gave, such as 404."""
-        self.body = body
-        """The first bytes of what it sent along."""
-
-
-class WebSocketClosed(ConnectionAborted):
-    """The other side closed a WebSocket while something was still to be sent or received."""
-
-    def __init__(self, message: str, *, code: int, reason: str = "", elements: int = 0) -> None:
-        super().__init__(message, elements=elements)
-        self.code = code
-        """Why, as a number: 1001 is going away, 1006 a broken connection, from 4000 on what you agreed on."""
-        self.reason = reason
-        """Why, as a text; often there is none."""
-
-    @property
-    def clean(self) -> bool:
-        """Whether the other side just had enough."""
-        return self.code in CLEAN_CODES
-
-
-CLEAN_CODES = frozenset({1000, 1001, 1005})
-"""Done, going away, and closed without giving a reason."""

@@ -1,7 +1,7 @@
-"""A client whose answers are streams: what is not asked for stays with the server.
+"""An HTTP client whose responses are streams.
 
-A chunk is read from the socket when somebody wants it. Who reads slowly closes the window of the connection,
-and the server waits. An upload is the same the other way round.
+A chunk is read from the socket when there is demand for it. If the subscriber is slow, the window of the
+connection fills up and the server has to wait. Uploads work the same way in the other direction.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Call", "get", "post", "request"]
 
 _SHOWN = 1024
-"""As much of an error's body is kept."""
+"""How much of an error response's body is kept."""
 _LONGEST_ANSWER = 16 * 1024 * 1024
 _LONGEST_LINE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer."""
+    """A whole response."""
 
     status: int
     headers: dict[str, str]
@@ -46,7 +46,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request that is sent, anew, whenever one of its streams is subscribed to.
+    """A request. It is sent each time that one of its streams is subscribed to.
 
     Made by :func:`get`, :func:`post` and :func:`request`.
     """
@@ -61,12 +61,12 @@ class Call:
 
     # ---------------------------------------------------------------- streams
     def receive(self) -> Flux[bytes]:
-        """The body of the answer, in the chunks that it comes in.
+        """The body of the response, in the chunks in which it arrives.
 
-        Emits when a chunk has come and there is demand.
-        Backpressures when there is none: the socket is not read, and the server waits.
-        Completes when all of the body has come; a connection that ends before that is an error, and so is
-        any status from 300 on.
+        Emits when a chunk has arrived and there is demand.
+        Backpressures when there is none: the socket is not read, and the server has to wait.
+        Completes when the whole body has arrived. It fails if the connection ends before that, or if the
+        status is 300 or above.
         Cancels when its subscriber cancels; the connection is closed.
         """
         _library()
@@ -79,7 +79,7 @@ class Call:
         return self.receive().transform(lines(max_length, encoding=encoding))
 
     def ndjson(self, max_length: int = _LONGEST_LINE) -> Flux[Any]:
-        """The body as JSON, one value to a line; empty lines are left out."""
+        """The body as JSON, one value per line; empty lines are skipped."""
         return self.receive().transform(lines(max_length)).filter(bytes.strip).map(_parsed)
 
     def events(self, max_length: int = LONGEST_EVENT) -> Flux[Event]:
@@ -87,7 +87,7 @@ class Call:
         return frames(self.receive(), lambda: EventDecoder(max_length), label="events()")
 
     def answer(self, max_length: int = _LONGEST_ANSWER) -> Mono[Answer]:
-        """The whole answer at once, for one that is known to be short; a longer one is an error."""
+        """The whole response at once, if it is known to be short. It fails if the response is longer."""
         _library()
 
         async def whole() -> Answer:
@@ -97,8 +97,8 @@ class Call:
                     content += chunk
                     if len(content) > max_length:
                         raise NetError(
-                            f"the answer of {self.url} has more than {max_length} bytes; "
-                            "set max_length higher, or take it as a stream with receive()"
+                            f"the response of {self.url} has more than {max_length} bytes; "
+                            "increase max_length, or read it as a stream with receive()"
                         )
                 return Answer(response.status_code, dict(response.headers), bytes(content))
 
@@ -112,10 +112,10 @@ class Call:
 
     @contextlib.asynccontextmanager
     async def _response(self) -> AsyncIterator[httpx2.Response]:
-        """Open the response; in the end close it, the connection if it is ours, and the upload."""
+        """Open the response. At the end close it, the upload, and the connection if it is ours."""
         http = _library()
         headers = {"accept-encoding": "identity", **dict(self.headers)}
-        # A server that takes an upload slowly is what backpressure looks like, not a failure: no write limit.
+        # A server that takes an upload slowly is backpressure and not a failure: no write timeout.
         limits = http.Timeout(self.timeout, write=None)
         async with contextlib.AsyncExitStack() as opened:
             content: Any = self.content
@@ -165,14 +165,14 @@ class Call:
             kind = HandshakeFailed if type(reason).__module__ == "ssl" else ConnectFailed
             return kind.to(self.url, reason)
         if isinstance(error, http.TimeoutException):
-            return IdleTimeout(f"{self.method} {self.url}: nothing came for {self.timeout} s")
+            return IdleTimeout(f"{self.method} {self.url}: nothing arrived for {self.timeout} s")
         if isinstance(error, http.NetworkError | http.RemoteProtocolError):
             return ConnectionAborted(f"{self.method} {self.url}: the connection was lost ({error})")
         return NetError(f"{self.method} {self.url}: {str(error) or type(error).__name__}")
 
 
 async def _upload(source: Stream[Any]) -> AsyncIterator[bytes]:
-    """The elements of a stream, joined where several are there; the next ones when these are sent."""
+    """The elements of a stream, joined when there are several. More are requested when these are sent."""
     outflow = Outflow(PREFETCH)
     outflow.begin(source)
     try:
@@ -185,7 +185,7 @@ async def _upload(source: Stream[Any]) -> AsyncIterator[bytes]:
 
 
 def _at_the_bottom(error: BaseException) -> BaseException:
-    """The operating system's own error below those of the libraries; a time-out counts as one."""
+    """The operating system's error behind those of the libraries; a timeout counts as one."""
     found, below = error, error.__cause__ or error.__context__
     while below is not None:
         if isinstance(below, OSError):
@@ -200,9 +200,9 @@ def _parsed(line: bytes) -> Any:
     try:
         value = json.loads(line)
     except ValueError as wrong:
-        raise BadFrame(f"a line is no JSON: {wrong}: {line!r:.80}") from wrong
+        raise BadFrame(f"a line is not JSON: {wrong}: {line!r:.80}") from wrong
     if value is None:
-        raise BadFrame("a line is null, which cannot be an element of a stream; take lines() instead")
+        raise BadFrame("a line is null, which cannot be an element of a stream; use lines() instead")
     return value
 
 
@@ -216,7 +216,7 @@ def _library() -> Any:
 
 @cache
 def _trust() -> ssl.SSLContext:
-    """Reading all the authorities of the world takes longer than many a request: once is enough."""
+    """The trusted authorities. Reading them takes longer than many a request, so it is done once."""
     context: ssl.SSLContext = _library().create_ssl_context()
     return context
 
@@ -231,11 +231,11 @@ def request(
     timeout: float | None = 30.0,
     client: httpx2.AsyncClient | None = None,
 ) -> Call:
-    """A request to be sent: ``receive()``, ``lines()``, ``ndjson()``, ``events()`` or ``answer()`` do that.
+    """A request; ``receive()``, ``lines()``, ``ndjson()``, ``events()`` or ``answer()`` send it.
 
-    ``content`` may be a publisher of bytes, which is asked for as much as the server takes. ``timeout`` says
-    for how many seconds nothing may come while somebody waits for it; who reads slowly does not run into it.
-    A ``client`` keeps its connections for the next request; without one, each request has its own.
+    ``content`` may be a publisher of bytes, which is asked for as much as the server takes. The request fails
+    if there is demand and nothing arrives for ``timeout`` seconds; a slow subscriber does not run into it. A
+    ``client`` keeps its connections for the next request; without one, each request opens its own.
     """
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     body: Stream[Any] | bytes | None
@@ -256,8 +256,8 @@ def request(
     )
 
 
-class Options(TypedDict, total=False):
-    """What can be said about a request; see :func:`request`."""
+class RequestOptions(TypedDict, total=False):
+    """The options of a request; see :func:`request`."""
 
     headers: Headers | None
     params: Mapping[str, Any] | None
@@ -265,11 +265,13 @@ class Options(TypedDict, total=False):
     client: httpx2.AsyncClient | None
 
 
-def get(url: str, **options: Unpack[Options]) -> Call:
-    """Ask for what is at ``url``; the options are those of :func:`request`."""
+def get(url: str, **options: Unpack[RequestOptions]) -> Call:
+    """A GET request; the options are those of :func:`request`."""
     return request("GET", url, **options)
 
 
-def post(url: str, content: Publisher[bytes] | bytes | str | None = None, **options: Unpack[Options]) -> Call:
-    """Send something to ``url``; the options are those of :func:`request`."""
+def post(
+    url: str, content: Publisher[bytes] | bytes | str | None = None, **options: Unpack[RequestOptions]
+) -> Call:
+    """A POST request; the options are those of :func:`request`."""
     return request("POST", url, content=content, **options)

@@ -1,6 +1,6 @@
 """Server-sent events: how one is written, and how a stream of them is taken apart again.
 
-The format is that of the HTML standard: lines of ``field: value``, and an empty line at the end of an event.
+The format is that of the HTML standard: lines of ``field: value``, and an empty line after each event.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from penstock.net.framing import BadFrame, Decoder, FrameTooLong
 __all__ = ["COMMENT", "LONGEST_EVENT", "Event", "EventDecoder", "as_event"]
 
 COMMENT = b":\n\n"
-"""A line that means nothing, which keeps proxies from thinking that nobody is there."""
+"""A line without a meaning, which keeps proxies from closing an idle connection."""
 LONGEST_EVENT = 1024 * 1024
-"""The most bytes of one event by default."""
+"""The default for the most bytes in one event."""
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -31,22 +31,22 @@ class Event:
 
     data: str = ""
     event: str | None = None
-    """Its kind; a browser calls one without a kind ``message``."""
+    """The type of the event; for a browser, one without a type is a ``message``."""
     id: str | None = None
-    """What a client that comes again sends as ``Last-Event-ID``."""
+    """A client that reconnects sends it as ``Last-Event-ID``."""
     retry: int | None = None
-    """After how many milliseconds a client that lost the connection should come again."""
+    """How many milliseconds a client should wait before it reconnects."""
 
     def __post_init__(self) -> None:
-        """Refuse what would be read as something else."""
+        """Refuse values that would be read as something else."""
         for name, value in (("event", self.event), ("id", self.id)):
             if value is not None and any(mark in value for mark in "\r\n\0"):
-                raise ValueError(f"the {name} of an event is one line without NUL, not {value!r}")
+                raise ValueError(f"the {name} of an event has to be one line without NUL, not {value!r}")
         if self.retry is not None and self.retry < 0:
-            raise ValueError(f"retry is a number of milliseconds, not {self.retry}")
+            raise ValueError(f"retry has to be a number of milliseconds, not {self.retry}")
 
     def encode(self) -> bytes:
-        """The event as it goes over the wire."""
+        """The event as it is sent."""
         lines = []
         if self.event is not None:
             lines.append(f"event: {self.event}")
@@ -54,14 +54,14 @@ class Event:
             lines.append(f"id: {self.id}")
         if self.retry is not None:
             lines.append(f"retry: {self.retry}")
-        # A line ends with any of the three, so all of them are ends here as well.
+        # Each of the three is a line end for a client, so they are line ends here too.
         text = self.data.replace("\r\n", "\n").replace("\r", "\n")
         lines.extend(f"data: {line}" for line in text.split("\n"))
         return ("\n".join(lines) + "\n\n").encode()
 
 
 def as_event(thing: Any) -> Event:
-    """The event that a thing stands for: an event itself, a text as its data, anything else as JSON."""
+    """An element as an event: an event itself, text as its data, anything else as JSON."""
     if isinstance(thing, Event):
         return thing
     if isinstance(thing, str):
@@ -79,7 +79,7 @@ class EventDecoder(Decoder[Event]):
     >>> decoder.feed(b": hello\\n\\ndata: on"), decoder.feed(b"e\\rdata: two\\r\\n\\r\\n")
     ([], [Event(data='one\\ntwo', event=None, id=None, retry=None)])
 
-    An event that has not come to its end when the stream does is none, as the standard has it.
+    An event that is incomplete when the stream ends is dropped, as the standard says.
     """
 
     def __init__(self, max_length: int = LONGEST_EVENT) -> None:
@@ -87,7 +87,7 @@ class EventDecoder(Decoder[Event]):
         self._limit = max_length
         self._pending = bytearray()
         self._after_return = False
-        """The last chunk ended with a return; a newline that comes first now belongs to it."""
+        """The last chunk ended with a carriage return; a newline that follows belongs to it."""
         self._first = True
         self._length = 0
         self._begin()
@@ -100,13 +100,13 @@ class EventDecoder(Decoder[Event]):
         self._length = 0
 
     def cut(self, chunk: bytes) -> Iterable[Event]:
-        """Split into lines, whichever way they end; an empty one completes an event."""
+        """Split into lines, however they end. An empty line completes an event."""
         if not chunk:
             return []
         if self._after_return and chunk[:1] == b"\n":
             chunk = chunk[1:]
         self._after_return = chunk.endswith(b"\r") or (self._after_return and not chunk)
-        # The chunk alone is searched: what is pending has been.
+        # Only the chunk is searched; what is pending has been searched before.
         lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         rest = lines.pop()
         if lines and self._pending:
@@ -130,7 +130,7 @@ class EventDecoder(Decoder[Event]):
         return events
 
     def rest(self) -> list[Event]:
-        """What was not ended is not an event."""
+        """An incomplete event is dropped."""
         return []
 
     def _field(self, line: bytes) -> None:
@@ -143,7 +143,7 @@ class EventDecoder(Decoder[Event]):
         try:
             text = value.removeprefix(b" ").decode()
         except UnicodeDecodeError as wrong:
-            raise BadFrame(f"an event is no UTF-8 text: {wrong.reason}", offset=wrong.start) from wrong
+            raise BadFrame(f"an event is not UTF-8 text: {wrong.reason}", offset=wrong.start) from wrong
         if name == b"data":
             self._data.append(text)
         elif name == b"event":
@@ -156,8 +156,8 @@ class EventDecoder(Decoder[Event]):
     def _check(self, length: int) -> None:
         if length > self._limit:
             raise FrameTooLong(
-                f"an event is too long: {length} bytes of it have come, and at most {self._limit} are "
-                "allowed; set max_length higher, or see that the server ends its events with an empty line",
+                f"an event is too long: {length} bytes of it have arrived, and at most {self._limit} are "
+                "allowed; increase max_length, or make the server end its events with an empty line",
                 limit=self._limit,
                 length=length,
             )

@@ -1,7 +1,8 @@
-"""The subscriber behind everything that is sent: it keeps what has come until the other side takes it.
+"""The subscriber behind every response, upload and WebSocket: it keeps elements until the other side takes
+them.
 
-Demand is counted in elements and steered by bytes: the window follows the mean size of the elements, so that
-about ``BUDGET`` bytes wait here whether an element has ten bytes or a million.
+Demand is counted in elements and steered by bytes. It follows the mean size of the elements, so that about
+``BUDGET`` bytes wait here, whether an element has ten bytes or a million.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from penstock.streams.spi import AsyncReader, ReadAhead, Stream, connect, step_o
 __all__ = ["BUDGET", "LARGE", "MOST_BYTES", "PREFETCH", "Outflow", "as_bytes"]
 
 PREFETCH: Final = 256
-"""Elements that are asked for ahead at most."""
+"""The demand for elements never exceeds this."""
 BUDGET: Final = 128 * 1024
-"""Bytes that are asked for ahead, about."""
+"""About this many bytes are asked for ahead."""
 MOST_BYTES: Final = 64 * 1024
-"""Elements are joined up to this many bytes; one that is longer goes alone."""
+"""Elements are joined up to this many bytes. A longer one is sent alone."""
 
 LARGE: Final = 2
-"""How many chunks or messages are asked for at a time: they are as large as the other side makes them."""
+"""The demand for chunks or messages of a peer, which are as large as the peer likes."""
 _FIRST = 2
-"""How many are asked for while nobody knows how large they are."""
+"""The first demand, while the size of the elements is unknown."""
 
 
 class Outflow(AsyncReader):
-    """Reads a stream in batches, and asks for more only when a batch was sent.
+    """Reads a stream in batches, and asks for more only when a batch has been sent.
 
-    The elements may come on any thread; all methods but those of a Subscriber belong to the event loop.
+    The elements may come on any thread. All methods except those of a Subscriber belong to the event loop.
     """
 
     __slots__ = ("_asked", "_dropped", "_kept", "_most", "_sent_bytes", "_sent_elements", "_target")
@@ -43,15 +44,15 @@ class Outflow(AsyncReader):
         self._sent_elements = 0
         self._sent_bytes = 0
         self._kept: deque[Any] = deque()
-        """What was not sent, where that is what a peer sends, and perhaps some that was."""
+        """Elements of a peer that have not been sent, and perhaps some that have."""
         self._dropped = 0
-        """Elements that are not kept any more."""
+        """How many elements are not kept any more."""
 
     def begin(self, stream: Stream[Any]) -> None:
         """Subscribe."""
         step = step_of(stream)
         if step is not None:
-            # What a peer sends may be small for a while and large then: a mean says nothing about it.
+            # A peer may send small chunks for a while and then large ones: a mean says nothing about that.
             self._ahead = ReadAhead(step, self._most, self._unsent, on_pausable=self._asked_for_all)
         connect(stream, self)
 
@@ -72,10 +73,10 @@ class Outflow(AsyncReader):
             self._ahead.came(element)
 
     async def batch(self, most_bytes: int = MOST_BYTES, patience: float | None = None) -> list[Any] | None:
-        """What has come, up to so many bytes and at least one element; None at the end.
+        """The elements that have arrived, at least one and up to so many bytes; None at the end.
 
-        The list is empty if nothing came for ``patience`` seconds. An error of the stream is raised when all
-        elements before it were taken.
+        The list is empty if nothing arrived for ``patience`` seconds. An error of the stream is raised when
+        all elements before it have been returned.
         """
         queue = self._queue
         while not queue:
@@ -94,7 +95,7 @@ class Outflow(AsyncReader):
                 await waiting
             elif not await self._waited(waiting, patience):
                 return []
-        # As many as are there now; more may come meanwhile, from another thread.
+        # As many as there are now. Another thread may add more meanwhile.
         take = queue.popleft
         taken = [take() for _ in range(len(queue))]
         if len(taken) > 1 and sum(map(len, taken)) > most_bytes:
@@ -104,7 +105,7 @@ class Outflow(AsyncReader):
         return taken
 
     async def _waited(self, waiting: asyncio.Future[None], patience: float) -> bool:
-        """Wait for the next signal; False if none came in time."""
+        """Wait for the next signal. False if there was none in time."""
         timer = self._loop.call_later(patience, _give_up, waiting)
         try:
             await waiting
@@ -114,7 +115,7 @@ class Outflow(AsyncReader):
         return bool(self._queue) or self._over
 
     def sent(self, elements: int, size: int) -> None:
-        """So much has left: ask for as much again, or for what the sizes seen so far allow."""
+        """So much has been sent: ask for more, as the sizes seen so far allow."""
         self._sent_elements += elements
         self._sent_bytes += size
         if self._over or self._cancelled or self._subscription is None:
@@ -136,12 +137,12 @@ class Outflow(AsyncReader):
 
     @property
     def left(self) -> bool:
-        """Whether the reader has cancelled."""
+        """Whether the source has been cancelled."""
         return self._cancelled
 
 
 def _fitting(elements: list[Any], most_bytes: int) -> int:
-    """How many of the first elements make a batch; at least one."""
+    """How many of the first elements fit into a batch; at least one."""
     size = 0
     for number, element in enumerate(elements):
         size += len(element)
@@ -151,16 +152,14 @@ def _fitting(elements: list[Any], most_bytes: int) -> int:
 
 
 def as_bytes(element: Any) -> bytes:
-    """An element as it goes over the wire."""
+    """An element as bytes."""
     if type(element) is bytes:
         return element
     if isinstance(element, str):
         return element.encode()
     if isinstance(element, bytearray | memoryview):
         return bytes(element)  # its owner may change it before it is sent
-    raise TypeError(
-        f"only bytes and text can be sent, not {element!r:.80}; encode it before: .map(json_line)"
-    )
+    raise TypeError(f"only bytes and text can be sent, not {element!r:.80}; encode it first: .map(json_line)")
 
 
 def _give_up(waiting: asyncio.Future[None]) -> None:

@@ -1,9 +1,9 @@
-"""What a client sends: the body of a request, or the messages of a WebSocket, as a stream.
+"""What a client sends, as a stream: the body of a request, or the messages of a WebSocket.
 
-ASGI has one way to hear of everything, ``receive()``: of the next chunk, and of the client's going away. So
-whoever reads the body and whoever waits for the client to go share it here, and never call it at once.
-Chunks are taken when they are asked for. Only while somebody waits for the client to go are a few read ahead,
-because its going stands behind them.
+ASGI reports everything through one function, ``receive()``: the next chunk as well as the client's
+disconnect. So the reader of the body and the code that waits for a disconnect share it here, and never call
+it at the same time. Chunks are read when there is demand. Only while somebody waits for a disconnect are a
+few read ahead, because the disconnect comes after them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.streams.spi import DeferSource, as_stream, flux_of
 __all__ = ["READ_AHEAD", "Reception", "body"]
 
 READ_AHEAD: Final = 64 * 1024
-"""Bytes that may be read ahead, and the chunk with which they are exceeded."""
+"""Bytes that may be read ahead; the chunk that exceeds them is kept too."""
 _MOST_CHUNKS = 32
 
 
 class Reception:
-    """The one reader of one client's ``receive()``."""
+    """The only caller of a client's ``receive()``."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -40,21 +40,21 @@ class Reception:
         self._room = asyncio.Event()
         self._room.set()
         self._whole = False
-        """Whether all of it has come."""
+        """Whether everything has arrived."""
         self._gone: Exception | None = None
-        """Why nothing more can come, or be sent."""
+        """Why nothing more can be received or sent."""
         self._received = 0
         self._unclaimed = [True]
         self._dropped = False
         self._stopped = False
         self.close_code: int | None = None
-        """How the client closed a WebSocket."""
+        """The code with which the client closed a WebSocket."""
         self.read_to_the_end = False
-        """Whether somebody was reading when the client went."""
+        """Whether somebody was reading when the client disconnected."""
 
     @classmethod
     def of(cls, receive: Receive) -> Reception:
-        """The reception of this client, which all who got the same ``receive`` share."""
+        """The reception of this client; everybody with the same ``receive`` shares it."""
         reception = _receptions.get(receive)
         if reception is None:
             reception = _receptions[receive] = cls(receive)
@@ -62,7 +62,7 @@ class Reception:
 
     # ---------------------------------------------------------------- for the one who reads
     def flux(self, label: str) -> Flux[Any]:
-        """Everything that the client sends, each chunk when it is asked for; for one subscriber."""
+        """Everything that the client sends, each chunk on demand; for one subscriber."""
         steps = steps_of(self._chunks, label).do_on_cancel(self._left_by_its_reader)
         source = DeferSource(label, lambda: self._claim(steps), as_stream)
         source.ahead = LARGE
@@ -70,11 +70,11 @@ class Reception:
 
     def _claim(self, steps: Flux[Any]) -> Flux[Any]:
         try:
-            self._unclaimed.pop()  # an atomic step: they may come from several threads
+            self._unclaimed.pop()  # atomic: several threads may try
         except IndexError:
             raise ReceiverTaken(
-                "what this client sends is already received by somebody; subscribe once and share what "
-                "comes, with .share()"
+                "somebody already receives what this client sends; subscribe once and share the stream "
+                "with .share()"
             ) from None
         return steps
 
@@ -99,7 +99,7 @@ class Reception:
             self._drop()
 
     def _left_by_its_reader(self) -> None:
-        """It may have left before its first step, and on any thread."""
+        """The reader has cancelled: perhaps before its first step, and on any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._drop)
 
@@ -111,7 +111,7 @@ class Reception:
 
     # ---------------------------------------------------------------- for those who wait
     async def gone(self) -> Exception | None:
-        """Return when the client has gone away, with the error that says so; None if we stopped listening."""
+        """Wait until the client has disconnected. Returns that error, or None if we stopped listening."""
         while self._gone is None and not self._stopped:
             if self._has_room or self._whole:
                 await self._one_more()
@@ -122,13 +122,13 @@ class Reception:
 
     @property
     def client_left(self) -> bool:
-        """Whether the client is known to have gone."""
+        """Whether the client is known to have disconnected."""
         return self._gone is not None
 
     async def stop(self) -> None:
-        """Listen no more; for the one who reads, that is the end.
+        """Stop listening. For the reader, that is the end of the stream.
 
-        To be done before a WebSocket is closed: granian loses the close if somebody is still listening.
+        This comes before a WebSocket is closed: granian loses the close if somebody is still listening.
         """
         self._stopped = self._whole = True
         self._room.set()
@@ -143,7 +143,7 @@ class Reception:
 
     # ---------------------------------------------------------------- reading
     async def _one_more(self) -> None:
-        """Wait for the next message, together with whoever else does."""
+        """Wait for the next message; several callers may wait for the same one."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._read())
         reading = self._reading
@@ -174,10 +174,10 @@ class Reception:
             self._whole = not message.get("more_body", False)
         elif kind == "websocket.receive":
             text = message.get("text")
-            # An empty message is a message; an empty chunk is none.
+            # An empty message is a message, an empty chunk is nothing.
             self._hold(message["bytes"] if text is None else text, even_if_empty=True)
         elif kind == "http.disconnect":
-            text = f"the client went away; {self._received} bytes of its request had come"
+            text = f"the client disconnected; {self._received} bytes of its request had arrived"
             self._leave(ClientGone(text))
         elif kind == "websocket.disconnect":
             self._closed(message)
@@ -213,9 +213,9 @@ def body(receive: Receive) -> Flux[bytes]:
             total = body(receive).transform(lines()).count()
             await ndjson(total)(scope, receive, send)
 
-    Emits when a chunk has come and there is demand.
-    Backpressures when there is none: the server stops reading, and the client's upload waits.
-    Completes when all of it has come; a client that goes away before that is an error, ``ClientGone``.
-    Cancels when its subscriber cancels; the rest is thrown away as it comes.
+    Emits when a chunk has arrived and there is demand.
+    Backpressures when there is none: the server stops reading, and the client's upload has to wait.
+    Completes when the whole body has arrived. It fails with ``ClientGone`` if the client disconnects before.
+    Cancels when its subscriber cancels; the rest is thrown away as it arrives.
     """
     return Reception.of(receive).flux("body")

@@ -1,12 +1,12 @@
-"""A Publisher as the answer to a request: any ASGI server runs it, and the client's pace is the source's.
+"""A Publisher as a response: any ASGI server runs it, and the client's pace is the source's pace.
 
-The source is subscribed to when the request comes, asked for a window of elements, and asked for more when
-the server has taken what came: ``send()`` returns when the client's connection has room. What is there at the
-same time goes out together, up to 64 KiB in one message, since a message costs as much as forty elements.
+The source is subscribed to when the request arrives. It is asked for more when the server has taken what
+came: ``send()`` returns when the client's connection has room. Elements that are ready at the same time are
+sent together, up to 64 KiB in one message, because a message costs as much as forty elements.
 
-Once a client has gone, no server says so from ``send()``: it returns at once, and a source that never waits
-would run for nobody and for ever. So somebody listens for the client's going all the time, and after every
-``send()`` the loop gets a turn to hear of it.
+When a client has disconnected, servers do not say so from ``send()``: it returns at once, and a source that
+never waits would run for nobody and for ever. So a task listens for the disconnect all the time, and after
+every ``send()`` the loop gets a turn to notice it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ from typing import Any
 
 from penstock.arguments import a_count
 from penstock.net.framing import json_line
-from penstock.net.http.asgi import Headers, Message, Receive, ResponseBroken, Scope, Send, header_pairs, named
+from penstock.net.http.asgi import (
+    App,
+    Headers,
+    Message,
+    Receive,
+    ResponseBroken,
+    Scope,
+    Send,
+    header_pairs,
+    named,
+)
 from penstock.net.http.events import COMMENT, as_event
 from penstock.net.http.outflow import PREFETCH, Outflow, as_bytes
 from penstock.net.http.reception import Reception
@@ -33,10 +43,10 @@ _APOLOGY = b"the server could not produce this response\n"
 
 
 class Response:
-    """An answer whose body is a stream of bytes: an ASGI application for one kind of request.
+    """A response whose body is a stream of bytes. It is an ASGI application.
 
-    Made by :func:`stream`, :func:`ndjson` and :func:`sse`. It can answer any number of requests; each
-    subscribes to the stream anew.
+    Made by :func:`stream`, :func:`ndjson` and :func:`sse`. It can answer any number of requests; each of them
+    subscribes to the stream.
     """
 
     def __init__(
@@ -54,7 +64,7 @@ class Response:
         self._prefetch = a_count(prefetch, "prefetch of a response")
         given = header_pairs(headers)
         names = {name for name, _ in given}
-        # Whoever stands between (a cache, a proxy that collects) is asked to pass on what comes as it comes.
+        # Caches and proxies on the way are asked to pass on each part as it arrives.
         usual = [
             (b"content-type", content_type.encode("latin-1")),
             (b"cache-control", b"no-store"),
@@ -66,12 +76,12 @@ class Response:
         self._idle = idle
 
     def start(self) -> Message:
-        """The first message of an answer; a new one each time, because middleware adds headers to it."""
+        """The first message of a response; a new one each time, because middleware adds headers to it."""
         return {"type": "http.response.start", "status": self._status, "headers": list(self._headers)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope.get("method") == "HEAD":  # the headers are all that is wanted: nobody runs the source
+        if scope.get("method") == "HEAD":  # only the headers are wanted: the source does not run
             await send(self.start())
             await send(_body(b"", more=False))
             return
@@ -80,13 +90,13 @@ class Response:
         sending = asyncio.ensure_future(_ResponseRun(self, scope, send, reception, outflow).run())
         watching = asyncio.ensure_future(reception.gone())
         try:
-            # Whatever the sending waits for, the source or a client that does not read: it is left when the
-            # client is known to have gone.
+            # Whatever the sending waits for, the source or a client that does not read, it is cancelled when
+            # the client is known to have disconnected.
             await asyncio.wait((sending, watching), return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 sending.result()
             else:
-                _log.debug("%s: the client has gone (%s)", named(scope), watching.result())
+                _log.debug("%s: the client disconnected (%s)", named(scope), watching.result())
         finally:
             outflow.cancel()
             await _stop(sending, watching)
@@ -96,13 +106,13 @@ async def _stop(*tasks: asyncio.Future[Any]) -> None:
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        # What a task raised was raised by whoever waited for it; only what came while it stopped is left.
+        # Errors of a task have been raised already; this one came up while it was being stopped.
         if isinstance(outcome, Exception):
             _log.debug("while stopping: %r", outcome)
 
 
 class _ResponseRun:
-    """One response on its way."""
+    """One response that is being sent."""
 
     def __init__(
         self, response: Response, scope: Scope, send: Send, reception: Reception, outflow: Outflow
@@ -116,7 +126,7 @@ class _ResponseRun:
         self._written = 0
 
     async def run(self) -> None:
-        """Send until the end of the source, or of the client's interest."""
+        """Send until the source ends or the client disconnects."""
         heartbeat, comment = self._response._idle or (None, b"")
         patience = self._response._headers_within if heartbeat is None else self._first_patience(heartbeat)
         outflow = self._outflow
@@ -136,12 +146,12 @@ class _ResponseRun:
                 data = b"".join(batch) if batch else comment
                 await self._put(_body(data, more=True))
                 self._written += len(data)
-                # When the client has gone this is what lets anybody notice.
+                # Let the task that listens for a disconnect run.
                 await asyncio.sleep(0)
                 outflow.sent(len(batch), len(data))
                 patience = heartbeat
         except _ClientLeft as left:
-            _log.debug("%s: the client has gone (%r)", named(self._scope), left.__cause__)
+            _log.debug("%s: the client disconnected (%r)", named(self._scope), left.__cause__)
 
     def _first_patience(self, heartbeat: float) -> float:
         within = self._response._headers_within
@@ -155,26 +165,26 @@ class _ResponseRun:
     async def _put(self, message: Message) -> None:
         try:
             await self._send(message)
-        except OSError as gone:  # newer servers say so themselves
+        except OSError as gone:  # newer servers report a disconnect here
             raise _ClientLeft from gone
 
     async def _failed(self, error: Exception) -> None:
         if self._reception.client_left:
-            # Most likely the source was reading what the client sent. There is nobody to tell.
-            _log.debug("%s: the client has gone (%r)", named(self._scope), error)
+            # Most likely the source was reading from the client. There is nobody to answer.
+            _log.debug("%s: the client disconnected (%r)", named(self._scope), error)
             return
         if not self._begun:
             _log.error("%s: the source failed before its first byte", named(self._scope), exc_info=error)
             await _plain(self._send, 500, _APOLOGY)
             return
         what = f"{named(self._scope)}: the source failed after {self._written} bytes"
-        # Without a traceback: the server is going to log the one of what is raised here, with its cause.
-        _log.error("%s and the connection is broken off: %r", what, error)
+        # Without a traceback: the server logs that of what is raised here, with its cause.
+        _log.error("%s, so the connection is broken: %r", what, error)
         raise ResponseBroken(what) from error
 
 
 class _ClientLeft(Exception):
-    """The server says so itself."""
+    """The server reports that the client disconnected."""
 
 
 def _body(data: bytes, *, more: bool) -> Message:
@@ -205,9 +215,9 @@ def stream(
 ) -> Response:
     """Answer with the bytes of a stream; text is sent as UTF-8.
 
-    At most ``prefetch`` elements are asked for ahead, fewer if they are large. The headers go out with the
-    first element, so that a source which fails before it is a proper 500; ``headers_within`` seconds, if it
-    is given, they go out anyway. When the source fails later, the connection is broken off.
+    At most ``prefetch`` elements are asked for ahead, fewer if they are large. The headers are sent with the
+    first element, so that a source which fails before it becomes a proper 500; with ``headers_within`` they
+    are sent after so many seconds in any case. If the source fails later, the connection is broken.
     """
     return _made(
         source,
@@ -229,7 +239,7 @@ def ndjson(
     prefetch: int = PREFETCH,
     headers_within: float | None = None,
 ) -> Response:
-    """Answer with each element as JSON on a line of its own; the rest is as with :func:`stream`."""
+    """Answer with each element as JSON on a line of its own. The rest is as in :func:`stream`."""
     return _made(
         source,
         "ndjson",
@@ -251,13 +261,15 @@ def sse(
     headers_within: float | None = 1.0,
     heartbeat: float | None = 15.0,
 ) -> Response:
-    """Answer with server-sent events: an :class:`Event` as it is, a text as data, anything else as JSON.
+    """Answer with server-sent events: an :class:`Event` as it is, text as data, anything else as JSON.
 
-    While the source is idle, a comment goes out every ``heartbeat`` seconds: proxies keep the connection,
-    and a client that is not there any more is noticed. The rest is as with :func:`stream`.
+    While the source is idle, a comment is sent every ``heartbeat`` seconds, so that proxies keep the
+    connection open and a lost client is noticed. The rest is as in :func:`stream`.
     """
     if heartbeat is not None and heartbeat <= 0:
-        raise ValueError(f"heartbeat is a number of seconds, or None for no heartbeat, not {heartbeat}")
+        raise ValueError(
+            f"heartbeat has to be a number of seconds above 0, or None for no heartbeat, not {heartbeat}"
+        )
     return _made(
         source,
         "sse",
@@ -281,6 +293,6 @@ class _Reply:
         await _plain(send, self._status, self._content, self._headers)
 
 
-def reply(content: bytes | str = b"", *, status: int = 200, headers: Headers | None = None) -> _Reply:
+def reply(content: bytes | str = b"", *, status: int = 200, headers: Headers | None = None) -> App:
     """Answer with these bytes, or this text."""
     return _Reply(content.encode() if isinstance(content, str) else bytes(content), status, headers)

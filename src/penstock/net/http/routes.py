@@ -1,4 +1,4 @@
-"""A few routes: enough for a service that is all streams. A framework's router does as well."""
+"""Routes for a service whose responses are streams. Any framework's router works as well."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Function = Callable[["Request"], Returned | Awaitable[Returned]]
 
 
 class Request:
-    """What a client asks for."""
+    """A request."""
 
     def __init__(self, scope: Scope, receive: Receive, path: dict[str, str]) -> None:
         self.scope = scope
         self.path = path
-        """What stands in the path where the route has a name in braces."""
+        """The parts of the path for which the route has a name in braces."""
         self._receive = receive
 
     @property
@@ -41,31 +41,33 @@ class Request:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers, their names in small letters; of one that is given twice, the last."""
+        """The headers, with names in lower case. Of a repeated header, the last value."""
         return {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]
         }
 
     @property
     def query(self) -> dict[str, str]:
-        """What follows the question mark; of a name that is given twice, the last."""
+        """The query parameters. Of a repeated name, the last value."""
         return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
 
     def body(self) -> Flux[bytes]:
-        """What the client sends along; see :func:`penstock.net.http.body`."""
+        """The body of the request; see :func:`penstock.net.http.body`."""
         return body(self._receive)
 
 
 @dataclass(frozen=True, slots=True)
-class _Route:
+class Route:
+    """A method, a path and the function that answers; made by the methods of :class:`Http`."""
+
     method: str
     pattern: re.Pattern[str]
     run: Any
 
     @classmethod
-    def at(cls, method: str, path: str, run: Any) -> _Route:
+    def at(cls, method: str, path: str, run: Any) -> Route:
         if not path.startswith("/"):
-            raise ValueError(f"a path begins with a slash, unlike {path!r}")
+            raise ValueError(f"a path has to begin with a slash, unlike {path!r}")
         if not callable(run):
             raise TypeError(f"{method} {path} needs a function, not {run!r}")
         pieces = re.split(r"\{(\w+)\}", path)
@@ -75,7 +77,7 @@ class _Route:
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """An ASGI application of a few routes. Immutable: each method returns a new one.
+    """An ASGI application of a few routes. It is immutable: each method returns a new one.
 
     ::
 
@@ -86,11 +88,12 @@ class Http:
             .ws("/echo", lambda inbound, outbound: outbound.send(inbound.receive()))
         )
 
-    A function gets the :class:`Request` and returns a response, bytes or text, or a publisher, whose elements
-    are then sent as JSON lines; or it is a coroutine function that does. ``uvicorn module:app`` serves it.
+    A function takes the :class:`Request` and returns a response, bytes, text, or a publisher, whose elements
+    are then sent as JSON lines. It may be a coroutine function. ``uvicorn module:app`` serves the
+    application.
     """
 
-    routes: tuple[_Route, ...] = ()
+    routes: tuple[Route, ...] = ()
 
     def get(self, path: str, function: Function) -> Http:
         """Answer GET, and HEAD, at this path."""
@@ -106,14 +109,14 @@ class Http:
 
     def ws(self, path: str, handler: WebSocketHandler) -> Http:
         """Accept WebSockets at this path; see :func:`penstock.net.http.websocket`."""
-        return Http((*self.routes, _Route.at("WS", path, websocket(handler))))
+        return Http((*self.routes, Route.at("WS", path, websocket(handler))))
 
     def route(self, method: str, path: str, function: Function) -> Http:
         """Answer any method at this path."""
-        return Http((*self.routes, _Route.at(method.upper(), path, function)))
+        return Http((*self.routes, Route.at(method.upper(), path, function)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Be an ASGI application."""
+        """Answer one request, as an ASGI application."""
         kind = scope["type"]
         if kind == "lifespan":
             await _live(receive, send)
@@ -135,9 +138,9 @@ class Http:
             await send({"type": "websocket.close", "code": 1008, "reason": "no such path"})
         elif found:
             allowed = ", ".join(sorted({route.method for route, _ in found} - {"WS"}))
-            await reply("not this way\n", status=405, headers={"allow": allowed})(scope, receive, send)
+            await reply("method not allowed\n", status=405, headers={"allow": allowed})(scope, receive, send)
         else:
-            await reply("there is nothing here\n", status=404)(scope, receive, send)
+            await reply("not found\n", status=404)(scope, receive, send)
 
 
 async def _answer(function: Function, request: Request) -> App:
@@ -154,19 +157,19 @@ async def _answer(function: Function, request: Request) -> App:
         raise TypeError(f"a route returns a response, a publisher, bytes or text, not {answer!r:.80}")
     except Exception as error:
         if isinstance(error, ClientGone) or Reception.of(request._receive).client_left:
-            # Most likely the route was reading what the client sent. There is nobody to answer.
-            _log.debug("%s: the client has gone (%r)", named(request.scope), error)
+            # Most likely the route was reading from the client. There is nobody to answer.
+            _log.debug("%s: the client disconnected (%r)", named(request.scope), error)
             return _to_nobody
         _log.error("%s: the route failed", named(request.scope), exc_info=error)
         return reply("the server could not produce this response\n", status=500)
 
 
 async def _to_nobody(scope: Scope, receive: Receive, send: Send) -> None:
-    """The answer to a client that has gone."""
+    """The answer to a client that has disconnected."""
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """Nothing has to be started or stopped; but a server waits for the word."""
+    """Answer the server's lifespan messages; there is nothing to start or stop."""
     while True:
         message: Message = await receive()
         await send({"type": f"{message['type']}.complete"})

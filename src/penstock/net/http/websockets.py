@@ -1,11 +1,11 @@
-"""A WebSocket as two streams, with the handler that a TCP connection has.
+"""A WebSocket as two streams, with a handler like that of a TCP connection.
 
-Nothing is received that was not asked for, but for a little that is read ahead, because the client's going
-away stands behind it. Nothing is asked for that the client has no room for: a message is sent when the one
-before it was taken.
+Messages are received on demand, except for a little read-ahead, because the client's close comes after it. In
+the other direction a message is sent when the one before it was taken, and the source is asked for no more
+than the client takes.
 
-When the client closes, everything that is being sent ends with an error and its source is cancelled. Who
-receives gets what has come, and then the end. A handler that does not receive is cancelled.
+When the client closes, sends fail and their sources are cancelled. A subscriber of ``receive()`` still gets
+what has arrived, and then the end. A handler that does not receive is cancelled.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from penstock.net.errors import SendRefused
-from penstock.net.http.asgi import Headers, Receive, Scope, Send, WebSocketClosed, end_of, header_pairs, named
+from penstock.net.http.asgi import (
+    App,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    WebSocketClosed,
+    end_of,
+    header_pairs,
+    named,
+)
 from penstock.net.http.outflow import PREFETCH, Outflow
 from penstock.net.http.reception import Reception
 from penstock.net.outbound import SendChain
@@ -30,11 +40,11 @@ _log = logging.getLogger("penstock.net.http")
 
 _DONE, _FAILED = 1000, 1011
 _FAREWELL = 1.0
-"""Seconds for a handler to end by itself when what it sends has failed because the client is gone."""
+"""Seconds for a handler to end by itself after its send failed because the client is gone."""
 
 
 class _Socket:
-    """One connection: what both sides of it share."""
+    """What both sides of a WebSocket share."""
 
     def __init__(self, scope: Scope, reception: Reception, send: Send) -> None:
         self.scope = scope
@@ -43,7 +53,7 @@ class _Socket:
         self.closed = False
         self._send = send
         self._turn = asyncio.Lock()
-        """Two sends at once take turns, message by message."""
+        """Concurrent sends take turns, message by message."""
         self._running: set[asyncio.Task[Any]] = set()
         self.gone: WebSocketClosed | None = None
         self.failed_to_send = False
@@ -54,19 +64,19 @@ class _Socket:
         await self.put({"type": "websocket.close", "code": code, "reason": reason})
 
     async def put(self, message: dict[str, Any]) -> None:
-        """Give the server a message, unless there is nobody to get it."""
+        """Pass a message to the server, unless the WebSocket is closed."""
         async with self._turn:
             if self.gone is not None:
                 raise self.gone
             if self.closed:
-                raise SendRefused("this WebSocket was closed on this side; nothing can be sent any more")
+                raise SendRefused("this WebSocket was closed on this side, so nothing can be sent any more")
             if message["type"] == "websocket.close":
                 self.closed = True
             try:
                 await self._send(message)
             except OSError as gone:
                 raise WebSocketClosed("the client closed the WebSocket", code=1006) from gone
-        # Servers do not say from here that the client has gone: let the one who hears of it run.
+        # Servers do not report a disconnect here: let the task that listens for one run.
         await asyncio.sleep(0)
 
     async def send_all(self, source: Stream[Any]) -> None:
@@ -89,7 +99,7 @@ class _Socket:
             raise self._with_count(closed, count) from closed
         except asyncio.CancelledError:
             if not self.failed_to_send or self.gone is None:
-                raise  # it is the subscriber who does not want it any more
+                raise  # the subscriber has cancelled
             raise self._with_count(self.gone, count) from self.gone
         finally:
             outflow.cancel()
@@ -100,7 +110,7 @@ class _Socket:
         return WebSocketClosed(text, code=closed.code, reason=closed.reason, elements=count)
 
     def client_gone(self, error: Exception) -> None:
-        """End what is being sent with an error, also what waits for a client that does not read."""
+        """Let every send fail, even one that waits for a client that does not read."""
         self.gone = error if isinstance(error, WebSocketClosed) else WebSocketClosed(str(error), code=1006)
         if self._running:
             self.failed_to_send = True
@@ -112,8 +122,8 @@ def _content(element: Any) -> bytes | str:
     if isinstance(element, str):
         return element
     if isinstance(element, bytes | bytearray | memoryview):
-        return bytes(element)  # its owner may change it before it is sent
-    raise SendRefused(f"a message is bytes or text, not {element!r:.80}; encode it before")
+        return bytes(element)  # a copy, because its owner may change it before it is sent
+    raise SendRefused(f"a message has to be bytes or text, not {element!r:.80}; encode it first")
 
 
 def _message(content: bytes | str) -> dict[str, Any]:
@@ -121,7 +131,7 @@ def _message(content: bytes | str) -> dict[str, Any]:
 
 
 class WebSocketInbound:
-    """What the client sends; it has one subscriber in its life."""
+    """What the client sends. It has one subscriber in its life."""
 
     def __init__(self, socket: _Socket) -> None:
         """Made by ``websocket()``, for each connection."""
@@ -130,11 +140,11 @@ class WebSocketInbound:
     def receive(self) -> Flux[Any]:
         """The messages: ``str`` for those sent as text, ``bytes`` for the others.
 
-        Emits when a message has come and there is demand.
-        Backpressures when there is none: the server stops reading, and the client waits.
-        Completes when the client has closed properly; a connection that breaks, or that the client closes
-        with a code that means trouble, is a ``WebSocketClosed``.
-        Cancels when its subscriber cancels; messages that still come are thrown away.
+        Emits when a message has arrived and there is demand.
+        Backpressures when there is none: the server stops reading, and the client has to wait.
+        Completes when the client has closed properly. It fails with ``WebSocketClosed`` if the connection
+        breaks, or the client closes it with a code that means an error.
+        Cancels when its subscriber cancels; messages that still arrive are thrown away.
         """
         return self._socket.reception.flux("receive")
 
@@ -145,12 +155,12 @@ class WebSocketInbound:
 
     @property
     def close_code(self) -> int | None:
-        """The code that the client closed with; None as long as it has not."""
+        """The code with which the client closed, or None if it has not."""
         return self._socket.reception.close_code
 
 
 class WebSocketOutbound(SendChain):
-    """What is to be sent, in order. Nothing happens before somebody subscribes, awaits or returns it."""
+    """What to send, in order. Nothing happens before somebody subscribes to it, awaits or returns it."""
 
     def __init__(self, socket: _Socket, before: Mono[Any] | None = None) -> None:
         """Made by ``websocket()``, and by each of the methods below."""
@@ -168,7 +178,7 @@ class WebSocketOutbound(SendChain):
         return self._and(end_of(lambda: socket.send_all(source), "send", socket.loop))
 
     def close(self, code: int = _DONE, reason: str = "") -> WebSocketOutbound:
-        """Close, with a code and a reason for the client; nothing can be sent after it."""
+        """Close, with a code and a reason for the client. Nothing can be sent after that."""
         return self._and(end_of(lambda: self._socket.close(code, reason), "close", self._socket.loop))
 
     def _behind(self, before: Mono[Any]) -> WebSocketOutbound:
@@ -176,7 +186,7 @@ class WebSocketOutbound(SendChain):
 
 
 WebSocketHandler = Callable[[WebSocketInbound, WebSocketOutbound], Publisher[Any] | Awaitable[Any]]
-"""Gets the two sides of a connection and returns what is to be run; or it is a coroutine function."""
+"""Takes the two sides of a WebSocket and returns what to run; it may be a coroutine function."""
 
 
 class _WebSocketApp:
@@ -203,7 +213,7 @@ class _WebSocketApp:
                 if gone is not None:
                     socket.client_gone(gone)
                     if socket.failed_to_send and not socket.reception.read_to_the_end:
-                        # It has heard of it that way, and will come to its end by itself.
+                        # Its send has failed, so it will end by itself.
                         await asyncio.wait((handling,), timeout=_FAREWELL)
                     if not socket.reception.read_to_the_end:
                         handling.cancel()
@@ -223,7 +233,7 @@ class _WebSocketApp:
         await as_flux(as_stream(returned, "websocket()")).then()
 
     async def _finish(self, socket: _Socket, handling: asyncio.Future[None]) -> None:
-        """Say good-bye, if there is anybody to say it to, and log what went wrong."""
+        """Close the WebSocket unless the client has, and log what went wrong."""
         error = None if handling.cancelled() else handling.exception()
         if isinstance(error, WebSocketClosed):
             level = logging.DEBUG if error.clean else logging.INFO
@@ -243,15 +253,15 @@ class _WebSocketApp:
 
 def websocket(
     handler: WebSocketHandler, *, subprotocols: Sequence[str] = (), headers: Headers | None = None
-) -> _WebSocketApp:
+) -> App:
     """An ASGI application that accepts a WebSocket and runs ``handler`` with its two sides.
 
     ::
 
         echo = websocket(lambda inbound, outbound: outbound.send(inbound.receive()))
 
-    The connection is closed with 1000 when what the handler returned has completed, and with 1011 when it
-    fails, which is logged. Of the ``subprotocols`` the first that the client offers is chosen.
+    The WebSocket is closed with 1000 when what the handler returned has completed, and with 1011 when it has
+    failed, which is logged. Of the ``subprotocols``, the first that the client offers is chosen.
     """
     if not callable(handler):
         raise TypeError(f"websocket() needs a function of inbound and outbound, not {handler!r}")
