@@ -1,12 +1,14 @@
-"""What can go wrong between a gateway and its subscribers, by the code that travels on the wire."""
+"""What can go wrong between a gateway and its clients: the codes on the wire, and the exceptions."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import ClassVar
 
 __all__ = [
     "AquiferError",
     "EpochChanged",
+    "ErrorCode",
     "Evicted",
     "GatewayUnreachable",
     "JournalDamaged",
@@ -27,27 +29,62 @@ __all__ = [
 ]
 
 
+class ErrorCode(StrEnum):
+    """The codes in ``OnError.x.code``; a gateway of a later version may send others."""
+
+    BAD = "BAD"
+    """The request is malformed, or does not fit the state of the session."""
+    OFFSET = "OFFSET"
+    """The offset is not in the log."""
+    LAG = "LAG"
+    """An optional reader was so slow that records are gone."""
+    EPOCH = "EPOCH"
+    """The offsets belong to another log."""
+    LEASE = "LEASE"
+    """The lease has ended."""
+    TAKEN = "TAKEN"
+    """Another subscriber has the id."""
+    AUTH = "AUTH"
+    """The key may not do this."""
+    EVICTED = "EVICTED"
+    """An administrator has ended the session."""
+    JOURNAL = "JOURNAL"
+    """The journal cannot be read or written."""
+    SOURCE = "SOURCE"
+    """The source of the gateway failed."""
+    SESSION = "SESSION"
+    """There is no such session: subscribe again."""
+    BUSY = "BUSY"
+    """The gateway has no capacity at the moment: try again later."""
+    CLOSING = "CLOSING"
+    """The gateway is shutting down."""
+    FULL = "FULL"
+    """Too much is staged."""
+    STAGED = "STAGED"
+    """What should be published is not staged: run the batch again."""
+
+
 class AquiferError(Exception):
     """Something between a gateway and a subscriber failed; the text says what, and what to do about it."""
 
-    code: ClassVar[str] = ""
+    code: ClassVar[ErrorCode | None] = None
     """What an ``OnError`` with this cause carries in ``x.code``."""
 
 
 class GatewayUnreachable(AquiferError):
-    """Nobody answered at the endpoint for as long as the subscriber was told to try."""
+    """No gateway answered at the endpoint for as long as the subscriber was told to try."""
 
 
 class ProtocolViolation(AquiferError):
-    """The peer said something that the protocol has no place for."""
+    """The peer sent something that the protocol does not allow."""
 
-    code = "BAD"
+    code = ErrorCode.BAD
 
 
 class OffsetGone(AquiferError):
     """The gateway no longer has, or does not have yet, the offset that a subscriber asked for."""
 
-    code = "OFFSET"
+    code = ErrorCode.OFFSET
 
     def __init__(self, message: str, *, first: int | None = None, head: int | None = None) -> None:
         super().__init__(message)
@@ -58,27 +95,27 @@ class OffsetGone(AquiferError):
 
 
 class Overtaken(OffsetGone):
-    """A best-effort subscriber was so slow that the log went on without it: records are missing."""
+    """An optional reader was so slow that the log went on without it: records are missing."""
 
-    code = "LAG"
+    code = ErrorCode.LAG
 
 
 class EpochChanged(AquiferError):
     """The gateway started a new log: offsets of the old one mean nothing in it."""
 
-    code = "EPOCH"
+    code = ErrorCode.EPOCH
 
 
 class LeaseEnded(AquiferError):
     """The subscriber was silent for longer than its lease, and the gateway no longer keeps records for it."""
 
-    code = "LEASE"
+    code = ErrorCode.LEASE
 
 
 class TakenOver(AquiferError):
     """Another subscriber came with the same id; an id has one reader at a time."""
 
-    code = "TAKEN"
+    code = ErrorCode.TAKEN
 
 
 class TransactionLost(AquiferError):
@@ -92,27 +129,27 @@ class TransactionLost(AquiferError):
 
 
 class Refused(AquiferError):
-    """The gateway does not let this key in, or it may not do this, or the id or name belongs to another."""
+    """The gateway refused this: the key is unknown, lacks the right, or does not own the id or name."""
 
-    code = "AUTH"
+    code = ErrorCode.AUTH
 
 
 class Evicted(AquiferError):
-    """Somebody who administers the gateway has ended this session."""
+    """An administrator of the gateway has ended this session."""
 
-    code = "EVICTED"
+    code = ErrorCode.EVICTED
 
 
 class Unreadable(AquiferError):
-    """The gateway cannot read this place of its journal."""
+    """The gateway cannot read this part of its journal."""
 
-    code = "JOURNAL"
+    code = ErrorCode.JOURNAL
 
 
 class SourceFailed(AquiferError):
-    """What the gateway reads from failed; everything before that was delivered."""
+    """The source of the gateway failed; every record before the failure was delivered."""
 
-    code = "SOURCE"
+    code = ErrorCode.SOURCE
 
 
 class JournalError(Exception):
@@ -124,11 +161,11 @@ class JournalInUse(JournalError):
 
 
 class JournalLocked(JournalInUse):
-    """Another program has a lock on the journal at the moment; trying again may help."""
+    """Another program has locked the journal at the moment; try again."""
 
 
 class JournalDamaged(JournalError):
-    """The file is no journal, or a part of it that was once written is no longer readable."""
+    """The file is not a journal, or a part of it is no longer readable."""
 
 
 class JournalTooNew(JournalError):
@@ -136,4 +173,4 @@ class JournalTooNew(JournalError):
 
 
 class JournalFull(JournalError):
-    """There is no room on the disk; what was appended before is safe, and appending may be tried again."""
+    """The disk is full. What was appended before is safe, and appending can be tried again."""

@@ -1,20 +1,20 @@
-"""The gateway as a Subscriber: elements come in as fast as they were asked for, and wait to be written."""
+"""The gateway as a Subscriber: elements arrive as they were requested, and wait to be written."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
+from penstock.aquifer.log import Log
 from penstock.aquifer.records import Record
-from penstock.spec import UNBOUNDED, Subscription, check_subscription, none_element, none_error
+from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
 from penstock.streams.spi import drop_error
 
-__all__ = ["Intake"]
+__all__ = ["Intake", "ReplayableSource"]
 
 _log = logging.getLogger("penstock.aquifer")
 
@@ -28,20 +28,48 @@ _UNKNOWN: Final = 100
 _GLANCE: Final = 0.05
 
 
-class Intake:
-    """Takes elements on whatever thread they come, and asks for them on one of its own.
+@runtime_checkable
+class ReplayableSource(Protocol):
+    """A source that can be read again, and keeps track of how much of it the log has.
 
-    A source may do its work inside ``request``, and may block there: a file, a terminal. So the thread that
-    asks does nothing else, and what has arrived is written meanwhile.
+    A :class:`~penstock.aquifer.Gateway` takes it in place of a Publisher.
     """
 
-    def __init__(self, wake: Callable[[], None], nbytes: int) -> None:
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """The elements after the first ``journalled`` ones, which the log has already."""
+        ...
+
+    def journalled(self, head: int) -> None:
+        """The log has so many records; called on the writer's thread after each transaction."""
+        ...
+
+    def remember_at(self, path: str, epoch: str) -> None:
+        """The log is in this file, and has this epoch; called before the source is read."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """How many elements were left out, because they could not become records."""
+        ...
+
+
+class Intake:
+    """Receives elements on any thread, and requests them on one of its own.
+
+    A source may do its work inside ``request``, and may block there: a file, a terminal. So the thread that
+    requests does nothing else, and the writer writes what has arrived meanwhile.
+    """
+
+    def __init__(self, log: Log, nbytes: int) -> None:
         self.done = False
         """Whether the source has ended; ``error`` says how."""
         self.error: BaseException | None = None
         self.writer_idle = False
         """Whether the writer waits for elements, and has to be woken."""
-        self._wake = wake
+        self.feed: ReplayableSource | None = None
+        """The source, if it wants to know how far the log has come."""
+        self._log = log
+        self._skipped = 0
         self._arrived: deque[Any] = deque()
         self._most_bytes = nbytes
         """How much may wait, if the source can be made to wait."""
@@ -51,9 +79,9 @@ class Intake:
         self._held_back = False
         """Whether the asking thread waits until something is taken."""
         self._taken = 0
-        self._allowed = 0
+        self._demand = 0
         """How many elements may be asked for, since the beginning."""
-        self._requested = 0
+        self._asked = 0
         """How many of these were asked for; one portion after the other, if the source gives them at once."""
         self._changed = threading.Condition()
         self._subscription: Subscription | None = None
@@ -79,7 +107,7 @@ class Intake:
         self._arrived.append(element)
         if self.writer_idle:
             self.writer_idle = False  # Once is enough.
-            self._wake()
+            self._log.notify()
 
     def on_error(self, error: BaseException, /) -> None:
         """No more elements, because the source failed."""
@@ -90,14 +118,14 @@ class Intake:
             return
         self.error = error
         self.done = True
-        self._wake()
+        self._log.notify()
 
     def on_complete(self) -> None:
         """No more elements."""
         if self._cancelled:
             return  # Not the end of the stream: whoever reads it may go on after a restart.
         self.done = True
-        self._wake()
+        self._log.notify()
 
     # ---------------------------------------------------------------- the writer's side
     def start(self) -> None:
@@ -122,19 +150,28 @@ class Intake:
     @property
     def requested(self) -> int:
         """How many elements the source may have given by now, since the beginning."""
-        return 0 if self._subscription is None else self._allowed
+        return 0 if self._subscription is None else self._demand
+
+    @property
+    def skipped(self) -> int:
+        """How many elements the source has left out, because they could not become records."""
+        return self._skipped if self.feed is None else self.feed.skipped
+
+    @skipped.setter
+    def skipped(self, count: int) -> None:
+        self._skipped = count
 
     @property
     def waiting(self) -> int:
         """How many elements have arrived and not been taken."""
         return len(self._arrived)
 
-    def allow(self, total: int) -> None:
-        """So many elements may be asked for, since the beginning: more than before, or no change."""
-        if total <= self._allowed:
+    def set_demand(self, total: int) -> None:
+        """So many elements are wanted, since the beginning: more than before, or no change."""
+        if total <= self._demand:
             return
         with self._changed:
-            self._allowed = total
+            self._demand = total
             self._changed.notify_all()
 
     def cancel(self) -> None:
@@ -157,22 +194,22 @@ class Intake:
         while True:
             with self._changed:
                 while not self._cancelled and (
-                    self._subscription is None or self._allowed <= self._requested or self.done
+                    self._subscription is None or self._demand <= self._asked or self.done
                 ):
                     self._changed.wait()
                 if self._cancelled or self._subscription is None:
                     return
-                subscription, allowed = self._subscription, self._allowed
+                subscription, allowed = self._subscription, self._demand
             try:
-                while self._requested < allowed and not (self.done or self._cancelled):
-                    self._ask_for_some(subscription, allowed - self._requested)
+                while self._asked < allowed and not (self.done or self._cancelled):
+                    self._ask_for_some(subscription, allowed - self._asked)
             except Exception as error:
                 # §3.16: request must not raise. Nothing more can be expected of this source.
                 self.on_error(error)
 
     def _ask_for_some(self, subscription: Subscription, most: int) -> None:
         count = min(most, self._portion)
-        self._requested += count
+        self._asked += count
         before = self.received
         subscription.request(count)
         if self.received - before < count:

@@ -12,7 +12,7 @@ from penstock.aquifer.security import CurveServer
 from penstock.aquifer.security.access import ALL_RIGHTS, USUAL_RIGHTS, Caller, Right
 from penstock.endpoint import Endpoint
 
-__all__ = ["Listener"]
+__all__ = ["GatewayListener"]
 
 _LINGER: Final = 1000
 """Milliseconds that a closed socket may take to send what it was given."""
@@ -29,7 +29,7 @@ _PROBES: Final = 3
 """How often the system asks whether a peer's machine is still there, before the connection is given up."""
 
 
-class Listener:
+class GatewayListener:
     """Binds an endpoint, loopback or secured, and makes data sockets beside it."""
 
     def __init__(

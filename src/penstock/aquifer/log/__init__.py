@@ -1,16 +1,19 @@
-"""Where a gateway keeps its records: in memory, or in a file that survives it.
+"""Where a gateway keeps its records: in memory, or in a file that survives the process.
 
-:class:`MemoryJournal` is the fastest and forgets everything with its process, and a restarted gateway begins
-a new epoch. Use it when the source can be read again, or when missing some records is no harm.
+:class:`MemoryJournal` is the fastest. It loses everything with its process, and a restarted gateway begins a
+new epoch. Use it when the source can be read again, or when missing some records does not matter.
 
 :class:`SqliteJournal` has every record on the disk before a subscriber sees it. Use it when a subscriber that
-comes back after a crash, its own or the gateway's, must find what it has not dealt with yet.
+comes back after a crash, its own or the gateway's, must find the records that it has not dealt with yet.
+
+:class:`Log` is what the threads of a gateway share: a journal with the low watermark of its readers.
 """
 
 from __future__ import annotations
 
 from penstock.aquifer.log.journal import Cursor, Held, Journal
+from penstock.aquifer.log.log import Log, PendingAppend
 from penstock.aquifer.log.memory import MemoryJournal
 from penstock.aquifer.log.sqlite import SqliteJournal
 
-__all__ = ["Cursor", "Held", "Journal", "MemoryJournal", "SqliteJournal"]
+__all__ = ["Cursor", "Held", "Journal", "Log", "MemoryJournal", "PendingAppend", "SqliteJournal"]

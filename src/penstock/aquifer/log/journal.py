@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from penstock.aquifer.errors import JournalError
 from penstock.aquifer.records.batch import Batch
+from penstock.arguments import a_count, a_number
 
-__all__ = ["Cursor", "Held", "Journal", "a_bound", "a_path", "a_switch", "an_age", "check_codec"]
+__all__ = ["Cursor", "Held", "Journal", "a_bound", "a_path", "an_age", "check_codec", "remaining"]
+
+_UNLIMITED: Final = 2**62
 
 
 class Cursor(NamedTuple):
@@ -49,9 +51,10 @@ class Journal(Protocol):
     """The offset of the oldest record that is still there (``head`` if there is none)."""
     head: int
     """The offset that the next record will get."""
-    max_records: int
-    max_bytes: int
-    """The bounds. One batch is always accepted by an empty journal, however large it is."""
+    max_records: int | None
+    max_bytes: int | None
+    """The bounds; None for none. They may be changed at any time, and count from the next ``make_room``. An
+    empty journal accepts one batch of any size."""
     durable: bool
     """Whether what was appended survives the process."""
 
@@ -128,42 +131,28 @@ class Journal(Protocol):
         ...
 
 
-def a_bound(value: Any, setting: str) -> int:
-    """A whole number of at least one, or an error that names the setting."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{setting} must be a whole number, not {value!r}")
-    if value < 1:
-        raise ValueError(f"{setting} must be at least 1, not {value}")
-    return value
+def a_bound(value: object, subject: str) -> int | None:
+    """A whole number of at least one, or None for no bound."""
+    return None if value is None else a_count(value, subject)
 
 
-def an_age(value: Any, setting: str) -> float | None:
+def an_age(value: object, subject: str) -> float | None:
     """A number of seconds greater than zero, or None for no limit."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{setting} must be a number of seconds, or None for no limit, not {value!r}")
-    if not 0 < value < math.inf:
-        raise ValueError(f"{setting} must be greater than 0 seconds, or None for no limit, not {value!r}")
-    return float(value)
+    return None if value is None else a_number(value, subject, above=0)
 
 
-def a_switch(value: Any, setting: str) -> bool:
-    """True or False and nothing that only looks like it."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{setting} must be True or False, not {value!r}")
-    return value
+def remaining(bound: int | None, used: int) -> int:
+    """How much of a bound is left after so much."""
+    return _UNLIMITED if bound is None else bound - used
 
 
-def a_path(value: Any, setting: str) -> str:
-    """The one true name of a file, so that two ways to write it are seen to be the same file."""
-    if not isinstance(value, str | os.PathLike):
-        raise TypeError(f"{setting} must be a str or a pathlib.Path, not {value!r}")
-    path = os.fspath(value)
+def a_path(value: object, subject: str) -> str:
+    """The path of a file with symbolic links resolved, so that two spellings are the same file."""
+    path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
-        raise TypeError(f"{setting} must be a path in str, not in bytes: {value!r}")
+        raise TypeError(f"{subject} needs a path as str or pathlib.Path, not {value!r}")
     if not path:
-        raise ValueError(f"{setting} must name a file, and it is empty")
+        raise ValueError(f"{subject} needs the path of a file, and it is empty")
     return os.path.realpath(path)
 
 

@@ -1,57 +1,131 @@
-"""The log of a gateway: its journal, and what its threads tell each other about it."""
+"""The log of a gateway: a journal that the writer and the server share.
+
+The writer appends and makes room, the server reads, moves the low watermark and saves cursors. Everything
+here is safe to use from both threads. Neither calls the other: the writer waits on :attr:`Log.changed`, and a
+thread that waits on sockets gives the log its :class:`~penstock.waker.Waker`.
+"""
 
 from __future__ import annotations
 
-from threading import Condition
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Final
 
-from penstock.aquifer.log.journal import Journal
+from penstock.aquifer.log.journal import Cursor, Held, Journal
 from penstock.aquifer.records.batch import Batch, sizes_of
+from penstock.waker import Waker
 
-__all__ = ["Log"]
+__all__ = ["Log", "PendingAppend"]
 
 _MEASURED_AT_ONCE: Final = 8 * 1024 * 1024
 """Bytes."""
 
 
+@dataclass(eq=False, kw_only=True)
+class PendingAppend:
+    """Batches that somebody has submitted to the log, to be appended all at once with their marks.
+
+    The submitter sets ``withdrawn``, the writer sets ``end`` or ``failure``.
+    """
+
+    batches: Sequence[Batch]
+    """Their offsets are given by the writer."""
+    withdrawn: bool = False
+    """If they are not in the log yet, they must not get there."""
+    end: int | None = None
+    """The log's head after them, once they are appended."""
+    failure: str | None = None
+    """Why they will never be appended."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether they are appended, or never will be."""
+        return self.end is not None or self.failure is not None
+
+    def marks_after(self, marks: Mapping[str, str]) -> Mapping[str, str]:
+        """The marks that are stored with the batches, given those that are there already."""
+        return {}
+
+
 class Log:
-    """One sequence of records; the writer appends, the server reads, each on a thread of its own."""
+    """One sequence of records; the writer appends, the server reads, each on its own thread."""
 
     def __init__(self, journal: Journal) -> None:
-        self.journal = journal
         self.epoch = journal.epoch
         self.end: int | None = None
         """Where the stream ends, once that is known."""
         self.failure: str | None = None
         """Why it ended there, if not by completion."""
+        self.stalled: str | None = None
+        """Why nothing can be written at the moment, if so."""
         self.low_watermark = journal.first
-        """The lowest offset that has to be kept. With no reader at all that is the oldest one."""
+        """The lowest offset that has to be kept. Without any reader that is the oldest one."""
         self.needed = journal.first
-        """The lowest offset that a reader needs: what is before it may go when it is too old."""
-        self.ack_every_records = max(1, journal.max_records // 8)
-        self.ack_every_bytes = max(1, journal.max_bytes // 8)
-        self.moved = Condition()
-        """Notified when there may be room, or something to write."""
+        """The lowest offset that a reader needs: records before it may go when they are too old."""
+        self.codec = ""
+        self.changed = threading.Condition()
+        """Held while something is forgotten; notified when there may be room, or something to write."""
+        self._journal = journal
+        self._wakers: tuple[Waker, ...] = ()
+        self._unsaved: dict[str, Cursor | None] = {}
+        self._submitted: deque[PendingAppend] = deque()
+        self._closed: str | None = None
+        """Why nothing that is submitted can be appended any more."""
+        self._ended = threading.Event()
 
+    # ---------------------------------------------------------------- reading
     @property
     def first(self) -> int:
-        """The oldest offset that is there."""
-        return self.journal.first
+        """The oldest offset in the log."""
+        return self._journal.first
 
     @property
     def head(self) -> int:
         """The offset that the next record will get."""
-        return self.journal.head
+        return self._journal.head
+
+    @property
+    def held(self) -> Held:
+        """How many records and bytes are in the log."""
+        return self._journal.held
+
+    @property
+    def durable(self) -> bool:
+        """Whether the records survive the process."""
+        return self._journal.durable
+
+    @property
+    def max_records(self) -> int | None:
+        """The bound on records; None if there is none."""
+        return self._journal.max_records
+
+    @property
+    def max_bytes(self) -> int | None:
+        """The bound on bytes; None if there is none."""
+        return self._journal.max_bytes
+
+    @property
+    def ack_every_records(self) -> int:
+        """After so many records a subscriber should acknowledge: the log must not fill up meanwhile."""
+        return _eighth(self._journal.max_records)
+
+    @property
+    def ack_every_bytes(self) -> int:
+        """The same in bytes."""
+        return _eighth(self._journal.max_bytes)
 
     def find(self, offset: int) -> Batch | None:
-        """The batch with this offset in it, if it is there."""
-        return self.journal.find(offset)
+        """The batch that contains this offset, if the log has it."""
+        return self._journal.find(offset)
 
     def measure(self, start: int, nbytes: int) -> tuple[int, int]:
-        """How many records from ``start`` on have no more than so many bytes, and how many they have.
+        """How many records from ``start`` on fit into ``nbytes``, and how many bytes they have.
 
-        Exact to the record, except in Arrow, where those of a batch are taken to be of one size. Stops after
-        some megabytes: they may have to be read from the disk, and others wait meanwhile.
+        Exact to the record, except in Arrow, where the records of a batch count as equally large. It stops
+        after some megabytes, because they may have to be read from the disk while other subscribers wait.
         """
         offset, used = start, 0
         while used < _MEASURED_AT_ONCE and (batch := self.find(offset)) is not None:
@@ -65,33 +139,177 @@ class Log:
         return offset - start, used
 
     def fitting(self, start: int, most: int, nbytes: int) -> int:
-        """How many records from ``start`` on, up to ``most``, fit into so many bytes: at least one.
+        """How many records from ``start`` on, up to ``most``, fit into ``nbytes``: at least one.
 
-        The records of a batch are taken to be of one size.
+        The records of a batch count as equally large.
         """
-        offset, end, room = start, start + most, float(nbytes)
+        offset, end, left = start, start + most, float(nbytes)
         while offset < end and (batch := self.find(offset)) is not None:
             record = max(batch.nbytes / batch.count, 1.0)
             count = min(batch.end, end) - offset
-            if count * record > room:
-                offset += int(room / record)
+            if count * record > left:
+                offset += int(left / record)
                 break
             offset += count
-            room -= count * record
+            left -= count * record
         return max(offset - start, min(most, 1))
 
+    def wake_on_growth(self, waker: Waker) -> None:
+        """Wake this waker whenever records were appended, or the stream has ended."""
+        self._wakers += (waker,)
+
+    def wait_until_ended(self, timeout: float | None = None) -> bool:
+        """Wait until the stream has ended, or the log was closed; False after ``timeout`` seconds."""
+        return self._ended.wait(timeout)
+
+    # ---------------------------------------------------------------- readers and their cursors
+    def keeping_everything(self) -> AbstractContextManager[object]:
+        """While this is entered, nothing is forgotten: what a new subscriber is promised will be there."""
+        return self.changed
+
     def set_low_watermark(self, low_watermark: int, needed: int | None = None) -> None:
-        """Somebody needs less than before, or more: a new subscriber may start at the oldest record."""
+        """The readers need more than before, or less: a new one may start at the oldest record."""
         needed = low_watermark if needed is None else needed
         if low_watermark == self.low_watermark and needed == self.needed:
             return
-        with self.moved:
+        with self.changed:
             self.needed = needed
             if low_watermark != self.low_watermark:
                 self.low_watermark = low_watermark
-                self.moved.notify_all()
+                self.changed.notify_all()
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """The cursors that were stored, by id."""
+        return self._journal.cursors
+
+    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
+        """Store a cursor, or with None delete it, with the next transaction."""
+        with self.changed:
+            self._unsaved[name] = cursor
+
+    # ---------------------------------------------------------------- writing from outside
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """The marks that were stored with records; a view, not a copy."""
+        return self._journal.marks
+
+    def has_room_for_mark(self, name: str) -> bool:
+        """Whether a mark of this name can be stored; their number may be bounded."""
+        return self._journal.has_room_for_mark(name)
+
+    def submit(self, pending: PendingAppend) -> None:
+        """Append these batches as soon as there is room; ``pending`` says when that was done."""
+        with self.changed:
+            if self._closed is not None:
+                pending.failure = self._closed
+                return
+            self._submitted.append(pending)
+            self.changed.notify_all()
+
+    # ---------------------------------------------------------------- the writer's side
+    def use_codec(self, codec: str) -> None:
+        """Say what the records are encoded with; JournalError if the log has records of another codec."""
+        self._journal.use_codec(codec)
+        self.codec = codec
+
+    def next_submitted(self) -> PendingAppend | None:
+        """The oldest of what was submitted; it stays in the queue until :meth:`done_with` it."""
+        return self._submitted[0] if self._submitted else None
+
+    def done_with(self, pending: PendingAppend) -> None:
+        """The oldest of what was submitted is appended, or was refused."""
+        with self.changed:
+            if self._submitted and self._submitted[0] is pending:
+                self._submitted.popleft()
+
+    def refuse_submissions(self, why: str) -> None:
+        """Nothing that was submitted, or will be, can be appended any more."""
+        with self.changed:
+            self._closed = why
+            while self._submitted:
+                self._submitted.popleft().failure = why
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str] | None = None) -> None:
+        """Store batches, marks and the cursors that were saved, in one transaction.
+
+        :class:`~penstock.aquifer.JournalFull` and :class:`~penstock.aquifer.JournalLocked` say that nothing
+        was stored, and that trying again may help.
+        """
+        self._hand_over_cursors()
+        self._journal.append(batches, marks)
+        self.wake_readers()
+
+    def make_room(self, records: int, nbytes: int) -> bool:
+        """Forget the oldest batches that no required reader needs until so much fits; whether it does."""
+        with self.changed:  # A new subscriber may need just what is about to be forgotten.
+            return self._journal.make_room(records, nbytes, self.low_watermark)
+
+    def make_room_for_oversized(self, records: int, nbytes: int) -> bool:
+        """Empty the log for something that is larger than its bounds; False if it is not, or cannot be."""
+        with self.changed:
+            most, most_bytes = self._journal.max_records, self._journal.max_bytes
+            if (most is None or records <= most) and (most_bytes is None or nbytes <= most_bytes):
+                return False
+            return self._journal.make_room(most or 0, most_bytes or 0, self.low_watermark)
+
+    def space(self) -> tuple[float, float]:
+        """How many records and bytes still fit, if everything below the low watermark is forgotten."""
+        held = self._journal.held_from(self.low_watermark)
+        most, most_bytes = self._journal.max_records, self._journal.max_bytes
+        return (
+            float("inf") if most is None else most - held.records,
+            float("inf") if most_bytes is None else most_bytes - held.nbytes,
+        )
+
+    def retire(self) -> None:
+        """Forget records that are too old, or were acknowledged, as the journal's settings say."""
+        with self.changed:
+            self._journal.retire(self.low_watermark, needed=self.needed)
+
+    def flush(self) -> None:
+        """Store the cursors that were saved since the last transaction."""
+        self._hand_over_cursors()
+        self._journal.flush()
 
     def finish(self, failure: str | None) -> None:
         """Nothing more will be appended."""
         self.failure = failure
-        self.end = self.journal.head
+        self.end = self._journal.head
+        self._ended.set()
+        self.wake_readers()
+
+    def notify(self) -> None:
+        """Make the writer look whether there is something to do."""
+        with self.changed:
+            self.changed.notify_all()
+
+    # ---------------------------------------------------------------- its life
+    def lift_bounds(self) -> None:
+        """Let the log grow without a bound from now on."""
+        with self.changed:
+            self._journal.max_records = self._journal.max_bytes = None
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """Store the cursors, and close the journal; JournalError if that is not possible."""
+        try:
+            self._hand_over_cursors()
+            self._journal.close()
+        finally:
+            self._ended.set()
+
+    def _hand_over_cursors(self) -> None:
+        with self.changed:
+            unsaved, self._unsaved = self._unsaved, {}
+        for name, cursor in unsaved.items():
+            self._journal.save_cursor(name, cursor)
+
+    def wake_readers(self) -> None:
+        """Wake the threads that read the log."""
+        for waker in self._wakers:
+            waker.wake()
+
+
+def _eighth(bound: int | None) -> int:
+    return 2**62 if bound is None else max(1, bound // 8)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.aquifer.errors import JournalError
 from penstock.aquifer.log.batch_window import BatchWindow, Position, end_of
-from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, check_codec
+from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, check_codec, remaining
 from penstock.aquifer.log.marks import Marks
 from penstock.aquifer.records.batch import Batch
 
@@ -16,13 +16,13 @@ __all__ = ["MemoryJournal"]
 
 
 class MemoryJournal(Journal):
-    """Keeps the most recent records in memory, up to a number of them and of their bytes.
+    """Keeps the most recent records in memory, up to a number of records and of bytes; None for no bound.
 
-    Each instance is a log of its own, with its own epoch. Nothing goes by age or because it was acknowledged:
-    what was delivered stays for those who come later, until its room is needed.
+    Each instance is a log of its own, with its own epoch. Nothing is forgotten because of its age or because
+    it was acknowledged: delivered records stay for later subscribers until their space is needed.
     """
 
-    def __init__(self, max_records: int = 1_000_000, max_bytes: int = 64 * 1024 * 1024) -> None:
+    def __init__(self, max_records: int | None = 1_000_000, max_bytes: int | None = 64 * 1024 * 1024) -> None:
         self.max_records = a_bound(max_records, "MemoryJournal(max_records)")
         self.max_bytes = a_bound(max_bytes, "MemoryJournal(max_bytes)")
         self.epoch = secrets.token_hex(6)
@@ -68,7 +68,9 @@ class MemoryJournal(Journal):
     def make_room(self, records: int, nbytes: int, low_watermark: int) -> bool:
         """Forget the oldest batches until so much more fits; none, if ``low_watermark`` does not allow it."""
         self._check_open()
-        position = self._window.position_for(self.max_records - records, self.max_bytes - nbytes)
+        position = self._window.position_for(
+            remaining(self.max_records, records), remaining(self.max_bytes, nbytes)
+        )
         if position.offset > max(low_watermark, self.first):
             return False
         self.first = position.offset

@@ -32,7 +32,16 @@ from penstock.aquifer.errors import JournalError, JournalFull, JournalInUse, Jou
 from penstock.aquifer.log.batch_window import BatchWindow, Position, end_of
 from penstock.aquifer.log.database import BUSY_MILLISECONDS, WAL_BYTES, connect, open_database
 from penstock.aquifer.log.disk_reader import DiskReader
-from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, a_path, a_switch, an_age, check_codec
+from penstock.aquifer.log.journal import (
+    Cursor,
+    Held,
+    Journal,
+    a_bound,
+    a_path,
+    an_age,
+    check_codec,
+    remaining,
+)
 from penstock.aquifer.log.marks import Mark, Marks
 from penstock.aquifer.log.ownership import JournalFiles, OwnerLock
 from penstock.aquifer.log.schema import State, transaction, write_state
@@ -47,6 +56,7 @@ from penstock.aquifer.log.sqlite_rows import (
     head_in,
 )
 from penstock.aquifer.records.batch import Batch
+from penstock.arguments import a_count, a_flag
 
 __all__ = ["SqliteJournal"]
 
@@ -77,8 +87,8 @@ class SqliteJournal(Journal):
     def __init__(
         self,
         path: str | os.PathLike[str],
-        max_records: int = 10_000_000,
-        max_bytes: int = 1024 * _MIB,
+        max_records: int | None = 10_000_000,
+        max_bytes: int | None = 1024 * _MIB,
         max_age: float | None = None,
         keep_acknowledged: bool = True,
         cache_bytes: int = 32 * _MIB,
@@ -89,9 +99,9 @@ class SqliteJournal(Journal):
         self.max_records = a_bound(max_records, "SqliteJournal(max_records)")
         self.max_bytes = a_bound(max_bytes, "SqliteJournal(max_bytes)")
         self._max_age = an_age(max_age, "SqliteJournal(max_age)")
-        self._keep_acknowledged = a_switch(keep_acknowledged, "SqliteJournal(keep_acknowledged)")
-        self._cache_bytes = a_bound(cache_bytes, "SqliteJournal(cache_bytes)")
-        accept_loss = a_switch(accept_loss, "SqliteJournal(accept_loss)")
+        self._keep_acknowledged = a_flag(keep_acknowledged, "SqliteJournal(keep_acknowledged)")
+        self._cache_bytes = a_count(cache_bytes, "SqliteJournal(cache_bytes)")
+        accept_loss = a_flag(accept_loss, "SqliteJournal(accept_loss)")
         self.durable = True
         self._lock = OwnerLock(self.path)
         try:
@@ -187,7 +197,7 @@ class SqliteJournal(Journal):
     def make_room(self, records: int, nbytes: int, low_watermark: int) -> bool:
         """Forget the oldest batches until so much more fits; none, if ``low_watermark`` does not allow it."""
         self._check_open()
-        records_left, nbytes_left = self.max_records - records, self.max_bytes - nbytes
+        records_left, nbytes_left = remaining(self.max_records, records), remaining(self.max_bytes, nbytes)
         held = self.held
         if held.records <= records_left and held.nbytes <= nbytes_left:
             return True

@@ -1,147 +1,147 @@
 """What an administrator may ask of a gateway: list ids and sessions, end, delete and hand them over.
 
-The questions ride on a probe, in ``x.admin``, and need the right to administer.
+The questions come with a probe, in ``x.admin``, and need the right to administer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from msgspec import UNSET, structs
 
-from msgspec import UNSET
-
+from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log.journal import Cursor
-from penstock.aquifer.protocol.cursors import Cursors
-from penstock.aquifer.protocol.messages import VERSION, AdminRequest, Control, OnSubscribe, OnSubscribeFields
-from penstock.aquifer.protocol.session import Event, LogView, Session, refusal
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    AdminRequest,
+    Control,
+    OnSubscribe,
+    OnSubscribeFields,
+    raw_status,
+)
+from penstock.aquifer.protocol.session import LogView, Session, SessionEvent, refusal
+from penstock.aquifer.protocol.session_registry import SessionRegistry
 from penstock.aquifer.protocol.transactions import Transactions
+from penstock.aquifer.security import Access
+from penstock.aquifer.status import AdminAnswer, CursorStatus, Handover, IdList, IdStatus, SessionStatus
 from penstock.spec import UNBOUNDED
 
-__all__ = ["Administration", "NotThere"]
-
-
-class NotThere(LookupError):
-    """There is no such id or session."""
-
-
-class Sessions(Protocol):
-    """The sessions of a gateway, as far as they can be administered."""
-
-    def all(self) -> list[Session]:
-        """Those that are here."""
-        ...
-
-    def end(self, session: Session, event: Event) -> None:
-        """End one, and tell its subscriber."""
-        ...
+__all__ = ["Administration"]
 
 
 class Administration:
-    """Lists, evicts, forgets and gives away."""
+    """Lists, evicts, forgets and gives away; LookupError if there is no such id or session."""
 
     def __init__(
         self,
-        sessions: Sessions,
-        cursors: Cursors,
-        deliveries: Transactions,
+        registry: SessionRegistry,
+        transactions: Transactions,
         log: LogView,
         limits: Limits,
-        name_of: Callable[[str], str],
+        access: Access | None,
     ) -> None:
-        self._sessions = sessions
-        self._cursors = cursors
-        self._deliveries = deliveries
+        self._registry = registry
+        self._transactions = transactions
         self._log = log
         self._limits = limits
-        self._name_of = name_of
+        self._access = access
 
-    def answer(self, wanted: AdminRequest) -> Control:
-        """Do what is wanted, and what to answer."""
+    def answer(self, request: AdminRequest) -> Control:
+        """Do what is requested, and return the answer."""
         try:
-            done = self.ask(wanted)
-        except (NotThere, ValueError) as problem:
-            return refusal(str(problem), "BAD")
-        return OnSubscribe(UNBOUNDED, 0, x=OnSubscribeFields(v=VERSION, epoch=self._log.epoch, status=done))
+            done = self._do(request)
+        except (LookupError, ValueError) as problem:
+            return refusal(str(problem.args[0]), ErrorCode.BAD)
+        fields = OnSubscribeFields(v=VERSION, epoch=self._log.epoch, status=raw_status(done))
+        return OnSubscribe(UNBOUNDED, 0, x=fields)
 
-    def ask(self, wanted: AdminRequest) -> dict[str, Any]:
-        """Do what is wanted; NotThere or ValueError if that makes no sense."""
-        if wanted.evict is not UNSET:
-            return self.evict(wanted.evict)
-        if wanted.forget is not UNSET:
-            return self.forget(wanted.forget)
-        if wanted.give is not UNSET or wanted.writer is not UNSET:
-            if wanted.to is UNSET or len(wanted.to) not in (0, 40):
-                raise ValueError("x.admin.to is the public key of the new owner, or empty for nobody's")
-            if wanted.give is not UNSET:
-                return self.give(wanted.give, wanted.to)
-            return self.give_writer(str(wanted.writer), wanted.to)
-        return self.list(wanted.after if wanted.after is not UNSET else "")
+    def _do(self, request: AdminRequest) -> AdminAnswer | IdList:
+        if request.evict is not UNSET:
+            return AdminAnswer(evicted=self.evict(request.evict))
+        if request.forget is not UNSET:
+            return AdminAnswer(forgotten=self.forget(request.forget))
+        if request.give is not UNSET or request.writer is not UNSET:
+            if request.to is UNSET or len(request.to) not in (0, 40):
+                raise ValueError("x.admin.to is the public key of the new owner, or empty for no owner")
+            if request.give is not UNSET:
+                return AdminAnswer(given=self.give(request.give, request.to))
+            return AdminAnswer(given=self.give_writer(str(request.writer), request.to))
+        return self.list(request.after if request.after is not UNSET else "")
 
-    def list(self, after: str = "") -> dict[str, Any]:
-        """The ids behind ``after`` in the order of the alphabet, and the sessions without one."""
-        here = {session.name: session for session in self._sessions.all() if session.name is not None}
-        away = self._cursors.describe()
+    def list(self, after: str = "") -> IdList:
+        """The ids behind ``after`` in alphabetical order, and the sessions without one."""
+        here = {session.name: session for session in self._registry.all() if session.name is not None}
+        away = self._registry.cursors.status()
         names = sorted(name for name in here.keys() | away.keys() if name > after)
         shown = names[: self._limits.max_listed]
-        nameless = [] if after else [one.describe() for one in self._sessions.all() if one.name is None]
-        return {
-            "ids": [
-                {**self._told(name, away.get(name)), "id": name}
-                if name not in here
-                else {**here[name].describe(), "here": True, "name": self._name_of(here[name].owner)}
+        nameless = [] if after else [one.status() for one in self._registry.all() if one.name is None]
+        for session in nameless:
+            session.name = self._name_of(session.owner)
+        return IdList(
+            ids=[
+                self._live(name, here[name]) if name in here else self._saved(name, away[name])
                 for name in shown
             ],
-            "sessions": [
-                {**session, "name": self._name_of(session["owner"])}
-                for session in nameless[: self._limits.max_listed]
-            ],
-            "left_out": max(len(nameless) - self._limits.max_listed, 0),
-            "next": shown[-1] if len(shown) < len(names) else None,
-            "total": len(here.keys() | away.keys()),
-        }
+            sessions=nameless[: self._limits.max_listed],
+            left_out=max(len(nameless) - self._limits.max_listed, 0),
+            next=shown[-1] if len(shown) < len(names) else None,
+            total=len(here.keys() | away.keys()),
+        )
 
-    def _told(self, name: str, cursor: dict[str, Any] | None) -> dict[str, Any]:
-        assert cursor is not None
-        lag = max(self._log.head - cursor["acknowledged"], 0)
-        return {**cursor, "here": False, "lag": lag, "name": self._name_of(cursor["owner"] or "")}
+    def _live(self, name: str, session: Session) -> IdStatus:
+        status = structs.asdict(session.status()) | {"id": name, "here": True}
+        return IdStatus(**status | {"name": self._name_of(session.owner)})
 
-    def evict(self, who: str | int) -> dict[str, Any]:
-        """End a session, by its id or its number; an id keeps its place."""
-        for session in self._sessions.all():
+    def _saved(self, name: str, cursor: CursorStatus) -> IdStatus:
+        return IdStatus(
+            id=name,
+            name=self._name_of(cursor.owner or ""),
+            owner=cursor.owner,
+            acknowledged=cursor.acknowledged,
+            lag=max(self._log.head - cursor.acknowledged, 0),
+            lease_ms=cursor.lease_ms,
+            remaining=cursor.remaining,
+        )
+
+    def _name_of(self, owner: str) -> str:
+        return owner if self._access is None else self._access.name_of(owner)
+
+    def evict(self, who: str | int) -> SessionStatus:
+        """End a session, by its id or its number; an id keeps its cursor."""
+        for session in self._registry.all():
             if who == (session.name if isinstance(who, str) else session.number):
-                self._sessions.end(session, Event.EVICTED)
-                return {"evicted": session.describe()}
-        if isinstance(who, str) and who in self._cursors.absent:
-            raise NotThere(f"nobody reads as {who!r} at the moment; to delete the id, forget it")
-        raise NotThere(f"there is no session {who!r}")
+                self._registry.end(session, SessionEvent.EVICTED)
+                return session.status()
+        if isinstance(who, str) and who in self._registry.cursors.saved:
+            raise LookupError(f"nobody reads as {who!r} at the moment; to delete the id, forget it")
+        raise LookupError(f"there is no session {who!r}")
 
-    def forget(self, name: str) -> dict[str, Any]:
+    def forget(self, name: str) -> IdStatus:
         """Delete an id: nothing is kept for it any more, and a session that has it ends."""
-        before = self._cursors.describe().get(name)
-        for session in self._sessions.all():
+        cursor = self._registry.cursors.status().get(name)
+        before = None if cursor is None else self._saved(name, cursor)
+        for session in self._registry.all():
             if session.name == name:
-                before = session.describe()
-                session.keep = False
-                self._sessions.end(session, Event.EVICTED)
+                before = self._live(name, session)
+                session.required = False
+                self._registry.end(session, SessionEvent.EVICTED)
         if before is None:
-            raise NotThere(f"there is no id {name!r}")
-        self._cursors.forget(name)
-        return {"forgotten": before}
+            raise LookupError(f"there is no id {name!r}")
+        self._registry.cursors.forget(name)
+        return before
 
-    def give(self, name: str, owner: str) -> dict[str, Any]:
+    def give(self, name: str, owner: str) -> Handover:
         """Let an id belong to another key from now on."""
-        for session in self._sessions.all():
+        for session in self._registry.all():
             if session.name == name:
-                self._sessions.end(session, Event.EVICTED)
-        cursor: Cursor | None = self._cursors.absent.get(name)
+                self._registry.end(session, SessionEvent.EVICTED)
+        cursors = self._registry.cursors
+        cursor = cursors.saved.get(name)
         if cursor is None:
-            raise NotThere(f"there is no id {name!r}")
-        self._cursors.leave(name, cursor._replace(owner=owner, remaining=cursor.lease_ms / 1000))
-        return {"given": {"id": name, "owner": owner, "acknowledged": cursor.acknowledged}}
+            raise LookupError(f"there is no id {name!r}")
+        cursors.leave(name, cursor._replace(owner=owner, remaining=cursor.lease_ms / 1000))
+        return Handover(id=name, owner=owner, acknowledged=cursor.acknowledged)
 
-    def give_writer(self, query: str, owner: str) -> dict[str, Any]:
+    def give_writer(self, query: str, owner: str) -> Handover:
         """Let a writer's name belong to another key from now on."""
-        if not self._deliveries.give(query, owner):
-            raise NotThere(f"nobody has published anything as {query!r}")
-        return {"given": {"writer": query, "owner": owner}}
+        if not self._transactions.give(query, owner):
+            raise LookupError(f"nobody has published anything as {query!r}")
+        return Handover(writer=query, owner=owner)

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import UNSET
 
+from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log.journal import Cursor
 from penstock.aquifer.protocol.cursors import Cursors
@@ -37,27 +38,30 @@ __all__ = [
 ]
 
 
-def problem_with(fields: SubscribeFields, log: LogView, limits: Limits) -> tuple[str, str] | None:
+def problem_with(fields: SubscribeFields, log: LogView, limits: Limits) -> tuple[str, ErrorCode] | None:
     """Why this cannot be had, and the code for it; None if it can."""
     if fields.v != VERSION:
-        return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", "BAD"
+        return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", ErrorCode.BAD
     if fields.id is not UNSET and not 0 < len(fields.id) <= limits.max_id:
-        return f"an id has 1 to {limits.max_id} characters; this one has {len(fields.id)}", "BAD"
+        return f"an id has 1 to {limits.max_id} characters; this one has {len(fields.id)}", ErrorCode.BAD
     if fields.epoch is not UNSET and fields.epoch != log.epoch:
-        return f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
+        return f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew", ErrorCode.EPOCH
     if isinstance(fields.from_, str) and fields.from_ not in ("earliest", "latest"):
-        return f"from {fields.from_!r}: give an offset, 'earliest' or 'latest'", "BAD"
+        return f"from {fields.from_!r}: give an offset, 'earliest' or 'latest'", ErrorCode.BAD
     if isinstance(fields.from_, int) and not log.first <= fields.from_ <= log.head:
-        return f"offset {fields.from_} is not available: there are {log.first} to {log.head - 1}", "OFFSET"
+        return (
+            f"offset {fields.from_} is not available: there are {log.first} to {log.head - 1}",
+            ErrorCode.OFFSET,
+        )
     if fields.ack is not UNSET and not 0 <= fields.ack <= log.head:
-        return f"x.ack is {fields.ack}, and the log goes up to {log.head}", "BAD"
+        return f"x.ack is {fields.ack}, and the log goes up to {log.head}", ErrorCode.BAD
     if fields.to is not UNSET and fields.to < 0:
-        return f"to {fields.to}: offsets are never negative", "BAD"
+        return f"to {fields.to}: offsets are never negative", ErrorCode.BAD
     if fields.lease is not UNSET and fields.lease <= 0:
-        return f"a lease of {fields.lease} ms: give at least 1", "BAD"
+        return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
     if format_for(fields) is None:
         known = " and ".join(_formats())
-        return f"none of the formats {fields.fmt} is known here; known are {known}", "BAD"
+        return f"none of the formats {fields.fmt} is known here; known are {known}", ErrorCode.BAD
     return None
 
 
@@ -90,12 +94,12 @@ def acknowledged_for(fields: SubscribeFields, start: int, kept: Iterable[int], l
     ``kept`` has what was kept for it before. Where a subscriber starts says nothing of what it has dealt
     with: it may have read further than that, and may die. Only its own word counts.
     """
-    low_watermark = [start, *kept]
+    offsets = [start, *kept]
     if fields.ack is not UNSET:
-        low_watermark.append(fields.ack)
-    elif fields.id is not UNSET and isinstance(fields.from_, int) and len(low_watermark) == 1:
-        low_watermark.append(log.first)
-    return max(min(low_watermark), log.first)
+        offsets.append(fields.ack)
+    elif fields.id is not UNSET and isinstance(fields.from_, int) and len(offsets) == 1:
+        offsets.append(log.first)
+    return max(min(offsets), log.first)
 
 
 _MOST_BUDGETS = 4096

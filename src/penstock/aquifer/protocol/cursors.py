@@ -1,25 +1,26 @@
-"""The cursors of durable subscribers: where each stands while it is away, and how long that is remembered.
+"""The cursors of durable subscribers that are away, their leases, and the low watermark of all readers.
 
-Leases run on a clock of their own, which counts the seconds that this gateway was up and running. It does not
-jump when the time of day is set, it stands still while the machine sleeps or the process is stopped, and
-across a restart it goes on where it was: what is stored is how much of a lease is left. So an id is forgotten
-only after its reader could have come back for the whole of its lease, and did not.
+Leases run on their own clock, which counts the seconds in which this gateway was running. It does not jump
+when the time of day is set, it stands still while the machine sleeps or the process is stopped, and across a
+restart it continues where it was: what is stored is how much of a lease is left. So an id is forgotten only
+after its reader had the whole of its lease to come back, and did not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any, Final
+from collections.abc import Collection
+from typing import Final
 
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log.journal import Cursor
+from penstock.aquifer.log import Cursor
 from penstock.aquifer.protocol.session import LogView, Session
-from penstock.aquifer.security.access import Caller
+from penstock.aquifer.security import Caller
+from penstock.aquifer.status import CursorStatus
 
 __all__ = ["Cursors", "LeaseClock", "LowWatermark"]
 
 _LONGEST_STEP: Final = 1.0
-"""Seconds. If the gateway has not looked at the clock for longer, it was not running for the rest of it."""
+"""Seconds. If the gateway has not looked at the clock for longer, it was not running for the rest of them."""
 _STORED_EVERY: Final = 5.0
 """Seconds, or an eighth of the lease if that is more, after which what is left of a lease is stored again."""
 
@@ -39,71 +40,64 @@ class LeaseClock:
 
 
 class Cursors:
-    """The durable subscribers that are away, and what has to be written to the journal about all of them."""
+    """The cursors of the durable subscribers: those that are away are here, and all are saved in the log."""
 
-    def __init__(self, saved: Mapping[str, Cursor], clock: LeaseClock) -> None:
-        self.absent: dict[str, Cursor] = dict(saved)
-        """Those that are away; what they have not acknowledged is kept until their lease ends."""
-        self.changed: dict[str, Cursor | None] = {}
-        """What is to be written to the journal."""
+    def __init__(self, log: LogView, clock: LeaseClock) -> None:
+        self.saved: dict[str, Cursor] = dict(log.cursors)
+        """Of those that are away; what they have not acknowledged is kept until their lease ends."""
+        self._log = log
         self._clock = clock
-        self._ends = {name: clock.now + cursor.remaining for name, cursor in saved.items()}
+        self._ends = {name: clock.now + cursor.remaining for name, cursor in self.saved.items()}
         """When the lease of each that is away ends, on the clock of leases."""
         self._stored: dict[str, float] = {}
-        """When what is left of a lease was last put into ``changed``."""
+        """When a cursor was last given to the log."""
         self._origins: dict[str, str] = {}
         """The addresses that ids without an owner came from, as far as is known: that is not stored."""
 
-    def take_changed(self) -> Mapping[str, Cursor | None]:
-        """What is to be written; from any thread."""
-        # Swapped, not copied and cleared: the server may be adding to it.
-        taken, self.changed = self.changed, {}
-        return taken
-
     def owner_of(self, name: str) -> str | None:
         """The key that an id which is away belongs to; None if there is no such id, or nobody knows."""
-        cursor = self.absent.get(name)
+        cursor = self.saved.get(name)
         return None if cursor is None else cursor.owner
 
     def count(self, caller: Caller) -> int:
         """How many ids that are away belong to a peer: to its key, or without one to its address."""
         if caller.owner:
-            return sum(cursor.owner == caller.owner for cursor in self.absent.values())
-        return sum(self._origins.get(name) == caller.address for name in self.absent)
+            return sum(cursor.owner == caller.owner for cursor in self.saved.values())
+        return sum(self._origins.get(name) == caller.address for name in self.saved)
 
     def came_from(self, name: str, caller: Caller) -> None:
         """This peer has begun to use an id."""
         if not caller.owner:
             self._origins[name] = caller.address
 
-    # ---------------------------------------------------------------- one that is here
+    # ---------------------------------------------------------------- of a subscriber that is here
     def note(self, name: str, cursor: Cursor) -> None:
         """A durable subscriber that is here has come so far."""
-        self.changed[name] = cursor
+        self._log.save_cursor(name, cursor)
         self._stored[name] = self._clock.now
 
     def is_stale(self, name: str, lease: float) -> bool:
-        """Whether nothing was written about it for so long that a restart would cut its lease short."""
+        """Whether nothing was stored for so long that a restart would cut its lease short."""
         return self._clock.now - self._stored.get(name, float("-inf")) >= lease / 4
 
-    # ---------------------------------------------------------------- one that is away
+    # ---------------------------------------------------------------- of one that is away
     def leave(self, name: str, cursor: Cursor) -> None:
         """It is away from now on, or has sent word that it still is."""
-        self.absent[name] = cursor
+        self.saved[name] = cursor
         self._ends[name] = self._clock.now + cursor.remaining
         self.note(name, cursor)
 
     def come_back(self, name: str) -> Cursor | None:
-        """It is here again: where it was, if that is still known."""
+        """It is here again: its cursor, if that is still known."""
         self._ends.pop(name, None)
-        return self.absent.pop(name, None)
+        return self.saved.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """It is not kept any longer."""
+        """Keep nothing for it any longer."""
         self.come_back(name)
         self._stored.pop(name, None)
         self._origins.pop(name, None)
-        self.changed[name] = None
+        self._log.save_cursor(name, None)
 
     def remaining(self, name: str) -> float:
         """How many seconds of its lease are left."""
@@ -112,7 +106,7 @@ class Cursors:
     def expired(self) -> list[str]:
         """Forget those whose lease is over, and return their names."""
         over = []
-        for name, cursor in list(self.absent.items()):
+        for name, cursor in list(self.saved.items()):
             left = self.remaining(name)
             if left < 0:
                 over.append(name)
@@ -123,22 +117,33 @@ class Cursors:
                 self.store(name)
         return over
 
-    def describe(self) -> dict[str, dict[str, Any]]:
-        """What ``penstock gateway status`` shows of those that are away; from any thread."""
+    def status(self) -> dict[str, CursorStatus]:
+        """What ``penstock gateway status`` shows of those that are away."""
         now = self._clock.now
         return {
-            name: {**cursor._asdict(), "remaining": round(self._ends.get(name, now) - now, 3)}
-            for name, cursor in list(self.absent.items())
+            name: CursorStatus(
+                acknowledged=cursor.acknowledged,
+                lease_ms=cursor.lease_ms,
+                remaining=round(self._ends.get(name, now) - now, 3),
+                owner=cursor.owner,
+            )
+            for name, cursor in self.saved.items()
         }
 
     def store(self, name: str) -> None:
-        """Write down how much of its lease is left."""
-        self.absent[name] = self.absent[name]._replace(remaining=self.remaining(name))
-        self.note(name, self.absent[name])
+        """Save how much of its lease is left."""
+        self.saved[name] = self.saved[name]._replace(remaining=self.remaining(name))
+        self.note(name, self.saved[name])
 
 
 class LowWatermark:
-    """Knows who is waited for, and since when somebody only looks."""
+    """The lowest offset that has to be kept, and so how far the source may run ahead.
+
+    The source waits for a required reader. It does not wait for an optional one; but while no required reader
+    has come yet, it waits for the first, which shall find the oldest records. A look by an optional reader
+    does not change that: for a few seconds (``Limits.look``) the source goes on only as far as such a reader
+    has read. An optional reader that stays longer wants what comes now, and the source stops waiting.
+    """
 
     def __init__(self, log: LogView, limits: Limits) -> None:
         self._log = log
@@ -153,7 +158,7 @@ class LowWatermark:
         if not here and not away:
             self._unattended, self._looking_since = True, None
             return self._log.first
-        if away or any(session.keep for session in here):
+        if away or any(session.required for session in here):
             self._unattended = False
         elif self._unattended:
             self._looking_since = now if self._looking_since is None else self._looking_since
@@ -164,6 +169,6 @@ class LowWatermark:
 
     def needed(self, here: Collection[Session], away: Collection[Cursor]) -> int:
         """The lowest offset that a reader needs, here or away; the log's head if there is none."""
-        kept = [session.acknowledged for session in here if session.keep]
+        kept = [session.acknowledged for session in here if session.required]
         kept += [saved.acknowledged for saved in away]
         return max(min(kept, default=self._log.head), self._log.first)

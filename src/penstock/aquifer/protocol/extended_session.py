@@ -13,56 +13,53 @@ from typing import Any, ClassVar, Final
 
 from msgspec import UNSET
 
+from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.protocol.messages import (
     CompleteFields,
     Control,
     Next,
     NextFields,
     OnComplete,
+    OnError,
     OnNext,
     OnNextFields,
     SubscribeFields,
     demand,
+    encode,
     extension,
 )
 from penstock.aquifer.protocol.pace import Pace
 from penstock.aquifer.protocol.pieces import CutFrame
-from penstock.aquifer.protocol.session import Event, LogView, Reply, Session, State, Table, refusal
-from penstock.aquifer.records.batch import Batch
+from penstock.aquifer.protocol.session import (
+    LogView,
+    Reply,
+    Session,
+    SessionEvent,
+    SessionState,
+    Table,
+    refusal,
+)
+from penstock.aquifer.records import MSGPACK, Batch, in_format, joined, part
+from penstock.aquifer.security import Caller
+from penstock.aquifer.status import SessionStatus
 
 __all__ = ["ExtendedSession"]
 
 _SOON: Final = 0.1
-"""Seconds that a batch may wait for the grant that it fits into."""
-
-_ANYTIME = {
-    Event.NEXT: ("_grant", None),
-    Event.CANCEL: ("_leave", State.CLOSED),
-    Event.COMPLETE: ("_leave", State.CLOSED),
-    Event.EXPIRED: (None, State.CLOSED),
-    Event.TAKEN_OVER: (None, State.CLOSED),
-    Event.REVOKED: (None, State.CLOSED),
-    Event.EVICTED: (None, State.CLOSED),
-    Event.CONTESTED: (None, State.CLOSED),
-}
+"""Seconds that a batch may wait for the credit that it fits into."""
+_SMALL: Final = 8 * 1024
+"""Batches of fewer bytes are joined into one frame, for a reader that is behind."""
+_LARGEST_PIECE: Final = 1 << 20
+_ACK: Final = int(Flag.ACK)
+_PIECE: Final = int(Flag.PIECE)
 
 
 class ExtendedSession(Session):
     """The gateway's side of an extended subscription."""
 
     dialect = "extended"
-    table: ClassVar[Table] = {
-        State.JOINING: {**_ANYTIME, Event.JOINED: (None, State.STREAMING), Event.LEFT: (None, None)},
-        State.STREAMING: {**_ANYTIME, Event.JOINED: (None, None), Event.LEFT: (None, State.JOINING)},
-        State.ENDED: {
-            **_ANYTIME,
-            Event.NEXT: ("_ask_after_end", None),
-            Event.JOINED: (None, State.STREAMING),
-            Event.LEFT: (None, State.JOINING),
-        },
-        State.CLOSED: {},
-    }
 
     def __init__(
         self,
@@ -71,18 +68,20 @@ class ExtendedSession(Session):
         start: int,
         limits: Limits,
         now: float,
+        caller: Caller,
+        number: int = 0,
         *,
         fields: SubscribeFields,
         topic: bytes,
         format: str,
     ) -> None:
-        super().__init__(peer, log, start, limits, now)
+        super().__init__(peer, log, start, limits, now, caller, number)
         self.fields = fields
         """What it asked for in ``Subscribe.x``."""
         self.topic = topic
         self.format = format
         self.to = fields.to if fields.to is not UNSET else None
-        self.keep = fields.keep if fields.keep is not UNSET else True
+        self.required = fields.keep if fields.keep is not UNSET else True
         self.name = fields.id if fields.id is not UNSET else None
         if fields.lease is not UNSET:
             # Bounded before it is divided: a peer may write more digits than a float can hold.
@@ -90,9 +89,9 @@ class ExtendedSession(Session):
             if self.name is None:
                 longest = min(longest, limits.max_nameless_lease)
             self.lease = max(min(fields.lease, longest * 1000) / 1000, 0.1)
-        self.limit = start
+        self.credit_end = start
         """Records before this offset may be sent."""
-        self.limit_bytes: int | None = None
+        self.credit_end_bytes: int | None = None
         """So many bytes may be sent in this session, if the subscriber counts them."""
         self.received = start
         """Records before this offset have arrived."""
@@ -128,20 +127,20 @@ class ExtendedSession(Session):
 
     def credit(self) -> int:
         """What was granted, is there, and has room on the way."""
-        if self.state is not State.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
+        if self._state is not SessionState.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
             return 0
-        return max(min(self.limit, self.stop) - self.cursor, 0)
+        return max(min(self.credit_end, self.stop) - self.cursor, 0)
 
     def credit_bytes(self) -> int:
         """How many bytes of payload may be sent. While there are any, a record may go, however large."""
         room = self.limits.bytes_in_flight - (self.sent_bytes - self._received_bytes)
-        if self.limit_bytes is not None:
-            room = min(room, self.limit_bytes - self.sent_bytes)
+        if self.credit_end_bytes is not None:
+            room = min(room, self.credit_end_bytes - self.sent_bytes)
         return room
 
     def line_has_room(self) -> bool:
         """Whether the line is through with enough of what is on its way."""
-        if self.state is not State.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
+        if self._state is not SessionState.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
             return False
         return self.pace is None or self.pace.has_room(self.sent_bytes - self._received_bytes)
 
@@ -166,7 +165,7 @@ class ExtendedSession(Session):
         more is on its way than is left of the grant: then the subscriber will have dealt with half of its
         window soon, and grant more. If it does not, it gets what it has granted, a moment later.
         """
-        left, on_way = self.limit - self.cursor, self.cursor - self.received
+        left, on_way = self.credit_end - self.cursor, self.cursor - self.received
         room, bytes_on_way = self.credit_bytes(), self.sent_bytes - self._received_bytes
         return (
             (count <= left or on_way >= left >= count - on_way)
@@ -202,10 +201,113 @@ class ExtendedSession(Session):
         if self.pace is not None:
             self.pace.asked(self.sent_bytes, self._received_bytes, now)
 
+    # ---------------------------------------------------------------- the frames to send
+    def next_frame(self, now: float, most: int | None = None) -> Frame | None:
+        """The next frame to send, which counts as sent from now on; None if nothing may be sent.
+
+        ``most`` bounds a piece in bytes, if the pace of the line is not to say.
+        """
+        while self.line_has_room():
+            if self.cut is not None:
+                return self._piece(self.cut, most, now)
+            credit = self.credit()
+            if not credit:
+                break
+            if self.overtaken:
+                missed = self.cursor
+                self.skip_to(self.log.first)
+                return self._frame(Flag.GAP, missed.to_bytes(8, "big"), now)
+            nbytes = self.credit_bytes()
+            if nbytes <= 0:
+                break
+            batch = self._next_batch(min(credit, self.limits.max_frame_records), nbytes, now)
+            if batch is None:
+                break
+            if not self.cut_up(batch):
+                return self._whole(batch, now)
+        return self._last_frame(now) if self.exhausted else None
+
+    def error_frame(self, error: OnError, now: float) -> Frame:
+        """The frame that says that the stream failed."""
+        return self._frame(Flag.ERR, encode(error), now)
+
+    def heartbeat(self, now: float) -> Frame | None:
+        """A sign of life, if it is time for one."""
+        if now - self.spoke < self.limits.heartbeat or self._state is not SessionState.STREAMING:
+            return None
+        return self._frame(Flag.HB, self.log.head.to_bytes(8, "big"), now)
+
+    def _frame(self, flag: Flag, payload: bytes, now: float) -> Frame:
+        self.spoke = now
+        return Frame(flag, self.cursor, 0, payload)
+
+    def _whole(self, batch: Batch, now: float) -> Frame:
+        nbytes = batch.nbytes
+        flags = _ACK if self.wants_acknowledgement(batch.count, nbytes) else 0
+        self._note_sent(batch.count, nbytes, flags, now)
+        return Frame(flags, batch.first, batch.count, batch.payload, batch.metadata)
+
+    def _piece(self, cut: CutFrame, most: int | None, now: float) -> Frame:
+        if most is None:
+            most = self.pace.message if self.pace is not None else _LARGEST_PIECE
+        data, position, last = cut.piece(most)
+        count = cut.count if last else 0
+        flags = _PIECE | (_ACK if self.wants_acknowledgement(count, len(data)) else 0)
+        if last:
+            self.cut = None
+        self._note_sent(count, len(data), flags, now)
+        return Frame(flags, cut.first, cut.count, data, position)
+
+    def _note_sent(self, count: int, nbytes: int, flags: int, now: float) -> None:
+        self.sent(count, nbytes)
+        self.spoke = now
+        if flags & _ACK:
+            self.asked(now)
+
+    def _last_frame(self, now: float) -> Frame:
+        error = refusal(self.log.failure or "", ErrorCode.SOURCE) if self.failed else None
+        self.handle(SessionEvent.END_TOLD, now)
+        return self._frame(Flag.END, b"", now) if error is None else self.error_frame(error, now)
+
+    def _next_batch(self, credit: int, nbytes: int, now: float) -> Batch | None:
+        """What to send next: a batch of the log as it is if possible, a part of one, or several as one."""
+        batch = self.log.find(self.cursor)
+        if batch is None:
+            return None
+        if 0 < self.begun <= min(credit, batch.end - self.cursor):
+            return in_format(part(batch, self.cursor, self.cursor + self.begun), self.format)
+        fit = batch.count
+        if self.pace is not None and self.pace.slow and batch.format == self.format == MSGPACK:
+            # To cut it by records is more work than to cut it by bytes, but its first records arrive sooner.
+            nbytes = min(nbytes, self.pace.message)
+            fit = max(1, batch.count * nbytes // batch.nbytes)
+        if batch.nbytes < _SMALL and batch.format == MSGPACK:
+            batch = self._with_following(batch, credit, nbytes)
+            fit = max(fit, batch.count)
+        whole = min(batch.end, self.stop, self.cursor + self.limits.max_frame_records) - self.cursor
+        whole = min(whole, fit)
+        count = min(whole, credit)
+        if batch.nbytes > nbytes:
+            count = min(count, max(1, batch.count * nbytes // batch.nbytes))
+        if count < whole and self.better_whole(whole, batch.nbytes * whole // batch.count, now):
+            return None
+        return in_format(part(batch, self.cursor, self.cursor + count), self.format)
+
+    def _with_following(self, batch: Batch, credit: int, nbytes: int) -> Batch:
+        batches, size, end = [batch], batch.nbytes, self.cursor + credit
+        while batches[-1].end < end and size < 8 * _SMALL and size < nbytes:
+            following = self.log.find(batches[-1].end)
+            if following is None or following.nbytes >= _SMALL or following.format != MSGPACK:
+                break
+            batches.append(following)
+            size += following.nbytes
+        return joined(batches)
+
+    # ---------------------------------------------------------------- the end
     @property
     def exhausted(self) -> bool:
         """Whether everything was sent, and the end can be told."""
-        if self.state is not State.STREAMING:
+        if self._state is not SessionState.STREAMING:
             return False
         # A range may reach beyond the end of the stream, and then ends with it.
         return any(end is not None and self.cursor >= end for end in (self.to, self.log.end))
@@ -215,10 +317,6 @@ class ExtendedSession(Session):
         """Whether the end that is to be told is a failure: not that of a range that was delivered."""
         return self.log.failure is not None and (self.to is None or self.cursor < self.to)
 
-    def ended(self) -> None:
-        """The end was told."""
-        self.state = State.ENDED
-
     def tick(self, now: float) -> list[Reply]:
         """Answer a request for a counted batch when there are records, or it has waited long enough."""
         if self._waiting is None:
@@ -226,20 +324,20 @@ class ExtendedSession(Session):
         envelope, wanted, deadline = self._waiting
         # After what was declared before; and what is gone from the log cannot be declared any more.
         first = max(self.cursor, self._declared, self.log.first)
-        count = min(wanted, self.stop - first) if self.state is State.STREAMING else 0
-        if count <= 0 and now < deadline and self.state is not State.ENDED:
+        count = min(wanted, self.stop - first) if self._state is SessionState.STREAMING else 0
+        if count <= 0 and now < deadline and self._state is not SessionState.ENDED:
             return []
         self._waiting = None
-        if self.state is State.ENDED:
+        if self._state is SessionState.ENDED:
             return [Reply(envelope, self._last_words())]
         if count > 0:
             self._declared = first + count
-            self.limit = max(self.limit, self._declared)
+            self.credit_end = max(self.credit_end, self._declared)
         return [self._declaration(envelope, first, max(count, 0))]
 
     def _last_words(self) -> Control:
         if self.failed:
-            return refusal(self.log.failure or "", "SOURCE")
+            return refusal(self.log.failure or "", ErrorCode.SOURCE)
         return OnComplete(x=CompleteFields(end=self.cursor))
 
     def _declaration(self, envelope: tuple[bytes, ...], first: int, count: int) -> Reply:
@@ -250,11 +348,11 @@ class ExtendedSession(Session):
         return [] if self._waiting is None else [self._waiting[0]]
 
     # ---------------------------------------------------------------- the handlers of the table
-    def _grant(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
+    def _take_credit(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
         grant = extension(message.x) or NextFields()
         problem = self._problem(message, grant)
         if problem is not None:
-            return [Reply(envelope, refusal(problem, "BAD"))]
+            return [Reply(envelope, refusal(problem, ErrorCode.BAD))]
         new = self._note_progress(grant, now)
         if grant.shelf is not UNSET and grant.shelf:
             self.segment_use = grant.shelf
@@ -265,10 +363,12 @@ class ExtendedSession(Session):
             self._waiting = (envelope, demand(message.count), now + self.limits.long_poll)
             return before + self.tick(now)
         limit = demand(grant.limit)
-        if limit > self.limit:
-            self.limit, new = limit, True
-        if grant.limitb is not UNSET and (self.limit_bytes is None or grant.limitb > self.limit_bytes):
-            self.limit_bytes, new = demand(grant.limitb), True
+        if limit > self.credit_end:
+            self.credit_end, new = limit, True
+        if grant.limitb is not UNSET and (
+            self.credit_end_bytes is None or grant.limitb > self.credit_end_bytes
+        ):
+            self.credit_end_bytes, new = demand(grant.limitb), True
         self.repeats += not new
         return []
 
@@ -312,25 +412,58 @@ class ExtendedSession(Session):
 
     def _ask_after_end(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
         before = self.repeats
-        replies = self._grant(message, envelope, now)
+        replies = self._take_credit(message, envelope, now)
         if self.repeats > before and self.received >= self.cursor:
             # It asks again though it has everything: it has missed the end, which will be told once more.
-            self.state = State.STREAMING
+            self.handle(SessionEvent.END_MISSED, now)
         return replies
 
     def _leave(self, _: Any, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
         return [Reply(envelope, OnComplete(x=CompleteFields(end=self.cursor, cancelled=True)))]
 
-    def describe(self) -> dict[str, Any]:
-        """Also what was granted, and what is on its way."""
-        return {
-            **super().describe(),
-            "limit": self.limit,
-            "received": self.received,
-            "in_flight": self.sent_bytes - self._received_bytes,
-            "format": self.format,
-            "repeats": self.repeats,
-        }
+    def status(self) -> SessionStatus:
+        """Also its credit, and what is on its way."""
+        status = super().status()
+        status.credit = self.credit_end
+        status.received = self.received
+        status.in_flight = self.sent_bytes - self._received_bytes
+        status.format = self.format
+        status.repeats = self.repeats
+        return status
+
+    # ---------------------------------------------------------------- the table
+    _anytime: ClassVar[dict[SessionEvent, tuple[Any, SessionState | None]]] = {
+        SessionEvent.NEXT: (_take_credit, None),
+        SessionEvent.CANCEL: (_leave, SessionState.CLOSED),
+        SessionEvent.COMPLETE: (_leave, SessionState.CLOSED),
+        SessionEvent.EXPIRED: (None, SessionState.CLOSED),
+        SessionEvent.TAKEN_OVER: (None, SessionState.CLOSED),
+        SessionEvent.REVOKED: (None, SessionState.CLOSED),
+        SessionEvent.EVICTED: (None, SessionState.CLOSED),
+        SessionEvent.CONTESTED: (None, SessionState.CLOSED),
+        SessionEvent.FAILED: (None, SessionState.CLOSED),
+    }
+    table: ClassVar[Table] = {
+        SessionState.JOINING: {
+            **_anytime,
+            SessionEvent.JOINED: (None, SessionState.STREAMING),
+            SessionEvent.LEFT: (None, None),
+        },
+        SessionState.STREAMING: {
+            **_anytime,
+            SessionEvent.JOINED: (None, None),
+            SessionEvent.LEFT: (None, SessionState.JOINING),
+            SessionEvent.END_TOLD: (None, SessionState.ENDED),
+        },
+        SessionState.ENDED: {
+            **_anytime,
+            SessionEvent.NEXT: (_ask_after_end, None),
+            SessionEvent.JOINED: (None, SessionState.STREAMING),
+            SessionEvent.LEFT: (None, SessionState.JOINING),
+            SessionEvent.END_MISSED: (None, SessionState.STREAMING),
+        },
+        SessionState.CLOSED: {},
+    }
 
 
 def _begun(fields: SubscribeFields) -> tuple[int, int]:

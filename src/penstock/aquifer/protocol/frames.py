@@ -39,7 +39,7 @@ class Flag(IntFlag):
     END = 1
     """The stream is complete; ``first`` is its end."""
     GAP = 2
-    """Records were dropped before ``first``: this best-effort subscriber was overtaken."""
+    """Records before ``first`` are gone: this optional reader was too slow."""
     HB = 4
     """A sign of life; the payload is the log's head as 8 bytes."""
     ACK = 8
@@ -47,20 +47,25 @@ class Flag(IntFlag):
     ERR = 16
     """The stream failed; the payload is an ``OnError`` message."""
     SHARED = 32
-    """The payload stands on the shelf, and here stands where: number, first byte, length, 8 bytes each."""
+    """The payload is in shared memory; here is its position: number, first byte, length, 8 bytes each."""
     PIECE = 64
-    """A piece of a frame; in place of the metadata stands where it belongs."""
+    """A piece of a frame; its position takes the place of the metadata."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
-    """A frame that was taken apart."""
+    """A data frame without its topic."""
 
     flags: int
     first: int
     count: int
     payload: bytes | memoryview
-    """A view where the socket has put it, if the one who reads the frames wants no copies."""
-    metadata: bytes
+    """A view into the socket's buffer, if the reader of the frames wants no copies."""
+    metadata: bytes = b""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes of credit it costs."""
+        return len(self.payload) + len(self.metadata)
 
 
 def header(flags: int, first: int, count: int) -> bytes:

@@ -49,6 +49,8 @@ __all__ = [
     "extension",
     "for_plain_peers",
     "put_in",
+    "raw_status",
+    "read_status",
     "unwrap",
 ]
 
@@ -158,8 +160,8 @@ class OnSubscribeFields(_Extension):
     """The most bytes of payload in one frame, unless one record alone has more."""
     lease: int | UnsetType = UNSET
     """The lease that was granted, in milliseconds."""
-    status: dict[str, Any] | UnsetType = UNSET
-    """The answer to a probe."""
+    status: msgspec.Raw | UnsetType = UNSET
+    """The answer to a probe: a :mod:`~penstock.aquifer.status` that :func:`read_status` reads."""
     fits: tuple[int, int] | UnsetType = UNSET
     """The answer to ``within``: so many records, with so many bytes. There may be more that would fit."""
     shelf: SegmentFields | UnsetType = UNSET
@@ -374,3 +376,19 @@ def commit_in(message: object) -> Commit | None:
         return None
     wanted = extension(message.x)
     return wanted.commit if wanted is not None and wanted.commit is not UNSET else None
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def raw_status(status: msgspec.Struct) -> msgspec.Raw:
+    """A status as it goes into ``OnSubscribe.x.status``."""
+    return msgspec.Raw(_encoder.encode(status))
+
+
+def read_status(raw: msgspec.Raw, kind: type[S]) -> S:
+    """The status in ``OnSubscribe.x.status``; ProtocolViolation if it is not one of this kind."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.DecodeError as error:
+        raise ProtocolViolation(f"the gateway sent a status that cannot be read: {error}") from error

@@ -1,24 +1,32 @@
-"""Questions to a gateway from somebody who is not reading: how far does the log go, and keep my place.
+"""Questions from clients that are not reading: how far does the log go, and keep my cursor.
 
 A probe is a ``Subscribe`` that opens no session. It may wait until the log goes beyond an offset, and with an
-``id`` it moves that subscriber's place: who reads ranges here and there, as the tasks of a Spark query do,
-has its records kept by a probe now and then.
+``id`` it moves that subscriber's cursor. A reader of ranges, as the tasks of a Spark query are, sends a probe
+now and then so that the gateway keeps its records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log.journal import Cursor
+from penstock.aquifer.log import Cursor
 from penstock.aquifer.protocol.admission import too_many_ids
-from penstock.aquifer.protocol.cursors import Cursors
-from penstock.aquifer.protocol.messages import VERSION, OnSubscribe, OnSubscribeFields, SubscribeFields
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    OnSubscribe,
+    OnSubscribeFields,
+    SubscribeFields,
+    raw_status,
+)
 from penstock.aquifer.protocol.session import LogView, Reply, refusal
-from penstock.aquifer.security.access import Caller, Right
+from penstock.aquifer.protocol.session_registry import SessionRegistry
+from penstock.aquifer.security import Caller, Right
+from penstock.aquifer.status import GatewayStatus, LeftOut
 from penstock.spec import UNBOUNDED
 
 __all__ = ["Probes", "status_for"]
@@ -38,19 +46,13 @@ class _Waiting(NamedTuple):
 
 
 class Probes:
-    """Answers probes, and keeps the places that they name."""
+    """Answers probes, and keeps the cursors that they name."""
 
-    def __init__(
-        self,
-        log: LogView,
-        limits: Limits,
-        cursors: Cursors,
-        status: Callable[[], dict[str, Any]],
-    ) -> None:
+    def __init__(self, log: LogView, limits: Limits, registry: SessionRegistry) -> None:
         self._log = log
         self._limits = limits
-        self._cursors = cursors
-        self._status = status
+        self._registry = registry
+        self._cursors = registry.cursors
         self._waiting: list[_Waiting] = []
 
     def ask(
@@ -88,41 +90,53 @@ class Probes:
         """A key may not read any more: what it has asked is not answered."""
         theirs = [one for one in self._waiting if one.caller.owner == owner]
         self._waiting = [one for one in self._waiting if one.caller.owner != owner]
-        return [Reply(one.envelope, refusal("this key may not read here any more", "AUTH")) for one in theirs]
+        return [
+            Reply(one.envelope, refusal("this key may not read here any more", ErrorCode.AUTH))
+            for one in theirs
+        ]
 
-    def _problem(self, fields: SubscribeFields, caller: Caller) -> tuple[str, str] | None:
+    def _problem(self, fields: SubscribeFields, caller: Caller) -> tuple[str, ErrorCode] | None:
         log = self._log
         if fields.v != VERSION:
-            return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", "BAD"
+            return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", ErrorCode.BAD
         if fields.id is not UNSET and not 0 < len(fields.id) <= self._limits.max_id:
-            return f"an id has 1 to {self._limits.max_id} characters; this one has {len(fields.id)}", "BAD"
+            return (
+                f"an id has 1 to {self._limits.max_id} characters; this one has {len(fields.id)}",
+                ErrorCode.BAD,
+            )
         if fields.epoch is not UNSET and fields.epoch != log.epoch:
-            return f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew", "EPOCH"
+            return (
+                f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew",
+                ErrorCode.EPOCH,
+            )
         if fields.ack is not UNSET and fields.id is UNSET:
-            return "x.ack says how far a subscriber has come: x.id has to say which one", "BAD"
+            return "x.ack says how far a subscriber has come: x.id has to say which one", ErrorCode.BAD
         if fields.ack is not UNSET and not 0 <= fields.ack <= log.head:
-            return f"x.ack is {fields.ack}, and the log goes up to {log.head}", "BAD"
-        if fields.ack is not UNSET and fields.id not in self._cursors.absent and fields.ack < log.first:
-            return f"offset {fields.ack} cannot be kept: the oldest still here is {log.first}", "OFFSET"
-        full = len(self._cursors.absent) >= self._limits.max_durable
-        if fields.ack is not UNSET and fields.id not in self._cursors.absent and full:
-            return f"{len(self._cursors.absent)} places are kept already, and no more can be", "BUSY"
-        if fields.ack is not UNSET and fields.id not in self._cursors.absent:
+            return f"x.ack is {fields.ack}, and the log goes up to {log.head}", ErrorCode.BAD
+        if fields.ack is not UNSET and fields.id not in self._cursors.saved and fields.ack < log.first:
+            return (
+                f"offset {fields.ack} cannot be kept: the oldest still here is {log.first}",
+                ErrorCode.OFFSET,
+            )
+        full = len(self._cursors.saved) >= self._limits.max_durable
+        if fields.ack is not UNSET and fields.id not in self._cursors.saved and full:
+            return f"{len(self._cursors.saved)} places are kept already, and no more can be", ErrorCode.BUSY
+        if fields.ack is not UNSET and fields.id not in self._cursors.saved:
             text = too_many_ids(caller, (), self._cursors, self._limits)
             if text is not None:
-                return text, "BUSY"
+                return text, ErrorCode.BUSY
         if fields.lease is not UNSET and fields.lease <= 0:
-            return f"a lease of {fields.lease} ms: give at least 1", "BAD"
+            return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
         return None
 
     def _move(self, fields: SubscribeFields, caller: Caller) -> None:
         if fields.id is UNSET:
             return
-        place = self._cursors.absent.get(fields.id)
-        if place is None and fields.ack is UNSET:
+        cursor = self._cursors.saved.get(fields.id)
+        if cursor is None and fields.ack is UNSET:
             return
-        reached = place.acknowledged if place is not None else 0
-        lease = place.lease_ms if place is not None else round(self._limits.lease * 1000)
+        reached = cursor.acknowledged if cursor is not None else 0
+        lease = cursor.lease_ms if cursor is not None else round(self._limits.lease * 1000)
         if fields.ack is not UNSET:
             reached = max(reached, fields.ack)
         if fields.lease is not UNSET:
@@ -134,15 +148,15 @@ class Probes:
         return fields.beyond is UNSET or self._log.head > fields.beyond or self._log.end is not None
 
     def _answer(self, fields: SubscribeFields, envelope: tuple[bytes, ...], caller: Caller) -> Reply:
-        place = self._cursors.absent.get(fields.id) if fields.id is not UNSET else None
+        cursor = self._cursors.saved.get(fields.id) if fields.id is not UNSET else None
         answer = OnSubscribeFields(
             v=VERSION,
             epoch=self._log.epoch,
             first=self._log.first,
-            next=place.acknowledged if place is not None else UNSET,
+            next=cursor.acknowledged if cursor is not None else UNSET,
             head=self._log.head,
-            lease=place.lease_ms if place is not None else UNSET,
-            status=status_for(caller, self._status(), self._limits.max_listed),
+            lease=cursor.lease_ms if cursor is not None else UNSET,
+            status=raw_status(status_for(caller, self._registry.status(), self._limits.max_listed)),
             fits=self._measured(fields),
         )
         return Reply(envelope, OnSubscribe(UNBOUNDED, 0, x=answer))
@@ -153,15 +167,16 @@ class Probes:
         return self._log.measure(max(fields.from_, self._log.first), fields.within)
 
 
-def status_for(caller: Caller, status: dict[str, Any], most: int) -> dict[str, Any]:
+def status_for(caller: Caller, status: GatewayStatus, most: int) -> GatewayStatus:
     """What a caller may see of the status, and no more of it than fits into an answer.
 
-    Whoever may not administer the gateway sees its own sessions and ids, and of the others nothing.
+    A caller that may not administer the gateway sees its own sessions and ids only.
     """
-    subscribers, absent = status.get("subscribers", []), status.get("absent", {})
     if not caller.may(Right.ADMIN):
-        subscribers = [one for one in subscribers if one["owner"] == caller.owner]
-        absent = {name: one for name, one in absent.items() if one["owner"] == caller.owner}
-    left_out = {"subscribers": max(len(subscribers) - most, 0), "absent": max(len(absent) - most, 0)}
-    shown = {"subscribers": subscribers[:most], "absent": dict(list(absent.items())[:most])}
-    return {**status, **shown, "left_out": left_out} if "subscribers" in status else status
+        status.subscribers = [one for one in status.subscribers if one.owner == caller.owner]
+        status.saved = {name: one for name, one in status.saved.items() if one.owner == caller.owner}
+    subscribers, saved = len(status.subscribers), len(status.saved)
+    status.left_out = LeftOut(subscribers=max(subscribers - most, 0), absent=max(saved - most, 0))
+    status.subscribers = status.subscribers[:most]
+    status.saved = dict(islice(status.saved.items(), most))
+    return status

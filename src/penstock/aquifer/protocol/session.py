@@ -1,9 +1,12 @@
 """The gateway's side of one subscription, as a table: what may happen when, and what follows.
 
 There is no socket in here. The gateway tells a session what happened (:meth:`Session.handle`), sends the
-replies it gets back, asks how many records it may send (:meth:`Session.credit`) and says how many it did
-(:meth:`Session.sent`). Plain and extended peers differ in their tables and in how they pay for records: see
-:mod:`~penstock.aquifer.protocol.plain_session` and :mod:`~penstock.aquifer.protocol.extended_session`.
+replies that it gets back, and asks the session for the records to send. Plain and extended peers differ in
+their tables and in how they get credit: see :mod:`~penstock.aquifer.protocol.plain_session` and
+:mod:`~penstock.aquifer.protocol.extended_session`.
+
+Every change of :attr:`Session.state` is in the table. What a session finds out by itself, that it was
+overtaken for instance, is an event like any other.
 """
 
 from __future__ import annotations
@@ -13,15 +16,29 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
+from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Cursor, Held, PendingAppend
 from penstock.aquifer.protocol.messages import Control, OnError, OnErrorFields, SegmentFields
-from penstock.aquifer.security.access import Caller
+from penstock.aquifer.records import Batch
+from penstock.aquifer.security import Caller
+from penstock.aquifer.status import SessionStatus
 
-__all__ = ["FAREWELLS", "DataPorts", "Event", "LogView", "Reply", "Session", "State", "Table"]
+__all__ = [
+    "FAREWELLS",
+    "DataPorts",
+    "LogView",
+    "Reply",
+    "Session",
+    "SessionEvent",
+    "SessionState",
+    "Table",
+    "refusal",
+]
 
 
 class LogView(Protocol):
-    """What a session has to know about the log."""
+    """The log, as far as the protocol uses it; :class:`penstock.aquifer.log.Log` is one."""
 
     @property
     def epoch(self) -> str:
@@ -30,7 +47,7 @@ class LogView(Protocol):
 
     @property
     def first(self) -> int:
-        """The oldest offset that is there."""
+        """The oldest offset in the log."""
         ...
 
     @property
@@ -38,38 +55,111 @@ class LogView(Protocol):
         """The offset that the next record will get."""
         ...
 
-    end: int | None
-    """Where the stream ends, once that is known."""
-    failure: str | None
-    """Why it ended there, if not by completion."""
-    ack_every_records: int
-    """After so many records a subscriber should say how far it has come."""
-    ack_every_bytes: int
+    @property
+    def end(self) -> int | None:
+        """Where the stream ends, once that is known."""
+        ...
+
+    @property
+    def failure(self) -> str | None:
+        """Why it ended there, if not by completion."""
+        ...
+
+    @property
+    def stalled(self) -> str | None:
+        """Why nothing can be written at the moment, if so."""
+        ...
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest offset that has to be kept."""
+        ...
+
+    @property
+    def codec(self) -> str:
+        """What the records are encoded with."""
+        ...
+
+    @property
+    def durable(self) -> bool:
+        """Whether the records survive the process."""
+        ...
+
+    @property
+    def held(self) -> Held:
+        """How many records and bytes are in the log."""
+        ...
+
+    @property
+    def max_records(self) -> int | None:
+        """The bound on records; None if there is none."""
+        ...
+
+    @property
+    def max_bytes(self) -> int | None:
+        """The bound on bytes; None if there is none."""
+        ...
+
+    @property
+    def ack_every_records(self) -> int:
+        """After so many records a subscriber should acknowledge."""
+        ...
+
+    @property
+    def ack_every_bytes(self) -> int:
+        """The same in bytes."""
+        ...
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """The cursors that were stored, by id."""
+        ...
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        """The marks that were stored with records."""
+        ...
+
+    def find(self, offset: int) -> Batch | None:
+        """The batch that contains this offset, if the log has it."""
+        ...
 
     def measure(self, start: int, nbytes: int) -> tuple[int, int]:
-        """How many records from ``start`` on have no more than so many bytes, and how many they have.
+        """How many records from ``start`` on fit into ``nbytes``, and how many bytes they have.
 
-        Looks at a bounded part of the log: if there may be more, the rest has to be asked for.
+        Looks at a bounded part of the log: if there may be more, ask again for the rest.
         """
         ...
 
     def fitting(self, start: int, most: int, nbytes: int) -> int:
-        """How many records from ``start`` on, up to ``most``, fit into so many bytes: at least one."""
+        """How many records from ``start`` on, up to ``most``, fit into ``nbytes``: at least one."""
+        ...
+
+    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
+        """Store a cursor, or with None delete it, with the next transaction."""
+        ...
+
+    def has_room_for_mark(self, name: str) -> bool:
+        """Whether a mark of this name can be stored."""
+        ...
+
+    def submit(self, pending: PendingAppend) -> None:
+        """Append these batches as soon as there is room; ``pending`` says when that was done."""
         ...
 
 
-class State(Enum):
+class SessionState(Enum):
     """How far a subscription has come."""
 
     JOINING = auto()
-    """Subscribed; its data connection is not there yet, so nothing may be sent: it would be lost."""
+    """Subscribed; without its data connection nothing may be sent, because it would be lost."""
     STREAMING = auto()
     ENDED = auto()
-    """The end was told; it is told again to whoever asks."""
+    """The subscriber was told the end; it is told again if it asks."""
     CLOSED = auto()
 
 
-class Event(Enum):
+class SessionEvent(Enum):
     """What can happen to a subscription."""
 
     NEXT = auto()
@@ -89,9 +179,19 @@ class Event(Enum):
     REVOKED = auto()
     """Its key may not read here any more."""
     EVICTED = auto()
-    """Somebody who may do so has ended it."""
+    """An administrator has ended it."""
     CONTESTED = auto()
-    """Two have connected to its data port, and nobody can tell which of them is the subscriber."""
+    """Two peers have connected to its data port, and the gateway cannot tell which one is the subscriber."""
+    FAILED = auto()
+    """The gateway cannot serve it any more."""
+    VIOLATED = auto()
+    """It broke a rule that ends the subscription."""
+    OVERTAKEN = auto()
+    """Records that it has not got are gone, and its dialect cannot say so."""
+    END_TOLD = auto()
+    """It was told the end."""
+    END_MISSED = auto()
+    """It asks again although it has everything: it does not know of the end."""
 
 
 class Reply(NamedTuple):
@@ -102,8 +202,9 @@ class Reply(NamedTuple):
 
 
 Handler: TypeAlias = Callable[..., list[Reply]]
-Table: TypeAlias = Mapping[State, Mapping[Event, tuple[str | None, State | None]]]
-"""For each state and event: the method that deals with it, and the state that follows (None: the same)."""
+"""A method of the session: (session, message, envelope, now) -> replies."""
+Table: TypeAlias = Mapping[SessionState, Mapping[SessionEvent, tuple[Handler | None, SessionState | None]]]
+"""For each state and event: the method that handles it, and the state that follows (None: the same)."""
 
 
 class Session(ABC):
@@ -112,50 +213,69 @@ class Session(ABC):
     dialect: ClassVar[str]
     table: ClassVar[Table]
 
-    def __init__(self, peer: bytes, log: LogView, start: int, limits: Limits, now: float) -> None:
+    def __init__(
+        self,
+        peer: bytes,
+        log: LogView,
+        start: int,
+        limits: Limits,
+        now: float,
+        caller: Caller,
+        number: int = 0,
+    ) -> None:
         self.peer = peer
         """The routing id of its control connection."""
         self.log = log
         self.limits = limits
-        self.state = State.JOINING
         self.cursor = start
         """The offset of the next record to send."""
         self.acknowledged = start
         """Records before this offset need not be kept for this subscriber."""
-        self.keep = True
+        self.required = True
+        """Whether the source waits for it."""
         self.name: str | None = None
-        self.owner = ""
+        """Its durable id, if it has one."""
+        self.owner = caller.owner
         """The key of its subscriber, if it has one."""
-        self.address = ""
+        self.address = caller.address
         """Where its subscriber is."""
-        self.number = 0
-        """Tells it from the others, also those without an id, for as long as the gateway runs."""
+        self.number = number
+        """Identifies it, also without an id, for as long as the gateway runs."""
         self.lease = limits.lease
         self.heard = now
         """When its last control message came."""
-        self._joined_once = False
+        self.connections = 0
+        """How many data connections are open that can be the subscriber's,"""
+        self.strangers = 0
+        """and how many that cannot: they have another address, or another key."""
         self.sent_records = 0
         self.sent_bytes = 0
+        self._state = SessionState.JOINING
+        self._joined_once = False
+
+    @property
+    def state(self) -> SessionState:
+        """How far it has come; only :meth:`handle` changes it."""
+        return self._state
 
     # ---------------------------------------------------------------- what happens to it
     def handle(
-        self, event: Event, now: float, *, message: Any = None, envelope: tuple[bytes, ...] = ()
+        self, event: SessionEvent, now: float, *, message: Any = None, envelope: tuple[bytes, ...] = ()
     ) -> list[Reply]:
-        """Deal with an event, and return what is to be answered."""
-        step = self.table[self.state].get(event)
+        """Deal with an event as the table says, and return the answers."""
+        step = self.table[self._state].get(event)
         if step is None:
-            return [Reply(envelope, refusal(f"{event.name} makes no sense here", "BAD"))] if envelope else []
-        self._joined_once |= event is Event.JOINED
+            if not envelope:
+                return []
+            return [Reply(envelope, refusal(f"{event.name} makes no sense here", ErrorCode.BAD))]
+        self._joined_once |= event is SessionEvent.JOINED
         handler, following = step
         if following is not None:
-            self.state = following
-        if handler is None:
-            return []
-        deal: Handler = getattr(self, handler)
-        return deal(message, envelope, now)
+            self._state = following
+        return [] if handler is None else handler(self, message, envelope, now)
 
     def is_of(self, caller: Caller) -> bool:
-        """Whether this can be the subscriber: by its key if it has one, or else by where it comes from."""
+        """Whether this can be the subscriber: by its key if it has one, or else by its address."""
         if self.owner or caller.owner:
             return caller.owner == self.owner
         return caller.address == self.address
@@ -166,16 +286,16 @@ class Session(ABC):
 
     @abstractmethod
     def waiting(self) -> list[tuple[bytes, ...]]:
-        """The envelopes of requests that have no answer yet; if the session ends, they get that as theirs."""
+        """The envelopes of requests without an answer; if the session ends, that is their answer."""
 
     def expired(self, now: float) -> bool:
         """Whether nothing was heard for longer than the lease.
 
-        One without an id that has no data connection is not kept for longer than usual, whatever lease it has
-        asked for, and only for a moment if it never had one: its peer is gone, or was never there.
+        A session without an id and without a data connection is not kept for longer than usual, whatever
+        lease it has asked for, and only for a moment if it never had one: its peer is gone.
         """
         lease = self.lease
-        if self.name is None and self.state is State.JOINING:
+        if self.name is None and self._state is SessionState.JOINING:
             lease = min(lease, self.limits.lease if self._joined_once else self.limits.join_time)
         return now - self.heard > lease
 
@@ -191,35 +311,38 @@ class Session(ABC):
         self.sent_bytes += nbytes
 
     def skip_to(self, offset: int) -> None:
-        """The log no longer has what comes next: go on at ``offset``."""
+        """The log no longer has what comes next: continue at ``offset``."""
         self.cursor = offset
         self.acknowledged = max(self.acknowledged, offset)
 
     @property
     def overtaken(self) -> bool:
         """Whether records that it has not got yet are gone."""
-        return self.cursor < self.log.first and self.state in (State.JOINING, State.STREAMING)
+        return self.cursor < self.log.first and self._state in _LIVE
 
-    def describe(self) -> dict[str, Any]:
+    def status(self) -> SessionStatus:
         """What ``penstock gateway status`` shows of it."""
-        return {
-            "session": self.number,
-            "id": self.name,
-            "owner": self.owner,
-            "address": self.address,
-            "dialect": self.dialect,
-            "state": self.state.name.lower(),
-            "next": self.cursor,
-            "acknowledged": self.acknowledged,
-            "lag": self.log.head - self.cursor,
-            "keep": self.keep,
-            "records": self.sent_records,
-            "bytes": self.sent_bytes,
-        }
+        return SessionStatus(
+            number=self.number,
+            id=self.name,
+            owner=self.owner,
+            address=self.address,
+            dialect=self.dialect,
+            state=self._state.name.lower(),
+            cursor=self.cursor,
+            acknowledged=self.acknowledged,
+            lag=self.log.head - self.cursor,
+            required=self.required,
+            records=self.sent_records,
+            bytes=self.sent_bytes,
+        )
+
+
+_LIVE: Final = (SessionState.JOINING, SessionState.STREAMING)
 
 
 class DataPorts(Protocol):
-    """The data ports, as far as the session table has to know."""
+    """The data ports, as far as the protocol uses them."""
 
     def open(self, session: Session) -> int:
         """Make the session reachable, and return the port on which its records will come."""
@@ -229,25 +352,31 @@ class DataPorts(Protocol):
         """Memory to share with the session, if there is any: that of the token, if possible."""
         ...
 
-    def close(self, session: Session, event: Event) -> None:
+    def close(self, session: Session, event: SessionEvent) -> None:
         """The session is over because of ``event``."""
         ...
 
 
-def refusal(text: str, code: str, **more: Any) -> OnError:
-    """An ``OnError`` that an extended peer can tell by its code, and a plain one can read."""
+def refusal(text: str, code: ErrorCode, **more: Any) -> OnError:
+    """An ``OnError`` that an extended peer recognizes by its code, and a plain one can read."""
     return OnError(message=text, x=OnErrorFields(code=code, **more))
 
 
-FAREWELLS: Final[Mapping[Event, OnError]] = {
-    Event.EXPIRED: refusal("nothing was heard for longer than the lease: subscribe again", "LEASE"),
-    Event.TAKEN_OVER: refusal("another subscriber came with the same id", "TAKEN"),
-    Event.REVOKED: refusal("this key may not read here any more: it was taken off the list", "AUTH"),
-    Event.EVICTED: refusal("an administrator of the gateway has ended this session", "EVICTED"),
-    Event.CONTESTED: refusal(
-        "a second connection came to the data port of this subscriber, and without keys it cannot be told "
-        "which of them is the subscriber: subscribe again",
-        "SESSION",
+FAREWELLS: Final[Mapping[SessionEvent, OnError]] = {
+    SessionEvent.EXPIRED: refusal(
+        "nothing was heard for longer than the lease: subscribe again", ErrorCode.LEASE
+    ),
+    SessionEvent.TAKEN_OVER: refusal("another subscriber came with the same id", ErrorCode.TAKEN),
+    SessionEvent.REVOKED: refusal(
+        "this key may not read here any more: it was taken off the access list", ErrorCode.AUTH
+    ),
+    SessionEvent.EVICTED: refusal(
+        "an administrator of the gateway has ended this session", ErrorCode.EVICTED
+    ),
+    SessionEvent.CONTESTED: refusal(
+        "a second connection came to the data port of this subscriber, and without keys the gateway cannot "
+        "tell which one is the subscriber: subscribe again",
+        ErrorCode.SESSION,
     ),
 }
-"""What is said to a subscriber whose session ends for a reason that is not its own."""
+"""What a subscriber is told whose session ends for a reason that is not its own."""

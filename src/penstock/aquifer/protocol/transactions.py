@@ -14,11 +14,13 @@ the answer is sent once that is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import PendingAppend
 from penstock.aquifer.protocol.messages import (
     Commit,
     CompleteFields,
@@ -29,7 +31,7 @@ from penstock.aquifer.protocol.messages import (
     OnNext,
     Put,
 )
-from penstock.aquifer.protocol.session import Reply, refusal
+from penstock.aquifer.protocol.session import LogView, Reply, refusal
 from penstock.aquifer.records.arrow import from_arrow_stream
 from penstock.aquifer.records.batch import (
     ARROW,
@@ -58,28 +60,21 @@ _LONGEST_NAME: Final = 256
 _LARGEST: Final = 2**63
 
 
-@dataclass(eq=False)
-class PendingTransaction:
-    """A batch on its way into the log."""
+@dataclass(eq=False, kw_only=True)
+class PendingTransaction(PendingAppend):
+    """A batch of a writer on its way into the log."""
 
     query: str
     batch: int
-    batches: Sequence[Batch]
-    """Their offsets are given by the writer."""
     owner: str = ""
-    """The key of the one who brought it."""
-    withdrawn: bool = False
-    """Its owner may not write any more: if it is not in the log yet, it must not get there."""
+    """The key of its writer."""
     askers: list[tuple[bytes, ...]] = field(default_factory=list)
-    """Whom to tell."""
-    end: int | None = None
-    """The log's head after it, once it is there."""
-    failure: str | None = None
+    """The envelopes of those who wait for the answer."""
     hands_over: bool = False
     """Whether it only changes the owner of the name, whichever batch of that was the last."""
 
     def marks_after(self, marks: Mapping[str, str]) -> dict[str, str]:
-        """What is stored with it, if these marks are there already."""
+        """The mark that says that this batch is published, and whose name it is."""
         batch = _batch_in(marks, self.query) if self.hands_over else self.batch
         return {_MARK + self.query: f"{batch} {self.owner or _NO_KEY}"}
 
@@ -100,20 +95,10 @@ _Key: TypeAlias = tuple[str, str, int, int, int]
 class Transactions:
     """What is staged, and what is being written."""
 
-    def __init__(
-        self,
-        limits: Limits,
-        marks: Callable[[], Mapping[str, str]],
-        submit: Callable[[PendingTransaction], None] | None,
-        head: Callable[[], int],
-        has_room_for_mark: Callable[[str], bool] = lambda name: True,
-    ) -> None:
+    def __init__(self, log: LogView, limits: Limits, *, writable: bool) -> None:
+        self._log = log
         self._limits = limits
-        self._marks = marks
-        self._submit = submit
-        """None: this gateway takes nothing from outside."""
-        self._head = head
-        self._has_room_for_mark = has_room_for_mark
+        self._writable = writable
         self._staged: dict[_Key, _Attempt] = {}
         self._pending: dict[tuple[str, int], PendingTransaction] = {}
         self._handovers: dict[str, PendingTransaction] = {}
@@ -134,9 +119,9 @@ class Transactions:
         """A piece came."""
         piece = self._piece(message, put, attached)
         if isinstance(piece, str):
-            return [Reply(envelope, refusal(piece, "BAD"))]
-        if not self._is_his(put.query, caller):
-            return [Reply(envelope, _not_his(put.query))]
+            return [Reply(envelope, refusal(piece, ErrorCode.BAD))]
+        if not self._is_owner(put.query, caller):
+            return [Reply(envelope, _not_owner(put.query))]
         done = [Reply(envelope, OnNext(message.count))]
         if self._published(put.query) >= put.batch:
             return done  # A task that does not know yet that another did its work.
@@ -151,7 +136,7 @@ class Transactions:
                 f"no room for more than {self._limits.staged_bytes} staged bytes: let the query take smaller "
                 "batches (maxRecordsPerTrigger), or give the gateway more (staged_bytes)"
             )
-            return [Reply(envelope, refusal(text, "FULL"))]
+            return [Reply(envelope, refusal(text, ErrorCode.FULL))]
         self._staged[key] = attempt
         attempt.touched = now
         attempt.pieces[put.seq] = piece
@@ -164,7 +149,7 @@ class Transactions:
         Looked at now, while there is somebody to tell: once they are in the log, they would fail whoever
         reads them.
         """
-        if self._submit is None:
+        if not self._writable:
             return _NOT_WRITABLE
         if len(attached) != 2 or message.count < 1:
             return (
@@ -190,26 +175,26 @@ class Transactions:
         """A batch is complete: publish it, if that was not done before."""
         problem = self._problem_with(commit)
         if problem is not None:
-            return [Reply(envelope, refusal(problem, "BAD"))]
+            return [Reply(envelope, refusal(problem, ErrorCode.BAD))]
         query, batch = commit.query, commit.batch
-        if not self._is_his(query, caller):
-            return [Reply(envelope, _not_his(query))]
+        if not self._is_owner(query, caller):
+            return [Reply(envelope, _not_owner(query))]
         if self._published(query) >= batch:
             self._drop(caller.owner, query, batch)
-            return [Reply(envelope, OnComplete(x=CompleteFields(end=self._head())))]
+            return [Reply(envelope, OnComplete(x=CompleteFields(end=self._log.head)))]
         pending = [number for name, number in self._pending if name == query and number >= batch]
         if pending:
             # It asks again because it has waited for so long. Or it comes late, after a later batch: numbers
             # grow, so this one was dealt with before.
             self._also_tell(self._pending[query, min(pending)], envelope)
             return []
-        if not self._has_room_for_mark(_MARK + query) or len(self._pending) >= _MOST_PENDING:
+        if not self._log.has_room_for_mark(_MARK + query) or len(self._pending) >= _MOST_PENDING:
             # Not the mark of another in its place: that one may come back, and would publish a batch twice.
             text = (
                 f"there is no room for {query!r}: too many others write to this gateway, or have done so "
                 "in the last 30 days; try later, and use a name that lasts instead of new ones (writerId)"
             )
-            return [Reply(envelope, refusal(text, "BUSY", retry=1000))]
+            return [Reply(envelope, refusal(text, ErrorCode.BUSY, retry=1000))]
         pieces: list[Batch] = []
         for part, attempt, count in commit.parts:
             staged = self._staged.get((caller.owner, query, batch, part, attempt))
@@ -219,20 +204,21 @@ class Transactions:
                     f"{count} pieces of part {part} of batch {batch} should be staged, and {len(there)} are: "
                     "the gateway was restarted meanwhile, or had to make room; run the batch again"
                 )
-                return [Reply(envelope, refusal(text, "STAGED"))]
+                return [Reply(envelope, refusal(text, ErrorCode.STAGED))]
             pieces += [there[seq] for seq in range(count)]
-        if not pieces and _MARK + query not in self._marks():
+        if not pieces and _MARK + query not in self._log.marks:
             # Nothing, from somebody who has never published anything: it makes no difference whether that
             # comes once or twice. Otherwise anybody could fill the journal with names.
-            return [Reply(envelope, OnComplete(x=CompleteFields(end=self._head())))]
-        delivery = PendingTransaction(query, batch, pieces, caller.owner, askers=[envelope])
-        self._pending[query, batch] = delivery
-        assert self._submit is not None
-        self._submit(delivery)
+            return [Reply(envelope, OnComplete(x=CompleteFields(end=self._log.head)))]
+        transaction = PendingTransaction(
+            query=query, batch=batch, batches=pieces, owner=caller.owner, askers=[envelope]
+        )
+        self._pending[query, batch] = transaction
+        self._log.submit(transaction)
         return []
 
     def _problem_with(self, commit: Commit) -> str | None:
-        if self._submit is None:
+        if not self._writable:
             return _NOT_WRITABLE
         numbers = [number for part in commit.parts for number in part]
         problem = _problem_with_numbers(commit.query, commit.batch, *numbers)
@@ -242,53 +228,54 @@ class Transactions:
 
     def _published(self, query: str) -> int:
         """The last batch of this writer that is in the log; -1 if there is none."""
-        return _batch_in(self._marks(), query)
+        return _batch_in(self._log.marks, query)
 
-    def _is_his(self, query: str, caller: Caller) -> bool:
+    def _is_owner(self, query: str, caller: Caller) -> bool:
         """Whether nobody else has published under this name, or is about to."""
         if query in self._handovers:
             return self._handovers[query].owner == caller.owner
-        for (name, _), delivery in self._pending.items():
+        for (name, _), transaction in self._pending.items():
             if name == query:
-                return delivery.owner == caller.owner
-        _, _, owner = self._marks().get(_MARK + query, "").partition(" ")
+                return transaction.owner == caller.owner
+        _, _, owner = self._log.marks.get(_MARK + query, "").partition(" ")
         # No owner in a mark: an earlier version wrote it, and whoever comes first is taken for its owner.
         return not owner or owner == (caller.owner or _NO_KEY)
 
     @staticmethod
-    def _also_tell(delivery: PendingTransaction, envelope: tuple[bytes, ...]) -> None:
-        if envelope not in delivery.askers:
-            delivery.askers.append(envelope)
-            del delivery.askers[:-_MOST_ASKERS]
+    def _also_tell(transaction: PendingTransaction, envelope: tuple[bytes, ...]) -> None:
+        if envelope not in transaction.askers:
+            transaction.askers.append(envelope)
+            del transaction.askers[:-_MOST_ASKERS]
 
     def tick(self) -> list[Reply]:
         """Answer for what has been written since the last time."""
         for query, handover in list(self._handovers.items()):
-            if handover.end is not None or handover.failure is not None:
+            if handover.is_done:
                 del self._handovers[query]
         replies: list[Reply] = []
-        for key, delivery in list(self._pending.items()):
-            if delivery.failure is not None:
-                answer: Control = refusal(delivery.failure, "JOURNAL")
-            elif delivery.end is not None:
-                self._drop(delivery.owner, delivery.query, delivery.batch)
-                answer = OnComplete(x=CompleteFields(end=delivery.end))
+        for key, transaction in list(self._pending.items()):
+            if transaction.failure is not None:
+                answer: Control = refusal(transaction.failure, ErrorCode.JOURNAL)
+            elif transaction.end is not None:
+                self._drop(transaction.owner, transaction.query, transaction.batch)
+                answer = OnComplete(x=CompleteFields(end=transaction.end))
             else:
                 continue
             del self._pending[key]
-            replies += [Reply(envelope, answer) for envelope in delivery.askers]
+            replies += [Reply(envelope, answer) for envelope in transaction.askers]
         return replies
 
     # ---------------------------------------------------------------- making room
     def give(self, query: str, owner: str) -> bool:
         """Let a name belong to another key; False if nobody has published anything under it."""
-        if self._submit is None or _MARK + query not in self._marks():
+        if not self._writable or _MARK + query not in self._log.marks:
             return False
         self._forget(key for key in self._staged if key[1] == query)
         # Batches of the old owner may be on their way into the log. The number of the last one is looked up
         # when it is there: the mark must not go back, or that batch could be published again.
-        self._handovers[query] = handover = PendingTransaction(query, -1, [], owner, hands_over=True)
-        self._submit(handover)
+        handover = PendingTransaction(query=query, batch=-1, batches=[], owner=owner, hands_over=True)
+        self._handovers[query] = handover
+        self._log.submit(handover)
         return True
 
     def owners(self) -> set[str]:
@@ -299,8 +286,8 @@ class Transactions:
     def withdraw(self, owner: str) -> None:
         """A key may not write any more: drop what it has staged, and what waits to be written."""
         self._forget(key for key in self._staged if key[0] == owner)
-        for delivery in self._pending.values():
-            delivery.withdrawn |= delivery.owner == owner
+        for transaction in self._pending.values():
+            transaction.withdrawn |= transaction.owner == owner
 
     def _drop(self, owner: str, query: str, batch: int) -> None:
         """What was published, and what came to nothing before it."""
@@ -334,9 +321,9 @@ def _batch_in(marks: Mapping[str, str], query: str) -> int:
     return int(number)
 
 
-def _not_his(query: str) -> OnError:
+def _not_owner(query: str) -> OnError:
     text = f"the name {query!r} belongs to another key: choose another name, or use its owner's key"
-    return refusal(text, "AUTH")
+    return refusal(text, ErrorCode.AUTH)
 
 
 def _weight(piece: Batch) -> int:

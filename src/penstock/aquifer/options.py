@@ -1,0 +1,113 @@
+"""The options of a gateway and of its journal, declared once: for Python, the command line and the manual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.aquifer.records import codec_named
+from penstock.aquifer.records.codecs import Codec
+from penstock.aquifer.security import check_bind
+from penstock.arguments import a_count, a_flag
+from penstock.endpoint import Endpoint
+from penstock.options import option, parse_count, parse_duration, parse_size
+
+__all__ = ["GatewayOptions", "JournalOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewayOptions:
+    """The options of :class:`penstock.aquifer.Gateway` that a command line can say."""
+
+    control: str | None = option(
+        "tcp://127.0.0.1:5556",
+        help="the endpoint that subscribers connect to",
+        metavar="ENDPOINT",
+    )
+    data: str | None = option(
+        None,
+        help="the endpoint of the extended subscribers' records",
+        metavar="ENDPOINT",
+        shown="a free port",
+    )
+    curve_control: str | None = option(
+        None,
+        help="an encrypted endpoint for subscribers with keys, beside the first one",
+        metavar="ENDPOINT",
+        flag=None,
+    )
+    codec: str | Codec = option(
+        "bytes",
+        help="how an element becomes a record",
+        choices=("bytes", "text", "json", "msgpack", "arrow"),
+    )
+    batched: bool = option(False, help="each element of the source is a list of records", flag=None)
+    prefetch: int = option(
+        65_536,
+        help="the most records to request ahead of the log",
+        metavar="N",
+        parse=parse_count,
+        flag=None,
+    )
+    prefetch_bytes: int = option(
+        32 * 1024 * 1024,
+        help="the same in bytes, as far as the size of records is known",
+        metavar="SIZE",
+        parse=parse_size,
+        shown="32M",
+        flag=None,
+    )
+    keep_plain: bool = option(
+        True, help="whether plain subscribers are required, so that the source waits for them", flag=None
+    )
+    allow_remote: bool = option(
+        False, help="let other machines connect without encryption", flag="--insecure"
+    )
+    writable: bool = option(False, help="let others write to the gateway", flag=None)
+
+    def __post_init__(self) -> None:
+        a_count(self.prefetch, "Gateway(prefetch=…)")
+        a_count(self.prefetch_bytes, "Gateway(prefetch_bytes=…)")
+        for name in ("batched", "keep_plain", "allow_remote", "writable"):
+            a_flag(getattr(self, name), f"Gateway({name}=…)")
+        if self.control is None and self.curve_control is None:
+            raise ValueError("Gateway() needs an endpoint: control=… or curve_control=…")
+        if self.batched and codec_named(self.codec).name == "arrow":
+            raise ValueError("Gateway(batched=True, codec='arrow'): an Arrow batch is a batch already")
+        for endpoint in (self.control, self.data):
+            if endpoint is not None:
+                check_bind(endpoint, secure=False, allow_remote=self.allow_remote)
+        if self.curve_control is not None:
+            Endpoint.parse(self.curve_control)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JournalOptions:
+    """The options of a journal that a command line can say; a path makes it a file."""
+
+    path: str | None = option(
+        None, help="keep the log in this file; in memory if not given", metavar="FILE", flag="--journal"
+    )
+    max_records: int | None = option(
+        None,
+        help="the most records in the log",
+        metavar="N",
+        parse=parse_count,
+        shown="1M, file 10M",
+    )
+    max_bytes: int | None = option(
+        None,
+        help="the most bytes in the log",
+        metavar="SIZE",
+        parse=parse_size,
+        shown="64M, file 1G",
+    )
+    max_age: float | None = option(
+        None,
+        help="forget records that are older, unless a required reader needs them (with --journal)",
+        metavar="TIME",
+        parse=parse_duration,
+    )
+    accept_loss: bool = option(
+        False,
+        help="open a journal although its newest records are lost; the rest gets a new epoch",
+    )

@@ -1,0 +1,263 @@
+"""All sessions of a gateway: how they begin and end, who owns what, and what their readers still need."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from itertools import count
+from typing import Final, Protocol
+
+from msgspec import UNSET
+
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Cursor
+from penstock.aquifer.protocol.admission import Budgets, too_many_ids, too_many_sessions
+from penstock.aquifer.protocol.cursors import Cursors, LeaseClock, LowWatermark
+from penstock.aquifer.protocol.extended_session import ExtendedSession
+from penstock.aquifer.protocol.messages import OnError, SubscribeFields
+from penstock.aquifer.protocol.plain_session import PlainSession
+from penstock.aquifer.protocol.session import FAREWELLS, DataPorts, LogView, Reply, Session, SessionEvent
+from penstock.aquifer.security import Caller
+from penstock.aquifer.status import DepartedStatus, GatewayStatus, SourceStatus
+
+__all__ = ["SessionRegistry", "SourceView", "is_older", "same_subscriber"]
+
+_REMEMBERED: Final = 1024
+"""How many sessions that have ended are remembered, to tell their late messages from new ones."""
+
+
+class SourceView(Protocol):
+    """The source of a gateway, as far as its status shows it."""
+
+    @property
+    def requested(self) -> int:
+        """How many elements the gateway has asked for."""
+        ...
+
+    @property
+    def received(self) -> int:
+        """How many elements have come."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """How many elements the source has left out."""
+        ...
+
+
+class SessionRegistry:
+    """The sessions by the routing id of their control connection, and the cursors of those that are away."""
+
+    def __init__(
+        self, log: LogView, limits: Limits, ports: DataPorts, source: SourceView | None = None
+    ) -> None:
+        self.sessions: dict[bytes, Session] = {}
+        self.by_topic: dict[bytes, ExtendedSession] = {}
+        self.counters: Counter[str] = Counter()
+        """What came in that should not have, by kind."""
+        self.departed = DepartedStatus()
+        self.clock = LeaseClock()
+        self.cursors = Cursors(log, self.clock)
+        self.budgets = Budgets(limits.requests_per_second)
+        self.ended: OrderedDict[bytes, tuple[SubscribeFields | None, SessionEvent]] = OrderedDict()
+        """Of sessions that have ended: what they had asked for, and why they ended."""
+        self._log = log
+        self._limits = limits
+        self._ports = ports
+        self._source = source
+        self._watermark = LowWatermark(log, limits)
+        self._numbers = count(1)
+        self._farewells: list[Reply] = []
+        """Answers to requests that waited in a session when it ended."""
+        self._now = self._started = float("nan")
+
+    def advance(self, now: float) -> None:
+        """It is ``now``."""
+        if self._started != self._started:
+            self._started = now
+        self._now = now
+        self.clock.advance(now)
+
+    # ---------------------------------------------------------------- who is here
+    def all(self) -> list[Session]:
+        """The sessions that are here."""
+        return list(self.sessions.values())
+
+    def named(self, name: str) -> Session | None:
+        """The session with this id, if it is here."""
+        return next((session for session in self.by_topic.values() if session.name == name), None)
+
+    def owner_of(self, name: str) -> str | None:
+        """The key that an id belongs to, empty if that is none; None if nobody has it, or nobody knows."""
+        session = self.named(name)
+        return self.cursors.owner_of(name) if session is None else session.owner
+
+    def replaced_by(self, fields: SubscribeFields, caller: Caller) -> list[ExtendedSession]:
+        """The sessions that a new one replaces: of the same id, or of the same subscriber."""
+        return [
+            other
+            for other in self.by_topic.values()
+            if other.owner == caller.owner
+            and (
+                (fields.id is not UNSET and fields.id == other.fields.id)
+                or same_subscriber(fields, other.fields)
+            )
+        ]
+
+    def why_no_session(self, caller: Caller) -> str | None:
+        """Why this peer cannot have another session at the moment; None if it can."""
+        here = len(self.sessions)
+        if here >= self._limits.max_subscribers:
+            return f"{here} subscribers are here already, and there is room for no more: try later"
+        return too_many_sessions(caller, self.sessions.values(), self._limits)
+
+    def why_no_id(self, caller: Caller) -> str | None:
+        """Why this peer cannot have another durable id; None if it can."""
+        saved = len(self.cursors.saved)
+        if saved >= self._limits.max_durable:
+            return f"{saved} durable subscribers are remembered already, and no more can be"
+        return too_many_ids(caller, self.sessions.values(), self.cursors, self._limits)
+
+    # ---------------------------------------------------------------- coming and going
+    def next_number(self) -> int:
+        """A number for a new session."""
+        return next(self._numbers)
+
+    def add(self, session: Session) -> None:
+        """A session begins."""
+        session.heard = self.clock.now
+        self.sessions[session.peer] = session
+        if isinstance(session, ExtendedSession):
+            self.by_topic[session.topic] = session
+        self.note(session)
+
+    def end(self, session: Session, event: SessionEvent) -> None:
+        """End a session, for a reason that is not its own."""
+        session.handle(event, self._now)
+        self.close(session, event)
+
+    def close(self, session: Session, event: SessionEvent) -> None:
+        """A session has ended because of ``event``."""
+        if (farewell := FAREWELLS.get(event)) is not None:
+            if isinstance(session, PlainSession):
+                farewell = OnError(farewell.message)
+            self._farewells += [Reply(envelope, farewell) for envelope in session.waiting()]
+        self.sessions.pop(session.peer, None)
+        self.budgets.forget(session.peer)
+        self._count(session)
+        fields = None
+        if isinstance(session, ExtendedSession):
+            self.by_topic.pop(session.topic, None)
+            fields = session.fields
+        self.ended[session.peer] = fields, event
+        if len(self.ended) > _REMEMBERED:
+            self.ended.popitem(last=False)
+        if session.name is not None:
+            if event is not SessionEvent.EXPIRED and session.required:
+                # An id lasts: its owner may come back, for as long as its lease.
+                self.cursors.leave(session.name, self._cursor_of(session))
+            else:
+                self.cursors.forget(session.name)
+        self._ports.close(session, event)
+
+    def _count(self, session: Session) -> None:
+        departed = self.departed
+        departed.subscribers += 1
+        departed.records += session.sent_records
+        departed.bytes += session.sent_bytes
+        if session.sent_records:
+            departed.to = max(departed.to, session.acknowledged)
+
+    def take_farewells(self) -> list[Reply]:
+        """The answers to requests that waited in sessions when they ended."""
+        farewells, self._farewells = self._farewells, []
+        return farewells
+
+    # ---------------------------------------------------------------- cursors
+    def note(self, session: Session) -> None:
+        """Save the cursor of a session, if it has an id."""
+        if session.name is not None and session.required:
+            self.cursors.note(session.name, self._cursor_of(session))
+
+    def note_idle(self) -> None:
+        """Save the cursors of sessions that have had nothing to acknowledge for a while.
+
+        Otherwise, if the gateway were restarted, their lease would be counted from what was saved last.
+        """
+        for session in self.by_topic.values():
+            if session.name is not None and self.cursors.is_stale(session.name, session.lease):
+                self.note(session)
+
+    def note_all(self) -> None:
+        """Save how much of every lease is left: the gateway is about to end."""
+        for session in self.by_topic.values():
+            self.note(session)
+        for name in list(self.cursors.saved):
+            self.cursors.store(name)
+
+    def _cursor_of(self, session: Session) -> Cursor:
+        silent = self.clock.now - session.heard
+        lease = round(session.lease * 1000)
+        return Cursor(session.acknowledged, lease, session.lease - silent, session.owner)
+
+    # ---------------------------------------------------------------- what the readers need
+    def low_watermark(self) -> int:
+        """The lowest offset that must not be forgotten to make room."""
+        return self._watermark.lowest(self.sessions.values(), self.cursors.saved.values(), self.clock.now)
+
+    def needed(self) -> int:
+        """The lowest offset that a reader needs, here or away; the log's head if there is none."""
+        return self._watermark.needed(self.sessions.values(), self.cursors.saved.values())
+
+    def is_drained(self) -> bool:
+        """Whether the stream has ended, a reader has had all of it, and no required reader lacks anything."""
+        end = self._log.end
+        if end is None:
+            return False
+        required = [session.acknowledged for session in self.sessions.values() if session.required]
+        required += [saved.acknowledged for saved in self.cursors.saved.values()]
+        return min(required, default=end) >= end and max([*required, self.departed.to]) >= end
+
+    def status(self) -> GatewayStatus:
+        """The log, the source, the sessions and the counters at this moment."""
+        log, source, held = self._log, self._source, self._log.held
+        departed = self.departed
+        return GatewayStatus(
+            epoch=log.epoch,
+            uptime=round(self._now - self._started, 3) if self._now == self._now else 0.0,
+            first=log.first,
+            head=log.head,
+            low_watermark=log.low_watermark,
+            end=log.end,
+            failure=log.failure,
+            durable=log.durable,
+            records=held.records,
+            max_records=log.max_records,
+            bytes=held.nbytes,
+            max_bytes=log.max_bytes,
+            stalled=log.stalled,
+            codec=log.codec,
+            source=SourceStatus()
+            if source is None
+            else SourceStatus(requested=source.requested, received=source.received, skipped=source.skipped),
+            subscribers=[session.status() for session in self.sessions.values()],
+            saved=self.cursors.status(),
+            departed=DepartedStatus(
+                subscribers=departed.subscribers,
+                records=departed.records,
+                bytes=departed.bytes,
+                to=departed.to,
+            ),
+            counters=dict(self.counters),
+        )
+
+
+def same_subscriber(fields: SubscribeFields, others: SubscribeFields) -> bool:
+    """Whether two requests come from the same running subscriber."""
+    return fields.me is not UNSET and fields.me == others.me
+
+
+def is_older(fields: SubscribeFields, others: SubscribeFields) -> bool:
+    """Whether the first request was made before the second one, by the same subscriber."""
+    if not same_subscriber(fields, others) or fields.nth is UNSET or others.nth is UNSET:
+        return False
+    return fields.nth < others.nth

@@ -1,0 +1,200 @@
+"""What a gateway says of itself: the answers of :meth:`penstock.aquifer.Gateway.status` and of a probe.
+
+On the wire a status is a JSON object. Its keys are older than the names of the attributes here, and stay:
+``floor`` is the low watermark, ``absent`` are the saved cursors. ``status["floor"]`` reads an attribute by
+its key on the wire, as a program does that was written when a status was a dict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType, field
+
+__all__ = [
+    "AdminAnswer",
+    "CursorStatus",
+    "DepartedStatus",
+    "GatewayStatus",
+    "Handover",
+    "IdList",
+    "IdStatus",
+    "LeftOut",
+    "SessionStatus",
+    "SourceStatus",
+]
+
+
+class _Status(msgspec.Struct, kw_only=True):
+    """Every field has a default, because a gateway of another version may not send it."""
+
+    def __getitem__(self, key: str) -> Any:
+        for declared in msgspec.structs.fields(self):
+            if declared.encode_name == key:
+                return getattr(self, declared.name)
+        raise KeyError(key)
+
+
+class SourceStatus(_Status):
+    """How far the source of a gateway has come."""
+
+    requested: int = 0
+    """How many elements the gateway has asked for."""
+    received: int = 0
+    skipped: int = 0
+    """How many elements the source has left out, because they could not become records."""
+
+
+class SessionStatus(_Status):
+    """A subscriber that is here."""
+
+    number: int = field(default=0, name="session")
+    """Identifies the session for as long as the gateway runs."""
+    id: str | None = None
+    """The durable id, if it has one."""
+    owner: str = ""
+    """The public key of the subscriber, if it has one."""
+    address: str = ""
+    dialect: str = ""
+    state: str = ""
+    cursor: int = field(default=0, name="next")
+    """The offset of the next record to send."""
+    acknowledged: int = 0
+    lag: int = 0
+    """How many records it is behind."""
+    required: bool = field(default=True, name="keep")
+    """Whether the source waits for it."""
+    records: int = 0
+    bytes: int = 0
+    credit: int | UnsetType = field(default=UNSET, name="limit")
+    """Extended subscribers: the offset up to which it has given credit."""
+    received: int | UnsetType = UNSET
+    in_flight: int | UnsetType = UNSET
+    """Bytes that were sent and have not arrived yet, as far as is known."""
+    format: str | UnsetType = UNSET
+    repeats: int | UnsetType = UNSET
+    """Requests that said nothing new."""
+    name: str | UnsetType = UNSET
+    """In a list for an administrator: what the access list calls the owner."""
+
+
+class CursorStatus(_Status):
+    """A durable subscriber that is away: its saved cursor."""
+
+    acknowledged: int = 0
+    lease_ms: int = 0
+    remaining: float = 0.0
+    """Seconds until its lease ends, and its records need not be kept any more."""
+    owner: str | None = None
+
+
+class DepartedStatus(_Status):
+    """The subscribers that have left, together."""
+
+    subscribers: int = 0
+    records: int = 0
+    bytes: int = 0
+    to: int = 0
+    """The highest offset that one of them had acknowledged."""
+
+
+class LeftOut(_Status):
+    """How many entries a shortened status does not show."""
+
+    subscribers: int = 0
+    absent: int = 0
+
+
+class GatewayStatus(_Status):
+    """The log, the source, the subscribers and the counters of a gateway at one moment."""
+
+    epoch: str = ""
+    uptime: float = 0.0
+    """Seconds."""
+    first: int = 0
+    """The oldest offset in the log."""
+    head: int = 0
+    """The offset that the next record will get."""
+    low_watermark: int = field(default=0, name="floor")
+    """The lowest offset that has to be kept."""
+    end: int | None = None
+    """Where the stream ends, once that is known."""
+    failure: str | None = None
+    """Why the source ended, if it did not complete."""
+    durable: bool = False
+    records: int = 0
+    max_records: int | None = None
+    bytes: int = 0
+    max_bytes: int | None = None
+    stalled: str | None = None
+    """Why nothing can be written at the moment, if so."""
+    codec: str = ""
+    source: SourceStatus = field(default_factory=SourceStatus)
+    subscribers: list[SessionStatus] = field(default_factory=list)
+    saved: dict[str, CursorStatus] = field(default_factory=dict, name="absent")
+    """The durable subscribers that are away, by id."""
+    departed: DepartedStatus = field(default_factory=DepartedStatus)
+    counters: dict[str, int] = field(default_factory=dict)
+    """What came in that should not have, by kind."""
+    left_out: LeftOut | UnsetType = UNSET
+    """In the answer to a probe: how much of ``subscribers`` and ``saved`` it does not show."""
+
+
+class IdStatus(_Status):
+    """A durable id in a list for an administrator: a session or a saved cursor."""
+
+    id: str = ""
+    here: bool = False
+    """Whether somebody reads under it now."""
+    name: str = ""
+    """What the access list calls the owner."""
+    owner: str | None = None
+    acknowledged: int = 0
+    lag: int = 0
+    lease_ms: int | UnsetType = UNSET
+    remaining: float | UnsetType = UNSET
+    """Of an id that is away: its lease, and how many seconds of it are left."""
+    number: int | UnsetType = field(default=UNSET, name="session")
+    address: str | UnsetType = UNSET
+    dialect: str | UnsetType = UNSET
+    state: str | UnsetType = UNSET
+    cursor: int | UnsetType = field(default=UNSET, name="next")
+    required: bool | UnsetType = field(default=UNSET, name="keep")
+    records: int | UnsetType = UNSET
+    bytes: int | UnsetType = UNSET
+    credit: int | UnsetType = field(default=UNSET, name="limit")
+    received: int | UnsetType = UNSET
+    in_flight: int | UnsetType = UNSET
+    format: str | UnsetType = UNSET
+    repeats: int | UnsetType = UNSET
+
+
+class IdList(_Status):
+    """The durable ids of a gateway, and the sessions without one."""
+
+    ids: list[IdStatus] = field(default_factory=list)
+    sessions: list[SessionStatus] = field(default_factory=list)
+    left_out: int = 0
+    """How many sessions without an id are not shown."""
+    next: str | None = None
+    """The id after which the next page of the list begins; None if this is the last page."""
+    total: int = 0
+    """How many ids there are in all."""
+
+
+class Handover(_Status):
+    """An id, or the name of a writer, that belongs to another key from now on."""
+
+    id: str | UnsetType = UNSET
+    writer: str | UnsetType = UNSET
+    owner: str = ""
+    acknowledged: int | UnsetType = UNSET
+
+
+class AdminAnswer(_Status):
+    """What was done for an administrator: one of these."""
+
+    evicted: SessionStatus | UnsetType = UNSET
+    forgotten: IdStatus | UnsetType = UNSET
+    given: Handover | UnsetType = UNSET
