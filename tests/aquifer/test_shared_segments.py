@@ -27,6 +27,7 @@ from penstock.aquifer.protocol.messages import SegmentFields
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.session import Session
 from penstock.aquifer.records.batch import Batch, unpack_values
+from penstock.aquifer.security import LOCAL
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers, read_range
 from tests.aquifer.protocol.front_table import PretendedLog
 
@@ -74,7 +75,7 @@ def is_shared(batch: Batch) -> bool:
 
 
 def a_session() -> Session:
-    return PlainSession(b"peer", PretendedLog(), 0, Limits(), 0.0)
+    return PlainSession(b"peer", PretendedLog(), 0, Limits(), 0.0, LOCAL)
 
 
 # -------------------------------------------------------------------- the two ends of a segment

@@ -100,7 +100,7 @@ def test_after_the_lease_nothing_is_kept_and_a_restart_tells_what_is_gone(querie
 
 def _end_all_leases(gateway: Gateway) -> None:
     """As if their time had passed."""
-    absent = gateway._server.table.absent
+    absent = gateway._server.table.cursors.saved
     for name, place in list(absent.items()):
         gateway._server.table.cursors.leave(name, place._replace(remaining=-1.0))
 

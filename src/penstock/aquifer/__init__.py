@@ -39,6 +39,7 @@ from penstock.aquifer.client import (
 from penstock.aquifer.errors import (
     AquiferError,
     EpochChanged,
+    ErrorCode,
     Evicted,
     GatewayUnreachable,
     JournalDamaged,
@@ -57,9 +58,10 @@ from penstock.aquifer.errors import (
     TransactionLost,
     Unreadable,
 )
-from penstock.aquifer.gateway import Gateway
+from penstock.aquifer.gateway import Gateway, ReplayableSource
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Cursor, Held, Journal, MemoryJournal, SqliteJournal
+from penstock.aquifer.options import GatewayOptions, JournalOptions
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.records import (
     ARROW,
@@ -88,6 +90,17 @@ from penstock.aquifer.security import (
     load_public,
     save_keys,
 )
+from penstock.aquifer.status import (
+    CursorStatus,
+    DepartedStatus,
+    GatewayStatus,
+    Handover,
+    IdList,
+    IdStatus,
+    LeftOut,
+    SessionStatus,
+    SourceStatus,
+)
 from penstock.endpoint import Endpoint
 
 __all__ = [
@@ -103,26 +116,36 @@ __all__ = [
     "Client",
     "Codec",
     "Cursor",
+    "CursorStatus",
     "CurveClient",
     "CurveKeys",
     "CurveServer",
     "Deficit",
+    "DepartedStatus",
     "Endpoint",
     "EpochChanged",
+    "ErrorCode",
     "Evicted",
     "Flag",
     "Frame",
     "Gateway",
+    "GatewayOptions",
+    "GatewayStatus",
     "GatewayUnreachable",
+    "Handover",
     "Held",
+    "IdList",
+    "IdStatus",
     "Journal",
     "JournalDamaged",
     "JournalError",
     "JournalFull",
     "JournalInUse",
     "JournalLocked",
+    "JournalOptions",
     "JournalTooNew",
     "LeaseEnded",
+    "LeftOut",
     "Limits",
     "LogReader",
     "LogState",
@@ -136,8 +159,11 @@ __all__ = [
     "Record",
     "RecordMetadata",
     "Refused",
+    "ReplayableSource",
     "Right",
+    "SessionStatus",
     "SourceFailed",
+    "SourceStatus",
     "SqliteJournal",
     "TakenOver",
     "Transaction",

@@ -125,7 +125,7 @@ class TransactionLost(AquiferError):
     the same batch id.
     """
 
-    code = "STAGED"
+    code = ErrorCode.STAGED
 
 
 class Refused(AquiferError):

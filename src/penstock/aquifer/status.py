@@ -35,6 +35,11 @@ class _Status(msgspec.Struct, kw_only=True):
                 return getattr(self, declared.name)
         raise KeyError(key)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object on the wire, as a dict."""
+        shown: dict[str, Any] = msgspec.to_builtins(self)
+        return shown
+
 
 class SourceStatus(_Status):
     """How far the source of a gateway has come."""

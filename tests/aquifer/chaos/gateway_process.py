@@ -64,7 +64,7 @@ def main() -> None:
         sys.stdin.readline()
         go.set()
         sys.stdin.read()
-        print(json.dumps(gateway.status()), flush=True)
+        print(json.dumps(gateway.status().to_dict()), flush=True)
 
 
 if __name__ == "__main__":

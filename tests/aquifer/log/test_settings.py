@@ -18,8 +18,6 @@ BOUNDS = ["max_records", "max_bytes", "cache_bytes"]
 def test_a_bound_below_one(path: Path, setting: str, value: Any) -> None:
     needs = rf"SqliteJournal\({setting}\) needs a number of at least 1, not {value}"
     with pytest.raises(ValueError, match=needs):
-        ValueError, match=rf"SqliteJournal\({setting}\) needs a number of at least 1, not {value}"
-    ):
         SqliteJournal(path, **{setting: value})
 
     assert list(path.parent.iterdir()) == []

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Cursor
+from penstock.aquifer.log import Cursor, Held, PendingAppend
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import (
     Control,
@@ -19,8 +19,9 @@ from penstock.aquifer.protocol.messages import (
     decode,
     encode,
 )
-from penstock.aquifer.protocol.session import Event, Reply, Session
+from penstock.aquifer.protocol.session import Reply, Session, SessionEvent
 from penstock.aquifer.protocol.session_table import SessionTable
+from penstock.aquifer.records import Batch
 from penstock.aquifer.security.access import ALL_RIGHTS, LOCAL, Access, Caller
 
 
@@ -36,6 +37,33 @@ class PretendedLog:
     ack_every_records: int = 100
     ack_every_bytes: int = 100_000
     record_bytes: int = 100
+    low_watermark: int = 0
+    stalled: str | None = None
+    codec: str = "bytes"
+    durable: bool = False
+    max_records: int | None = 1000
+    max_bytes: int | None = 100_000
+    cursors: Mapping[str, Cursor] = field(default_factory=dict)
+    unsaved: dict[str, Cursor | None] = field(default_factory=dict)
+    """What was saved of the cursors."""
+    marks: dict[str, str] = field(default_factory=dict)
+    submitted: list[PendingAppend] = field(default_factory=list)
+
+    @property
+    def held(self) -> Held:
+        return Held(self.head, self.head * self.record_bytes)
+
+    def find(self, offset: int) -> Batch | None:
+        return None
+
+    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
+        self.unsaved[name] = cursor
+
+    def has_room_for_mark(self, name: str) -> bool:
+        return True
+
+    def submit(self, pending: PendingAppend) -> None:
+        self.submitted.append(pending)
 
     def measure(self, start: int, nbytes: int) -> tuple[int, int]:
         count = min(self.head - start, nbytes // self.record_bytes)
@@ -64,33 +92,25 @@ class FrontTable:
     access: Access | None = None
     caller: Caller = LOCAL
     """Who says what is said."""
-    show_everything: bool = False
-    """Whether a probe is told of the sessions and ids, too."""
+    writable: bool = False
 
     def __post_init__(self) -> None:
         self.now = 100.0
         self.opened: list[Session] = []
-        self.closed: list[tuple[Session, Event]] = []
+        self.closed: list[tuple[Session, SessionEvent]] = []
         self.answers: list[tuple[bytes, Control]] = []
         """Everything that was ever answered, to whom."""
+        self.log.cursors = self.cursors
         self.table = SessionTable(
             self.log,
             self.limits,
             self,
-            cursors=self.cursors,
             keep_plain=self.keep_plain,
-            status=self._status,
+            writable=self.writable,
             access=self.access,
         )
 
-    def _status(self) -> dict[str, Any]:
-        status: dict[str, Any] = {"records": self.log.head}
-        if self.show_everything:
-            status["subscribers"] = [session.describe() for session in self.table.all()]
-            status["absent"] = self.table.cursors.describe()
-        return status
-
-    # ---------------------------------------------------------------- the doors
+    # ---------------------------------------------------------------- the data ports
     def open(self, session: Session) -> int:
         self.opened.append(session)
         return 5557
@@ -98,7 +118,7 @@ class FrontTable:
     def segment(self, session: Session, token: str) -> SegmentFields | None:
         return SegmentFields(1, 2, 3, token or "new") if self.has_shelves else None
 
-    def close(self, session: Session, event: Event) -> None:
+    def close(self, session: Session, event: SessionEvent) -> None:
         self.closed.append((session, event))
 
     # ---------------------------------------------------------------- talking
@@ -130,7 +150,7 @@ class FrontTable:
         self.now += seconds
         return self._read(self.table.tick(self.now))
 
-    def happen(self, event: Event, peer: bytes = b"peer") -> list[Control]:
+    def happen(self, event: SessionEvent, peer: bytes = b"peer") -> list[Control]:
         return self._read(self.session(peer).handle(event, self.now))
 
     def _read(self, replies: list[Reply]) -> list[Control]:
@@ -144,13 +164,13 @@ class FrontTable:
         self.say(Subscribe(x=SubscribeFields(v=1, **wishes)), peer)
         session = self.session(peer)
         assert isinstance(session, ExtendedSession)
-        session.handle(Event.JOINED, self.now)
+        session.handle(SessionEvent.JOINED, self.now)
         return session
 
     def subscribe_plainly(self, peer: bytes = b"peer") -> Session:
         """A plain subscriber that has joined."""
         self.say(b'{"jsonClass":"Subscribe","cancel":false}', peer)
-        self.happen(Event.JOINED, peer)
+        self.happen(SessionEvent.JOINED, peer)
         return self.session(peer)
 
     def session(self, peer: bytes = b"peer") -> Session:

@@ -7,19 +7,18 @@ test can see what went out and whether it had been granted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import MemoryJournal
 from penstock.aquifer.log.log import Log
 from penstock.aquifer.protocol.extended_session import ExtendedSession
-from penstock.aquifer.protocol.frames import Flag, header
-from penstock.aquifer.protocol.messages import SegmentFields, encode
-from penstock.aquifer.protocol.pieces import CutFrame
-from penstock.aquifer.protocol.session import Event, Reply, Session, State, refusal
+from penstock.aquifer.protocol.frames import Flag, Frame, header
+from penstock.aquifer.protocol.messages import SegmentFields
+from penstock.aquifer.protocol.session import FAREWELLS, Reply, Session, SessionEvent
 from penstock.aquifer.protocol.session_table import SessionTable
-from penstock.aquifer.records.batch import Batch, RecordMetadata, in_format, pack_metadata, pack_values, part
+from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
 
 
 def batch_of(first: int, count: int, width: int = 8) -> Batch:
@@ -66,16 +65,19 @@ class SimulatedGateway:
     """The source waits until so many have come: who comes later may find the first records gone."""
 
     def __post_init__(self) -> None:
+        # Frames as small as the batches of the source: more of them can get lost.
+        small = min(self.limits.max_frame_records, self.source.batch)
+        self.limits = replace(self.limits, max_frame_records=small)
         self.journal = MemoryJournal(self.max_records, self.max_bytes)
         self.log = Log(self.journal)
         self._everybody_came = False
         self.pieces = 0
         """How many pieces were sent."""
-        self.closed: list[tuple[Session, Event]] = []
+        self.closed: list[tuple[Session, SessionEvent]] = []
         self.table = self._new_desk()
 
     def _new_desk(self) -> SessionTable:
-        return SessionTable(self.log, self.limits, self, cursors=self.journal.cursors)
+        return SessionTable(self.log, self.limits, self)
 
     # ---------------------------------------------------------------- the data ports of the session table
     def open(self, session: Session) -> int:
@@ -84,19 +86,17 @@ class SimulatedGateway:
     def segment(self, session: Session, token: str) -> SegmentFields | None:
         return None
 
-    def close(self, session: Session, event: Event) -> None:
+    def close(self, session: Session, event: SessionEvent) -> None:
         self.closed.append((session, event))
-        codes = {Event.EXPIRED: "LEASE", Event.TAKEN_OVER: "TAKEN"}
-        if isinstance(session, ExtendedSession) and event in codes:
-            error = encode(refusal("over", codes[event]))
-            self._frame(session, Flag.ERR, session.cursor, 0, error)
+        if isinstance(session, ExtendedSession) and event in FAREWELLS:
+            self._send(session, session.error_frame(FAREWELLS[event], session.spoke))
 
     # ---------------------------------------------------------------- what happens
     def restart(self, *, crash: bool) -> None:
         """A new session table on the same log; a crash loses unsaved cursors, but no name."""
         if crash:
             for name in self.journal.cursors:
-                self.table.cursors.changed.pop(name, None)
+                self.log._unsaved.pop(name, None)
         self._write_cursors()
         self.table = self._new_desk()
 
@@ -104,7 +104,7 @@ class SimulatedGateway:
         for reply in self.table.receive(parts, now):
             self.reply(reply)
 
-    def topic(self, topic: bytes, event: Event, now: float) -> None:
+    def topic(self, topic: bytes, event: SessionEvent, now: float) -> None:
         session = self.table.by_topic.get(topic)
         if session is not None:
             session.handle(event, now)
@@ -119,10 +119,9 @@ class SimulatedGateway:
         for reply in self.table.tick(now):
             self.reply(reply)
         for session in self.table.by_topic.values():
-            if now - session.spoke >= self.limits.heartbeat and session.state is State.STREAMING:
-                self._frame(session, Flag.HB, session.cursor, 0, self.log.head.to_bytes(8, "big"))
-                session.spoke = now
-        self.log.low_watermark = self.table.low_watermark()
+            if (frame := session.heartbeat(now)) is not None:
+                self._send(session, frame)
+        self.log.set_low_watermark(self.table.low_watermark())
         if self.random.random() < 0.3:
             self._write_cursors()
         self.write()
@@ -140,72 +139,23 @@ class SimulatedGateway:
             batch = batch_of(
                 self.log.head, min(left, self.random.randint(1, self.source.batch)), self.source.width
             )
-            if not self.journal.make_room(batch.count, batch.nbytes, self.log.low_watermark):
+            if not self.log.make_room(batch.count, batch.nbytes):
                 return
             self.journal.append([batch])
 
     def _write_cursors(self) -> None:
-        for name, cursor in self.table.cursors.take_changed().items():
-            self.journal.save_cursor(name, cursor)
-        self.journal.flush()
+        self.log.flush()
 
     # ---------------------------------------------------------------- what goes out
     def _serve(self, session: ExtendedSession, now: float) -> None:
         for _ in range(self.frames_a_turn):
-            if not session.line_has_room():
+            frame = session.next_frame(now, self.piece or None)
+            if frame is None:
                 break
-            if session.cut is not None:
-                self._piece(session, session.cut, now)
-                continue
-            allowed = min(session.credit(), self.limits.max_frame_records)
-            if not allowed:
-                break
-            if session.overtaken:
-                missed = session.cursor
-                session.skip_to(self.log.first)
-                self._frame(session, Flag.GAP, session.cursor, 0, missed.to_bytes(8, "big"))
-                continue
-            room = session.credit_bytes()
-            batch = self.log.find(session.cursor)
-            if room <= 0 or batch is None:
-                break
-            count = min(batch.end - session.cursor, allowed)
-            if batch.nbytes > room:
-                count = min(count, max(1, batch.count * room // batch.nbytes))
-            if 0 < session.begun <= min(allowed, batch.end - session.cursor):
-                count = session.begun
-            batch = in_format(part(batch, session.cursor, session.cursor + count), session.format)
-            if session.cut_up(batch):
-                continue
-            flag = Flag.ACK if session.wants_acknowledgement(batch.count, batch.nbytes) else 0
-            self._frame(session, flag, batch.first, batch.count, batch.payload, batch.metadata)
-            session.sent(batch.count, batch.nbytes)
-            session.spoke = now
-            if flag:
-                session.asked(now)
-        if session.exhausted:
-            if session.failed:
-                error = encode(refusal(self.log.failure or "", "SOURCE"))
-                self._frame(session, Flag.ERR, session.cursor, 0, error)
-            else:
-                self._frame(session, Flag.END, session.cursor, 0, b"")
-            session.ended()
+            self.pieces += bool(frame.flags & Flag.PIECE)
+            self._send(session, frame)
 
-    def _piece(self, session: ExtendedSession, cut: CutFrame, now: float) -> None:
-        assert session.pace is not None
-        data, place, last = cut.piece(self.piece or session.pace.message)
-        count = cut.count if last else 0
-        flags = Flag.PIECE | (Flag.ACK if session.wants_acknowledgement(count, len(data)) else 0)
-        self._frame(session, flags, cut.first, cut.count, bytes(data), place)
-        session.sent(count, len(data))
-        session.spoke = now
-        self.pieces += 1
-        if last:
-            session.cut = None
-        if flags & Flag.ACK:
-            session.asked(now)
-
-    def _frame(
-        self, session: ExtendedSession, flags: int, first: int, count: int, payload: bytes, *metadata: bytes
-    ) -> None:
-        self.send(session.topic, [session.topic, header(flags, first, count), payload, *metadata])
+    def _send(self, session: ExtendedSession, frame: Frame) -> None:
+        metadata = [frame.metadata] if frame.metadata else []
+        head = header(frame.flags, frame.first, frame.count)
+        self.send(session.topic, [session.topic, head, bytes(frame.payload), *metadata])

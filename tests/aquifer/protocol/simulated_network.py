@@ -14,7 +14,7 @@ from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Sen
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame, parse
 from penstock.aquifer.protocol.messages import encode
-from penstock.aquifer.protocol.session import Event, Reply
+from penstock.aquifer.protocol.session import Reply, SessionEvent
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.aquifer.records.batch import unpack_values
@@ -135,7 +135,7 @@ class World:
         """Until every subscriber is done; fails if that takes longer than ``most`` simulated seconds."""
         while not all(line.subscriber.over for line in self.lines):
             self.step()
-            assert self.now < most, f"nothing goes on any more: {self.describe()}"
+            assert self.now < most, f"nothing goes on any more: {self.status()}"
 
     def step(self) -> None:
         """A moment passes."""
@@ -150,7 +150,7 @@ class World:
                 self._turn(line)
 
     def describe(self) -> str:
-        sessions = [session.describe() for session in self.gateway.table.sessions.values()]
+        sessions = [session.status() for session in self.gateway.table.sessions.values()]
         readers = [
             (line.subscriber.name, line.subscriber.side.phase.name, len(line.subscriber.got))
             for line in self.lines
@@ -169,7 +169,7 @@ class World:
     def _drop(self, line: Line) -> None:
         line.frames.clear()
         if line.joined and line.topic is not None:
-            self.gateway.topic(line.topic, Event.LEFT, self.now)
+            self.gateway.topic(line.topic, SessionEvent.LEFT, self.now)
         line.joined, line.joins_at = False, self.now + self.random.random()
 
     def restart(self, *, crash: bool = False) -> None:
@@ -231,7 +231,7 @@ class World:
                 self._say(line, data)
         if line.topic is not None and not line.joined and self.now >= line.joins_at:
             line.joined = True
-            self.gateway.topic(line.topic, Event.JOINED, self.now)
+            self.gateway.topic(line.topic, SessionEvent.JOINED, self.now)
             self._do(line, line.subscriber.side.joined(self.now))
 
     # ---------------------------------------------------------------- the subscribers

@@ -17,7 +17,7 @@ from penstock.aquifer.protocol.messages import (
     SubscribeFields,
     extension,
 )
-from penstock.aquifer.protocol.session import Event, Session, State
+from penstock.aquifer.protocol.session import Session, SessionEvent, SessionState
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
 
 
@@ -56,11 +56,11 @@ def read_and_acknowledge(front: FrontTable, upto: int, peer: bytes = b"peer", **
 def test_a_durable_subscriber_goes_on_where_it_was(front: FrontTable) -> None:
     read_and_acknowledge(front, 40, id="a")
     front.ask(Subscribe(cancel=True))
-    assert front.table.absent == {"a": Cursor(40, 60_000, 60.0, "")}
-    assert front.table.cursors.changed == front.table.absent
+    assert front.table.cursors.saved == {"a": Cursor(40, 60_000, 60.0, "")}
+    assert front.log.unsaved == front.table.cursors.saved
     assert front.table.low_watermark() == 40, "what it has not read is kept for it"
     assert welcome(front.ask(asking(id="a"), b"new")).next == 40
-    assert front.table.absent == {}
+    assert front.table.cursors.saved == {}
 
 
 def test_a_durable_subscriber_can_start_elsewhere(front: FrontTable) -> None:
@@ -81,8 +81,8 @@ def test_what_was_read_but_not_acknowledged_is_kept_when_the_reader_goes_on_furt
 def test_a_goodbye_for_good_forgets_the_place(front: FrontTable) -> None:
     read_and_acknowledge(front, 40, id="a")
     front.ask(Subscribe(cancel=True, x=SubscribeFields(v=1, keep=False)))
-    assert front.table.absent == {}
-    assert front.table.cursors.changed == {"a": None}
+    assert front.table.cursors.saved == {}
+    assert front.log.unsaved == {"a": None}
     assert welcome(front.ask(asking(id="a"), b"new")).next == 10
 
 
@@ -91,10 +91,10 @@ def test_the_place_is_kept_for_as_long_as_the_lease(front: FrontTable) -> None:
     front.ask(Subscribe(cancel=True))
     front.pass_time(4.9)
     assert front.table.low_watermark() == 40
-    front.table.cursors.changed.clear()
+    front.log.unsaved.clear()
     front.pass_time(0.2)
-    assert front.table.absent == {}
-    assert front.table.cursors.changed == {"a": None}
+    assert front.table.cursors.saved == {}
+    assert front.log.unsaved == {"a": None}
     assert front.table.counters["leases ended"] == 1
 
 
@@ -105,10 +105,10 @@ def test_a_subscriber_that_is_silent_for_longer_than_its_lease_is_gone(front: Fr
     front.pass_time(4.9)
     assert front.table.sessions
     front.pass_time(0.2)
-    assert front.table.sessions == front.table.absent == {}
-    assert session.state is State.CLOSED
-    assert front.closed == [(session, Event.EXPIRED)]
-    assert front.table.cursors.changed == {"a": None}
+    assert front.table.sessions == front.table.cursors.saved == {}
+    assert session.state is SessionState.CLOSED
+    assert front.closed == [(session, SessionEvent.EXPIRED)]
+    assert front.log.unsaved == {"a": None}
 
 
 def test_a_restarted_gateway_knows_who_was_there(front: FrontTable) -> None:
@@ -122,16 +122,16 @@ def test_a_lease_goes_on_after_a_restart_with_what_was_left_of_it(front: FrontTa
     read_and_acknowledge(front, 40, id="a", lease=20_000)
     front.ask(Subscribe(cancel=True))
     front.pass_time(15)
-    front.table.note_all()
-    stored = front.table.cursors.changed["a"]
+    front.table.registry.note_all()
+    stored = front.log.unsaved["a"]
     assert stored is not None
     assert stored.remaining == pytest.approx(5.0)
 
     again = FrontTable(log=front.log, cursors={"a": stored})  # However long it was down.
     again.pass_time(4.9)
-    assert list(again.table.absent) == ["a"]
+    assert list(again.table.cursors.saved) == ["a"]
     again.pass_time(0.2)
-    assert again.table.absent == {}
+    assert again.table.cursors.saved == {}
 
 
 def test_what_is_left_of_a_lease_is_stored_now_and_then_in_case_the_gateway_is_killed(
@@ -141,9 +141,9 @@ def test_what_is_left_of_a_lease_is_stored_now_and_then_in_case_the_gateway_is_k
     front.ask(Subscribe(cancel=True))
     written = []
     for _ in range(400):
-        front.table.cursors.take_changed()
+        front.log.unsaved.clear()
         front.pass_time(1)
-        written += [cursor.remaining for cursor in front.table.cursors.changed.values() if cursor is not None]
+        written += [cursor.remaining for cursor in front.log.unsaved.values() if cursor is not None]
     assert written == pytest.approx([350, 300, 250, 200, 150, 100, 50, 0], abs=5)
 
 
@@ -153,10 +153,10 @@ def test_a_gateway_that_stood_still_forgets_nobody(front: FrontTable) -> None:
     front.ask(Subscribe(cancel=True), b"away")
     front.subscribe(b"here", id="here", lease=5000)
     front.stand_still(3600)
-    assert list(front.table.absent) == ["away"]
+    assert list(front.table.cursors.saved) == ["away"]
     assert list(front.table.sessions) == [b"here"]
     front.pass_time(5.1)
-    assert front.table.absent == front.table.sessions == {}
+    assert front.table.cursors.saved == front.table.sessions == {}
 
 
 def test_a_clock_that_goes_back_ends_no_lease_and_stops_none(front: FrontTable) -> None:
@@ -173,7 +173,7 @@ def test_a_subscriber_that_is_here_without_anything_to_read_does_not_look_absent
     for _ in range(20):
         front.grant(limit=200)
         front.pass_time(1.0)
-    written = front.table.cursors.changed["a"]
+    written = front.log.unsaved["a"]
     assert written is not None
     assert written.remaining > 10_000 / 1000 * 2 / 3
 
@@ -188,10 +188,10 @@ def test_an_id_has_one_reader_and_the_last_one_is_it(front: FrontTable) -> None:
     first = read_and_acknowledge(front, 40, b"first", id="a")
     answer = welcome(front.ask(asking(id="a"), b"second"))
     assert answer.next == 40
-    assert first.state is State.CLOSED
-    assert front.closed == [(first, Event.TAKEN_OVER)]
+    assert first.state is SessionState.CLOSED
+    assert front.closed == [(first, SessionEvent.TAKEN_OVER)]
     assert list(front.table.sessions) == [b"second"]
-    assert front.table.absent == {}
+    assert front.table.cursors.saved == {}
 
 
 def test_who_is_refused_takes_nothing_over(front: FrontTable) -> None:
@@ -203,7 +203,7 @@ def test_who_is_refused_takes_nothing_over(front: FrontTable) -> None:
 def test_a_subscriber_on_a_new_connection_takes_the_place_of_itself(front: FrontTable) -> None:
     first = read_and_acknowledge(front, 40, b"first", me="abc", nth=1)
     second = front.subscribe(b"second", me="abc", nth=2, from_=70)
-    assert front.closed == [(first, Event.CANCEL)]
+    assert front.closed == [(first, SessionEvent.CANCEL)]
     assert (second.cursor, second.acknowledged) == (70, 40), "what it has not dealt with is kept"
     assert front.table.low_watermark() == 40
 

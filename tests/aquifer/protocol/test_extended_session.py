@@ -21,7 +21,7 @@ from penstock.aquifer.protocol.messages import (
     Subscribe,
     extension,
 )
-from penstock.aquifer.protocol.session import Event, State
+from penstock.aquifer.protocol.session import SessionEvent, SessionState
 from penstock.spec import UNBOUNDED
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
 
@@ -74,7 +74,7 @@ def test_in_whatever_order_grants_arrive_the_highest_counts(limits: list[int], d
 def test_without_bounds_everything_may_be_sent(front: FrontTable) -> None:
     session = front.subscribe()
     front.grant(limit=9223372036854776000)
-    assert session.limit == UNBOUNDED
+    assert session.credit_end == UNBOUNDED
     assert len(send_all(session)) == 1000
 
 
@@ -104,7 +104,7 @@ def test_what_was_never_sent_cannot_have_arrived(front: FrontTable, name: str) -
     send_all(session)
     (answer,) = front.grant(limit=10, **{name: 6})
     assert code_of(answer) == "BAD"
-    assert session.limit == 5, "nothing of a bad message is believed"
+    assert session.credit_end == 5, "nothing of a bad message is believed"
     assert front.table.counters["out of order"] == 1
     assert front.grant(limit=10, **{name: 5}) == []
 
@@ -154,7 +154,7 @@ def test_bytes_in_flight_are_bounded_whatever_was_granted() -> None:
     assert send_all(session, frame=2) == list(range(6)), "the last frame may go over the edge"
     front.grant(limit=2**63 - 1, got=2)
     assert send_all(session, frame=1) == [6]
-    assert session.describe()["in_flight"] == 50
+    assert session.status()["in_flight"] == 50
 
 
 @settings(deadline=None)
@@ -166,7 +166,7 @@ def test_a_sign_is_asked_for_before_anything_can_stall(
     limits = Limits(frames_in_flight=frames, bytes_in_flight=nbytes)
     log = PretendedLog(head=200, ack_every_records=every, ack_every_bytes=every_bytes)
     session = FrontTable(limits, log).subscribe()
-    session.limit = UNBOUNDED
+    session.credit_end = UNBOUNDED
     asked, records, sent_bytes = False, 0, 0
     while session.credit() and session.credit_bytes() > 0:
         count = min(session.credit(), size)
@@ -225,30 +225,30 @@ def test_the_end_is_told_again_to_who_missed_it(front: FrontTable) -> None:
     front.grant(limit=1000)
     send_all(session)
     front.log.finish()
-    session.ended()
+    session.handle(SessionEvent.END_TOLD, 0.0)
     front.grant(limit=1002, ack=1000, got=1000)
-    assert session.state is State.ENDED, "it says something new, so it may still be reading"
+    assert session.state is SessionState.ENDED, "it says something new, so it may still be reading"
     front.grant(limit=1002, ack=1000, got=1000)
-    assert session.state is State.STREAMING
+    assert session.state is SessionState.STREAMING
     assert session.exhausted
 
 
 def test_the_end_is_told_again_after_the_connection_broke(front: FrontTable) -> None:
     session = front.subscribe(from_=1000)
     front.log.finish()
-    session.ended()
-    front.happen(Event.LEFT)
+    session.handle(SessionEvent.END_TOLD, 0.0)
+    front.happen(SessionEvent.LEFT)
     assert not session.exhausted, "nobody would hear it"
-    front.happen(Event.JOINED)
+    front.happen(SessionEvent.JOINED)
     assert session.exhausted
 
 
 def test_nothing_is_sent_while_the_connection_is_gone(front: FrontTable) -> None:
     session = front.subscribe()
     front.grant(limit=10)
-    front.happen(Event.LEFT)
+    front.happen(SessionEvent.LEFT)
     assert send_all(session) == []
-    assert session.state is State.JOINING
+    assert session.state is SessionState.JOINING
 
 
 def test_leaving_is_answered_with_the_place(front: FrontTable) -> None:
@@ -257,7 +257,7 @@ def test_leaving_is_answered_with_the_place(front: FrontTable) -> None:
     send_all(session)
     answer = front.ask(Subscribe(cancel=True))
     assert answer == OnComplete(x=CompleteFields(end=10, cancelled=True))
-    assert session.state is State.CLOSED
+    assert session.state is SessionState.CLOSED
     assert front.table.by_topic == {}
 
 
@@ -293,14 +293,14 @@ def test_a_request_without_limit_gets_a_zero_at_the_deadline(front: FrontTable) 
 def test_a_request_without_limit_is_told_the_end(front: FrontTable) -> None:
     session = front.subscribe(from_=1000)
     front.log.finish()
-    session.ended()
+    session.handle(SessionEvent.END_TOLD, 0.0)
     assert front.ask(Next(10)) == OnComplete(x=CompleteFields(end=1000))
 
 
 def test_a_request_without_limit_is_told_the_failure(front: FrontTable) -> None:
     session = front.subscribe(from_=1000)
     front.log.finish("broken")
-    session.ended()
+    session.handle(SessionEvent.END_TOLD, 0.0)
     assert code_of(front.ask(Next(10))) == "SOURCE"
 
 
@@ -358,7 +358,7 @@ def test_the_state_of_a_session_can_be_shown(front: FrontTable) -> None:
     front.grant(limit=10)
     send_all(session, width=3)
     assert isinstance(session, ExtendedSession)
-    assert session.describe() == {
+    assert session.status().to_dict() == {
         "session": 1,
         "id": "me",
         "owner": "",

@@ -219,7 +219,9 @@ session = optional(
     topic=text,
     epoch=text,
     fmt=text,
-    status=st.dictionaries(text, whole | text, max_size=3),
+    status=st.dictionaries(text, whole | text, max_size=3).map(
+        lambda it: msgspec.Raw(msgspec.json.encode(it))
+    ),
 )
 messages: st.SearchStrategy[Control] = st.one_of(
     st.builds(Subscribe, cancel=st.booleans(), count=absent | whole, x=absent | wishes),

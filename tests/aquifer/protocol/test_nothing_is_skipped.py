@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.aquifer.protocol.messages import OnSubscribe, Subscribe, SubscribeFields, extension
-from penstock.aquifer.protocol.session import Event
+from penstock.aquifer.protocol.session import SessionEvent
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked
@@ -67,7 +67,7 @@ def test_nothing_that_was_not_acknowledged_is_skipped_for_a_successor(seed: int)
     readers, acknowledged = [first], [0]
     while not readers[-1].over:
         world.step()
-        assert world.now < 600, world.describe()
+        assert world.now < 600, world.status()
         happens = random.random()
         if happens < 0.004:
             world.stalled_until = world.now + lease * random.choice([0.5, 3])
@@ -105,7 +105,7 @@ def subscribe(front: FrontTable, peer: bytes, **wishes: object) -> int:
     given = extension(answer.x)
     assert given is not None
     assert isinstance(given.next, int)
-    front.session(peer).handle(Event.JOINED, front.now)
+    front.session(peer).handle(SessionEvent.JOINED, front.now)
     return given.next
 
 
@@ -116,7 +116,7 @@ def test_a_reader_that_comes_back_after_its_lease_keeps_what_it_has_not_acknowle
     send_all(front.session(b"one"))
     front.grant(b"one", limit=100, ack=10, got=100)
     front.pass_time(6)
-    assert front.table.sessions == front.table.absent == {}
+    assert front.table.sessions == front.table.cursors.saved == {}
 
     assert subscribe(front, b"two", me="a", nth=2, from_=100, ack=10) == 100
     assert front.table.low_watermark() == 10

@@ -214,9 +214,9 @@ def test_more_bytes_than_were_sent_cannot_have_come() -> None:
     session = front.subscribe(pieces=[])
     session.sent(1, 100)
     assert isinstance(front.ask(Next(1, x=NextFields(limit=50, gotb=101))), OnError)
-    assert session.describe()["in_flight"] == 100
+    assert session.status()["in_flight"] == 100
     assert front.grant(limit=50, gotb=100) == []
-    assert session.describe()["in_flight"] == 0
+    assert session.status()["in_flight"] == 0
 
 
 @pytest.mark.parametrize("pieces", [[5], [1, 2, 3], [-1, 3], [3, 0], [10**30, 10**30]])

@@ -17,7 +17,7 @@ from penstock.aquifer.protocol.messages import (
     Subscribe,
     encode,
 )
-from penstock.aquifer.protocol.session import Event, State
+from penstock.aquifer.protocol.session import SessionEvent, SessionState
 from tests.aquifer.protocol.front_table import WITH_A_KEY, FrontTable, PretendedLog, send_all
 
 SUBSCRIBE = b'{"jsonClass":"Subscribe","cancel":false}'
@@ -36,7 +36,7 @@ def front() -> FrontTable:
 def test_the_conversation_of_the_document(front: FrontTable) -> None:
     welcome = front.ask(SUBSCRIBE)
     assert encode(welcome) == b'{"jsonClass":"OnSubscribe","size":9223372036854775807,"port":5557}'
-    front.happen(Event.JOINED)
+    front.happen(SessionEvent.JOINED)
     assert encode(front.ask(b'{"jsonClass":"Next","count":60}')) == b'{"jsonClass":"OnNext","count":60}'
     assert send_all(front.session()) == list(range(60))
     assert encode(front.ask(b'{"jsonClass":"Next","count":60}')) == b'{"jsonClass":"OnNext","count":40}'
@@ -93,16 +93,16 @@ def test_nothing_is_declared_before_the_data_connection_is_there(front: FrontTab
     front.ask(SUBSCRIBE)
     assert front.say(Next(10)) == []
     assert send_all(front.session()) == []
-    assert front.happen(Event.JOINED) == [OnNext(10)]
+    assert front.happen(SessionEvent.JOINED) == [OnNext(10)]
     assert send_all(front.session()) == list(range(10))
 
 
 def test_what_was_declared_waits_while_the_data_connection_is_gone(front: FrontTable) -> None:
     session = front.subscribe_plainly()
     front.ask(Next(10))
-    front.happen(Event.LEFT)
+    front.happen(SessionEvent.LEFT)
     assert send_all(session) == []
-    front.happen(Event.JOINED)
+    front.happen(SessionEvent.JOINED)
     assert send_all(session) == list(range(10))
 
 
@@ -129,7 +129,7 @@ def test_cancelling_twice_does_no_harm(front: FrontTable) -> None:
     assert encode(front.ask(Subscribe(cancel=True))) == goodbye
     assert encode(front.ask(Subscribe(cancel=True))) == goodbye, "not a byte more than the document has"
     assert front.table.sessions == {}
-    assert [event for _, event in front.closed] == [Event.CANCEL]
+    assert [event for _, event in front.closed] == [SessionEvent.CANCEL]
 
 
 def test_complete_is_another_way_to_cancel(front: FrontTable) -> None:
@@ -218,7 +218,7 @@ def test_who_asks_after_the_end_is_told_it_again(front: FrontTable) -> None:
     front.log.finish()
     assert front.ask(Next(1)) == OnComplete()
     assert front.ask(Next(1)) == OnComplete()
-    assert front.session().state is State.ENDED
+    assert front.session().state is SessionState.ENDED
 
 
 def test_a_peer_that_is_not_kept_and_was_overtaken_is_told_and_gone() -> None:
@@ -298,7 +298,7 @@ def openly() -> FrontTable:
 def test_without_a_key_the_first_request_after_a_join_is_answered_with_nothing(openly: FrontTable) -> None:
     """The one who has joined may be a stranger. The subscriber has time to come, and then there are two."""
     openly.ask(SUBSCRIBE)
-    openly.happen(Event.JOINED)
+    openly.happen(SessionEvent.JOINED)
     openly.pass_time(10)
     assert openly.say(Next(60)) == []
     assert openly.pass_time(0.11) == [OnNext(0)]
@@ -312,7 +312,7 @@ def test_a_request_from_before_the_join_waits_for_a_moment_after_it(openly: Fron
     openly.ask(SUBSCRIBE)
     assert openly.say(Next(60)) == []
     assert openly.pass_time(0.09) == []
-    assert openly.happen(Event.JOINED) == []
+    assert openly.happen(SessionEvent.JOINED) == []
     assert openly.pass_time(0.09) == []
     assert openly.pass_time(0.02) == [OnNext(0)]
     assert openly.ask(Next(60)) == OnNext(60)
@@ -321,7 +321,7 @@ def test_a_request_from_before_the_join_waits_for_a_moment_after_it(openly: Fron
 def test_the_first_answer_does_not_wait_for_as_long_as_one_may_wait_for_records() -> None:
     front = FrontTable(Limits(long_poll=30.0), PretendedLog())
     front.ask(SUBSCRIBE)
-    front.happen(Event.JOINED)
+    front.happen(SessionEvent.JOINED)
     assert front.say(Next(60)) == []
     assert front.pass_time(0.11) == [OnNext(0)]
     assert front.say(Next(60)) == []
@@ -330,12 +330,12 @@ def test_the_first_answer_does_not_wait_for_as_long_as_one_may_wait_for_records(
 
 def test_who_joins_after_the_subscriber_has_left_is_on_trial_again(openly: FrontTable) -> None:
     openly.ask(SUBSCRIBE)
-    openly.happen(Event.JOINED)
+    openly.happen(SessionEvent.JOINED)
     openly.say(Next(1))
     openly.pass_time(0.11)
     openly.say(Next(10))
-    openly.happen(Event.LEFT)
-    openly.happen(Event.JOINED)
+    openly.happen(SessionEvent.LEFT)
+    openly.happen(SessionEvent.JOINED)
     assert send_all(openly.session()) == [], "what was declared waits, too"
     openly.say(Next(10))
     assert openly.pass_time(0.11) == [OnNext(0)]
@@ -344,9 +344,9 @@ def test_who_joins_after_the_subscriber_has_left_is_on_trial_again(openly: Front
 
 def test_a_session_whose_port_has_two_is_over_and_who_waits_is_told(openly: FrontTable) -> None:
     openly.ask(SUBSCRIBE)
-    openly.happen(Event.JOINED)
+    openly.happen(SessionEvent.JOINED)
     openly.say(Next(60))
-    openly.table.end(openly.session(), Event.CONTESTED)
+    openly.table.registry.end(openly.session(), SessionEvent.CONTESTED)
     (answer,) = openly.pass_time(0.02)
     assert isinstance(answer, OnError)
     assert "subscribe again" in answer.message

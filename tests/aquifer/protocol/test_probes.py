@@ -19,7 +19,9 @@ from penstock.aquifer.protocol.messages import (
     Subscribe,
     SubscribeFields,
     extension,
+    read_status,
 )
+from penstock.aquifer.status import GatewayStatus
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog
 
 
@@ -57,7 +59,8 @@ def test_a_probe_opens_no_session_and_tells_how_the_log_is() -> None:
     assert isinstance(answer, OnSubscribe)
     assert answer.port == 0
     found = state(answer)
-    assert (found.epoch, found.first, found.head, found.status) == ("epoch-1", 3, 10, {"records": 10})
+    assert (found.epoch, found.first, found.head) == ("epoch-1", 3, 10)
+    assert read_status(found.status, GatewayStatus).records == 10
     assert table.table.sessions == {}
 
 
@@ -138,7 +141,7 @@ def test_records_are_kept_from_the_place_on_that_a_probe_names() -> None:
 
     assert state(answer).next == 4
     assert table.table.low_watermark() == 4
-    assert table.table.cursors.changed["query"] == Cursor(4, 60_000, 60.0, "")
+    assert table.log.unsaved["query"] == Cursor(4, 60_000, 60.0, "")
 
 
 def test_a_place_moves_forward_only() -> None:
@@ -162,7 +165,7 @@ def test_a_name_that_nobody_knows_is_not_remembered_without_a_place() -> None:
     (answer,) = probe(table, id="query", lease=5000)
 
     assert state(answer).next is UNSET
-    assert table.table.absent == {}
+    assert table.table.cursors.saved == {}
 
 
 def test_a_place_is_known_after_a_restart_of_the_gateway() -> None:
@@ -182,15 +185,15 @@ def test_a_place_is_kept_for_its_lease_and_each_probe_renews_it() -> None:
 
     table.pass_time(2)
 
-    assert table.table.absent == {}
-    assert table.table.cursors.changed["query"] is None
+    assert table.table.cursors.saved == {}
+    assert table.log.unsaved["query"] is None
 
 
 def test_a_lease_is_bounded_by_that_of_the_gateway() -> None:
     table = desk_with(10, limits=Limits(max_lease=5.0))
     (answer,) = probe(table, id="query", ack=4, lease=10**30)
 
-    assert table.table.absent["query"].lease_ms == 5000
+    assert table.table.cursors.saved["query"].lease_ms == 5000
     assert state(answer).lease == 5000, "whoever asked for more is told what it got"
     assert state(probe(table, id="another")[0]).lease is UNSET
 
@@ -239,7 +242,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_moves(wishes: dict[str, Any]
     (answer,) = probe(table, **wishes)
 
     assert code(answer) == expected
-    assert table.table.absent == {}
+    assert table.table.cursors.saved == {}
 
 
 def test_another_version_of_the_dialect_is_refused() -> None:
@@ -282,7 +285,7 @@ def test_places_never_go_back_and_everybody_is_answered(steps: list[tuple[dict[s
         probe(table, b"peer %d" % asked, **wishes)
         table.log.head += growth
         table.pass_time(seconds)
-        for name, place in table.table.absent.items():
+        for name, place in table.table.cursors.saved.items():
             assert place.acknowledged >= reached.get(name, 0)
             reached[name] = place.acknowledged
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
@@ -25,7 +26,7 @@ from penstock.aquifer.protocol.messages import (
     encode,
     extension,
 )
-from penstock.aquifer.protocol.session import Event
+from penstock.aquifer.protocol.session import SessionEvent
 from penstock.aquifer.security.access import LOCAL, AccessList, Caller, Right
 from penstock.aquifer.security.keys import generate_keys
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
@@ -80,7 +81,8 @@ def given(answer: Control) -> OnSubscribeFields:
 def status(answer: Control) -> dict[str, Any]:
     found = given(answer).status
     assert found is not UNSET
-    return found
+    shown: dict[str, Any] = msgspec.json.decode(found)
+    return shown
 
 
 # ---------------------------------------------------------------- an id belongs to a key
@@ -102,7 +104,7 @@ def test_nobody_else_takes_moves_or_reads_the_place_of_a_key(table: Tables, othe
 def test_the_same_key_takes_over_its_own_id(table: Tables) -> None:
     table.come(ALICE, b"one", id="ledger")
     assert given(table.come(ALICE, b"two", id="ledger")).next == 0
-    assert [event for _, event in table.closed] == [Event.TAKEN_OVER]
+    assert [event for _, event in table.closed] == [SessionEvent.TAKEN_OVER]
 
 
 def test_a_place_that_a_probe_began_belongs_to_its_key_too(table: Tables) -> None:
@@ -119,7 +121,7 @@ def test_an_id_that_came_without_a_key_belongs_to_those_without_one(table: Table
 
 def test_the_owner_is_stored_with_the_place_and_known_after_a_restart(table: Tables) -> None:
     table.come(ALICE, id="ledger")
-    stored = table.table.cursors.changed["ledger"]
+    stored = table.log.unsaved["ledger"]
     assert stored is not None
     assert stored.owner == ALICE_KEY
 
@@ -167,7 +169,7 @@ def test_who_may_not_read_has_no_session_and_no_place(table: Tables, rights: Rig
     assert code(table.come(caller, id="ledger")) == "AUTH"
     assert code(table.probe(caller, id="ledger", ack=5)) == "AUTH"
     assert isinstance(table.ask_as(caller, b'{"jsonClass":"Subscribe","cancel":false}'), OnError)
-    assert table.table.sessions == table.table.absent == {}
+    assert table.table.sessions == table.table.cursors.saved == {}
 
 
 def test_a_refusal_says_which_right_is_missing_and_where_to_put_it(table: Tables) -> None:
@@ -276,8 +278,8 @@ def test_a_revoked_key_is_cut_off_at_the_next_look_and_nobody_else() -> None:
     table.pass_time(0.02)
 
     assert sorted(table.table.sessions) == [b"four", b"three"]
-    assert [event for _, event in table.closed] == [Event.REVOKED] * 2
-    assert table.table.absent["ledger"].owner == ALICE_KEY, "her place is kept, for its lease"
+    assert [event for _, event in table.closed] == [SessionEvent.REVOKED] * 2
+    assert table.table.cursors.saved["ledger"].owner == ALICE_KEY, "her place is kept, for its lease"
     nobody = ALICE._replace(rights=Right(0))
     assert code(table.ask_as(nobody, Next(5, x=NextFields(limit=50)), b"one")) == "AUTH"
 
@@ -328,7 +330,6 @@ def test_what_a_revoked_key_has_staged_is_dropped_and_what_waits_is_withdrawn() 
 # ---------------------------------------------------------------- what is shown
 def crowd(**limits: Any) -> Tables:
     table = Tables(Limits(**limits), log=PretendedLog(head=100))
-    table.show_everything = True
     table.come(ALICE, b"one", id="ledger")
     table.come(BOB, b"two", id="bobs")
     table.come(BOB, b"three")
@@ -376,8 +377,8 @@ def test_ids_and_sessions_are_listed_page_by_page() -> None:
 def test_an_evicted_session_ends_and_its_id_keeps_its_place(who: str | int) -> None:
     table = crowd()
     status(table.administer(ROOT, evict=who))
-    assert [(session.name, event) for session, event in table.closed] == [("ledger", Event.EVICTED)]
-    assert "ledger" in table.table.absent
+    assert [(session.name, event) for session, event in table.closed] == [("ledger", SessionEvent.EVICTED)]
+    assert "ledger" in table.table.cursors.saved
 
 
 def test_a_session_without_an_id_is_evicted_by_its_number() -> None:
@@ -391,8 +392,8 @@ def test_a_session_without_an_id_is_evicted_by_its_number() -> None:
 def test_a_forgotten_id_holds_nothing_and_is_gone_from_the_journal(name: str) -> None:
     table = crowd()
     assert status(table.administer(ROOT, forget=name))["forgotten"]["acknowledged"] in (0, 5)
-    assert table.table.owner_of(name) is None
-    assert table.table.cursors.changed[name] is None
+    assert table.table.registry.owner_of(name) is None
+    assert table.log.unsaved[name] is None
     assert given(table.come(BOB, b"new", id=name)).next == 0
     assert code(table.administer(ROOT, forget="nobody")) == "BAD"
 
@@ -488,13 +489,13 @@ def test_a_flood_of_questions_from_one_peer_leaves_the_others_theirs() -> None:
 def test_an_id_has_a_name_that_is_neither_empty_nor_endless(table: Tables, name: str) -> None:
     assert code(table.come(ALICE, id=name)) == "BAD"
     assert code(table.probe(ALICE, id=name, ack=0)) == "BAD"
-    assert table.table.sessions == table.table.absent == {}
+    assert table.table.sessions == table.table.cursors.saved == {}
 
 
 def test_a_session_without_an_id_that_never_joins_is_given_up_soon(table: Tables) -> None:
     given(table.come(ALICE, b"squatter", lease=604_800_000))
     given(table.come(ALICE, b"reader", lease=604_800_000))
-    table.session(b"reader").handle(Event.JOINED, table.now)
+    table.session(b"reader").handle(SessionEvent.JOINED, table.now)
     table.pass_time(10.1)
     assert list(table.table.sessions) == [b"reader"]
 
@@ -504,7 +505,7 @@ def test_one_that_has_lost_its_data_connection_is_kept_for_the_usual_lease(table
     table.grant(b"reader", limit=10)
     send_all(session)
     table.pass_time(100)
-    session.handle(Event.LEFT, table.now)
+    session.handle(SessionEvent.LEFT, table.now)
     table.grant(b"reader", limit=10)
     table.pass_time(59)
     assert list(table.table.sessions) == [b"reader"]

@@ -26,8 +26,10 @@ from penstock.aquifer.protocol.messages import (
     Subscribe,
     SubscribeFields,
     extension,
+    read_status,
 )
-from penstock.aquifer.protocol.session import Event, Session, State
+from penstock.aquifer.protocol.session import Session, SessionEvent, SessionState
+from penstock.aquifer.status import GatewayStatus
 from penstock.spec import UNBOUNDED
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog
 
@@ -163,7 +165,7 @@ def test_another_request_of_the_same_peer_takes_the_place_of_the_first(front: Fr
     first = front.subscribe(from_=10)
     second = front.subscribe(from_=20)
     assert (second.cursor, len(front.table.sessions)) == (20, 1)
-    assert front.closed == [(first, Event.CANCEL)]
+    assert front.closed == [(first, SessionEvent.CANCEL)]
 
 
 def test_a_replayed_request_of_a_session_that_is_over_is_refused(front: FrontTable) -> None:
@@ -199,7 +201,10 @@ def test_a_port_that_cannot_be_opened_is_the_problem_of_one_peer(front: FrontTab
 
 def test_a_probe_is_answered_without_a_session(front: FrontTable) -> None:
     answer = front.ask(asking(probe=True))
-    assert (welcome(answer).epoch, welcome(answer).status) == ("epoch-1", {"records": 100})
+    assert (welcome(answer).epoch, read_status(welcome(answer).status, GatewayStatus).records) == (
+        "epoch-1",
+        100,
+    )
     assert front.table.sessions == {}
 
 
@@ -255,7 +260,7 @@ def test_what_a_gateway_says_is_not_what_it_hears(front: FrontTable, message: Co
     front.subscribe()
     assert refused(front.ask(message)).code == "BAD"
     assert front.table.counters == {"unexpected": 1}
-    assert front.session().state is State.STREAMING
+    assert front.session().state is SessionState.STREAMING
 
 
 def test_cancelling_without_a_subscription_does_no_harm(front: FrontTable) -> None:
@@ -283,8 +288,8 @@ def test_only_so_many_old_sessions_are_remembered(front: FrontTable) -> None:
         front.now += 1
         front.subscribe(b"%d" % number)
         front.ask(Subscribe(cancel=True), b"%d" % number)
-    assert len(front.table._over) == 1024
-    assert len(front.table._budgets) <= 1
+    assert len(front.table.registry.ended) == 1024
+    assert len(front.table.registry.budgets) <= 1
 
 
 # -------------------------------------------------------------------- shared memory

@@ -23,7 +23,7 @@ from penstock.aquifer.protocol.messages import (
     SubscribeFields,
     encode,
 )
-from penstock.aquifer.protocol.session import Event, State
+from penstock.aquifer.protocol.session import SessionEvent, SessionState
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
 
 HONEST = b"honest"
@@ -74,7 +74,9 @@ events = st.one_of(
         st.just("say"), st.sampled_from([b"p", b"q", b"r"]), messages | messages | mangled | st.binary()
     ),
     st.tuples(st.just("say"), st.sampled_from([b"p", b"q"]), messages),
-    st.tuples(st.just("happen"), st.sampled_from([Event.JOINED, Event.JOINED, Event.LEFT])),
+    st.tuples(
+        st.just("happen"), st.sampled_from([SessionEvent.JOINED, SessionEvent.JOINED, SessionEvent.LEFT])
+    ),
     st.tuples(st.just("pass"), st.sampled_from([0.0, 0.05, 0.2, 3.0])),
     st.tuples(st.just("grow"), st.integers(1, 30)),
     st.tuples(st.just("forget"), st.integers(1, 30)),
@@ -102,7 +104,7 @@ class Fire:
         assert self.front.table.counters >= self.counted, "a counter only grows"
         self.counted = Counter(self.front.table.counters)
 
-    def happen(self, event: Event) -> None:
+    def happen(self, event: SessionEvent) -> None:
         for peer in self.front.table.sessions.keys() - {HONEST}:
             self.front.happen(event, peer)
 
@@ -130,7 +132,7 @@ class Fire:
             assert sent == list(range(before, session.cursor)), "in order, without a gap"
             assert session.cursor <= self.log.head, "nothing that is not there"
             if isinstance(session, ExtendedSession) and session is not self.honest and session.exhausted:
-                session.ended()
+                session.handle(SessionEvent.END_TOLD, 0.0)
         assert self.front.table.low_watermark() >= self.log.first
 
     def check(self) -> None:
@@ -139,7 +141,7 @@ class Fire:
             assert answered[peer] <= count, "at most one answer to a message"
         assert self.got == list(range(self.honest.cursor))
         assert self.front.session(HONEST) is self.honest
-        assert self.honest.state is State.STREAMING
+        assert self.honest.state is SessionState.STREAMING
 
 
 @settings(max_examples=150, deadline=None)

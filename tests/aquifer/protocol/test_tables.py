@@ -7,26 +7,39 @@ import pytest
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext, OnSubscribe
 from penstock.aquifer.protocol.plain_session import PlainSession
-from penstock.aquifer.protocol.session import Event, Session, State
+from penstock.aquifer.protocol.session import Session, SessionEvent, SessionState
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 
 DIALECTS = [PlainSession, ExtendedSession]
 MAKES_NO_SENSE = {
-    (ExtendedSession, Event.ERROR): "an extended subscriber says what it lacks by subscribing from there",
-    (PlainSession, State.ENDED, Event.ERROR): "after the end nothing is sent again",
+    (ExtendedSession, SessionEvent.ERROR): "it says what it lacks by subscribing from there",
+    (ExtendedSession, SessionEvent.VIOLATED): "it is told, and its session goes on",
+    (ExtendedSession, SessionEvent.OVERTAKEN): "it is told of the gap, and its session goes on",
+    (PlainSession, SessionEvent.END_MISSED): "whoever asks after the end is told",
+    (PlainSession, SessionState.JOINING, SessionEvent.END_TOLD): "nothing is told before it has joined",
+    (ExtendedSession, SessionState.JOINING, SessionEvent.END_TOLD): "nothing is told before it has joined",
+    (PlainSession, SessionState.ENDED, SessionEvent.END_TOLD): "it was told",
+    (ExtendedSession, SessionState.ENDED, SessionEvent.END_TOLD): "it was told",
+    (ExtendedSession, SessionState.JOINING, SessionEvent.END_MISSED): "it was not told yet",
+    (ExtendedSession, SessionState.STREAMING, SessionEvent.END_MISSED): "it was not told yet",
+    (PlainSession, SessionState.ENDED, SessionEvent.VIOLATED): "what it asks for does not matter any more",
+    (PlainSession, SessionState.ENDED, SessionEvent.OVERTAKEN): "it has everything",
+    (PlainSession, SessionState.ENDED, SessionEvent.ERROR): "after the end nothing is sent again",
 }
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("state", State)
-def test_every_state_knows_every_event_that_can_happen_in_it(dialect: type[Session], state: State) -> None:
-    if state is State.CLOSED:
+@pytest.mark.parametrize("state", SessionState)
+def test_every_state_knows_every_event_that_can_happen_in_it(
+    dialect: type[Session], state: SessionState
+) -> None:
+    if state is SessionState.CLOSED:
         assert dialect.table[state] == {}, "nothing leads out of CLOSED"
         return
     missing = {
         event
-        for event in Event
+        for event in SessionEvent
         if event not in dialect.table[state]
         and (dialect, event) not in MAKES_NO_SENSE
         and (dialect, state, event) not in MAKES_NO_SENSE
@@ -38,20 +51,22 @@ def test_every_state_knows_every_event_that_can_happen_in_it(dialect: type[Sessi
 def test_every_handler_exists(dialect: type[Session]) -> None:
     for events in dialect.table.values():
         for handler, _ in events.values():
-            assert handler is None or callable(getattr(dialect, handler))
+            assert handler is None or getattr(dialect, handler.__name__) is handler
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("event", [Event.CANCEL, Event.COMPLETE, Event.EXPIRED, Event.TAKEN_OVER])
-def test_the_ways_out_lead_out_of_every_state(dialect: type[Session], event: Event) -> None:
-    for state in (State.JOINING, State.STREAMING, State.ENDED):
-        assert dialect.table[state][event][1] is State.CLOSED
+@pytest.mark.parametrize(
+    "event", [SessionEvent.CANCEL, SessionEvent.COMPLETE, SessionEvent.EXPIRED, SessionEvent.TAKEN_OVER]
+)
+def test_the_ways_out_lead_out_of_every_state(dialect: type[Session], event: SessionEvent) -> None:
+    for state in (SessionState.JOINING, SessionState.STREAMING, SessionState.ENDED):
+        assert dialect.table[state][event][1] is SessionState.CLOSED
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_nothing_is_sent_before_the_data_connection_is_there(dialect: type[Session]) -> None:
-    assert dialect.table[State.JOINING][Event.JOINED][1] is State.STREAMING
-    assert dialect.table[State.STREAMING][Event.LEFT][1] is State.JOINING
+    assert dialect.table[SessionState.JOINING][SessionEvent.JOINED][1] is SessionState.STREAMING
+    assert dialect.table[SessionState.STREAMING][SessionEvent.LEFT][1] is SessionState.JOINING
 
 
 def test_the_subscriber_side_knows_every_answer_while_it_waits_for_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from penstock.aquifer.protocol.messages import (
@@ -17,7 +18,6 @@ from penstock.aquifer.protocol.messages import (
     encode,
     extension,
 )
-from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.protocol.transactions import PendingTransaction
 from penstock.aquifer.records.batch import RecordMetadata, pack_metadata, pack_values, unpack_values
 from penstock.aquifer.security.access import LOCAL, Caller
@@ -26,23 +26,24 @@ from tests.aquifer.protocol.front_table import FrontTable
 METADATA = pack_metadata(RecordMetadata(1))
 
 
+@dataclass
 class WritableTable(FrontTable):
     """Says what a writer would say, and has a writer that writes when it is told to."""
 
+    writable: bool = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.submitted: list[PendingTransaction] = []
-        self.marks: dict[str, str] = {}
         self.written: list[bytes] = []
         """What is in the log."""
-        self.table = SessionTable(
-            self.log,
-            self.limits,
-            self,
-            marks=lambda: self.marks,
-            submit=self.submitted.append,
-            access=self.access,
-        )
+
+    @property
+    def marks(self) -> dict[str, str]:
+        return self.log.marks
+
+    @property
+    def submitted(self) -> list[PendingTransaction]:
+        return self.log.submitted  # type: ignore[return-value]
 
     def put(self, *values: bytes, peer: bytes = b"task", metadata: bytes = METADATA, **where: Any) -> Control:
         """Stage values; what the gateway answers."""
@@ -72,12 +73,12 @@ class WritableTable(FrontTable):
 
     def write(self) -> list[Control]:
         """Write what was submitted, as the writer does, and answer for it."""
-        for delivery in self.submitted:
-            for batch in delivery.batches:
+        for pending in self.submitted:
+            for batch in pending.batches:
                 self.written += unpack_values(batch.payload)
-            self.marks |= delivery.marks_after(self.marks)
+            self.log.marks |= pending.marks_after(self.marks)
             self.log.head = len(self.written)
-            delivery.end = self.log.head
+            pending.end = self.log.head
         self.submitted.clear()
         return self.pass_time(0.02)
 

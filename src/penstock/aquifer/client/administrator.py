@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeVar
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct, UnsetType
 
 from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
 from penstock.aquifer.errors import ProtocolViolation
@@ -16,10 +16,14 @@ from penstock.aquifer.protocol.messages import (
     Subscribe,
     SubscribeFields,
     extension,
+    read_status,
 )
 from penstock.aquifer.security import CurveClient
+from penstock.aquifer.status import AdminAnswer, Handover, IdList, IdStatus, SessionStatus
 
 __all__ = ["Administrator"]
+
+S = TypeVar("S", bound=Struct)
 
 
 class Administrator:
@@ -33,30 +37,30 @@ class Administrator:
         place = gateway_endpoint(endpoint, "Administrator")
         self._connection = GatewayConnection(place, curve, patience=patience)
 
-    def ids(self) -> dict[str, Any]:
+    def ids(self) -> IdList:
         """List the durable ids, connected or not, and the sessions without one: see :meth:`Gateway.ids`."""
-        listed = self._ask(AdminRequest(list=True))
-        while (after := listed["next"]) is not None:
-            more = self._ask(AdminRequest(list=True, after=after))
-            listed["ids"] += more["ids"]
-            listed["next"] = more["next"]
+        listed = self._ask(AdminRequest(list=True), IdList)
+        while listed.next is not None:
+            more = self._ask(AdminRequest(list=True, after=listed.next), IdList)
+            listed.ids += more.ids
+            listed.next = more.next
         return listed
 
-    def evict(self, who: str | int) -> dict[str, Any]:
+    def evict(self, who: str | int) -> SessionStatus:
         """End a session, by its id or its number. Its reader fails with an error; an id keeps its cursor."""
-        return self._ask(AdminRequest(evict=who))
+        return self._answered(self._ask(AdminRequest(evict=who), AdminAnswer).evicted)
 
-    def forget(self, id: str) -> dict[str, Any]:
+    def forget(self, id: str) -> IdStatus:
         """Delete a durable id and its cursor. A session that uses it ends."""
-        return self._ask(AdminRequest(forget=id))
+        return self._answered(self._ask(AdminRequest(forget=id), AdminAnswer).forgotten)
 
-    def give(self, id: str, key: str) -> dict[str, Any]:
+    def give(self, id: str, key: str) -> Handover:
         """Hand an id over to another public key, or with ``""`` to clients without a key."""
-        return self._ask(AdminRequest(give=id, to=key))
+        return self._answered(self._ask(AdminRequest(give=id, to=key), AdminAnswer).given)
 
-    def give_writer(self, name: str, key: str) -> dict[str, Any]:
+    def give_writer(self, name: str, key: str) -> Handover:
         """Hand the name of a producer over to another public key."""
-        return self._ask(AdminRequest(writer=name, to=key))
+        return self._answered(self._ask(AdminRequest(writer=name, to=key), AdminAnswer).given)
 
     def close(self) -> None:
         """Close the connection."""
@@ -70,12 +74,20 @@ class Administrator:
     ) -> None:
         self.close()
 
-    def _ask(self, wanted: AdminRequest) -> dict[str, Any]:
-        question = Subscribe(x=SubscribeFields(v=VERSION, probe=True, admin=wanted))
+    def _ask(self, request: AdminRequest, kind: type[S]) -> S:
+        question = Subscribe(x=SubscribeFields(v=VERSION, probe=True, admin=request))
         answer = self._connection.ask(question)
         details = extension(answer.x) if isinstance(answer, OnSubscribe) else None
         if details is None or details.status is UNSET:
-            raise ProtocolViolation(
-                f"the gateway at {self._connection.endpoint} cannot be administered from another process"
-            )
-        return details.status
+            raise self._cannot()
+        return read_status(details.status, kind)
+
+    def _answered(self, done: S | UnsetType) -> S:
+        if done is UNSET:
+            raise self._cannot()
+        return done
+
+    def _cannot(self) -> ProtocolViolation:
+        return ProtocolViolation(
+            f"the gateway at {self._connection.endpoint} cannot be administered from elsewhere"
+        )

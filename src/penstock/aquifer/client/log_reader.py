@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from msgspec import UNSET
 
@@ -20,11 +20,19 @@ from penstock.aquifer.client.segment_reader import SegmentFinder
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import Frame
-from penstock.aquifer.protocol.messages import VERSION, OnSubscribe, Subscribe, SubscribeFields, extension
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    OnSubscribe,
+    Subscribe,
+    SubscribeFields,
+    extension,
+    read_status,
+)
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 from penstock.aquifer.records.batch import MSGPACK, Batch
 from penstock.aquifer.security import CurveClient
+from penstock.aquifer.status import GatewayStatus
 from penstock.endpoint import Endpoint
 
 __all__ = ["LogReader", "LogState"]
@@ -129,16 +137,16 @@ class LogReader:
         details = extension(answer.x) if isinstance(answer, OnSubscribe) else None
         if details is None or details.first is UNSET or details.head is UNSET or details.status is UNSET:
             raise ProtocolViolation(f"the gateway at {self._endpoint} speaks the plain dialect only")
-        status: dict[str, Any] = details.status
+        status = read_status(details.status, GatewayStatus)
         return LogState(
             epoch=str(details.epoch),
             first=details.first,
             head=details.head,
             acknowledged=details.next if details.next is not UNSET else None,
-            end=status.get("end"),
-            failure=status.get("failure"),
-            records=int(status.get("records", 0)),
-            nbytes=int(status.get("bytes", 0)),
+            end=status.end,
+            failure=status.failure,
+            records=status.records,
+            nbytes=status.bytes,
             lease=details.lease / 1000 if details.lease is not UNSET else None,
             fits=details.fits if details.fits is not UNSET else None,
         )

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import UNSET
 
 from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
 from penstock.aquifer.errors import AquiferError, ProtocolViolation
-from penstock.aquifer.protocol.messages import VERSION, OnSubscribe, Subscribe, SubscribeFields, extension
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    OnSubscribe,
+    Subscribe,
+    SubscribeFields,
+    extension,
+    read_status,
+)
 from penstock.aquifer.security import CurveClient
+from penstock.aquifer.status import GatewayStatus
 
 __all__ = ["probe"]
 
 
-def probe(endpoint: str, timeout: float = 2.5, curve: CurveClient | None = None) -> dict[str, Any]:
+def probe(endpoint: str, timeout: float = 2.5, curve: CurveClient | None = None) -> GatewayStatus:
     """Return the status of the gateway at ``endpoint``: see :meth:`penstock.aquifer.Gateway.status`.
 
     Raises :class:`~penstock.aquifer.GatewayUnreachable` if there is no answer within ``timeout`` seconds,
@@ -28,7 +34,7 @@ def probe(endpoint: str, timeout: float = 2.5, curve: CurveClient | None = None)
             raise AquiferError(f"{endpoint} answered a probe with {type(answer).__name__}: not a gateway")
         details = extension(answer.x)
         if details is not None and details.status is not UNSET:
-            return details.status
+            return read_status(details.status, GatewayStatus)
         # It took the probe for a subscriber, and would keep records for it.
         connection.tell(Subscribe(cancel=True))
         raise ProtocolViolation(

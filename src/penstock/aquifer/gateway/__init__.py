@@ -1,5 +1,6 @@
 """The gateway's side: one log, many subscribers."""
 
 from penstock.aquifer.gateway.gateway import Gateway
+from penstock.aquifer.gateway.intake import ReplayableSource
 
-__all__ = ["Gateway"]
+__all__ = ["Gateway", "ReplayableSource"]

@@ -42,9 +42,9 @@ def serve_readings(journal: str) -> None:
             tell(
                 replace(
                     report,
-                    open_demand=status["source"]["requested"] - status["source"]["received"],
-                    journalled=status["head"],
-                    held=status["head"] - status["floor"],
+                    open_demand=status.source.requested - status.source.received,
+                    journalled=status.head,
+                    held=status.head - status.low_watermark,
                 )
             )
 
@@ -112,7 +112,7 @@ def serve_results() -> None:
                     received=reader.received,
                     counted=count,
                     fingerprint=fingerprint,
-                    held=status["head"] - status["floor"],
+                    held=status.head - status.low_watermark,
                     error=repr(reader.error) if reader.error is not None else None,
                 )
             )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from penstock.cli.connection import ConnectionOptions
 from penstock.cli.errors import CommandError
@@ -19,7 +19,7 @@ from penstock.cli.table import duration, fit, pad, printable
 from penstock.options import option
 
 if TYPE_CHECKING:
-    from penstock.aquifer import Administrator
+    from penstock.aquifer import Administrator, Handover, IdList, IdStatus, SessionStatus
 
 __all__ = ["EvictOptions", "ForgetOptions", "GiveOptions", "IdsOptions", "add_parsers"]
 
@@ -114,7 +114,7 @@ def _run(options: Options, run: Callable[[Administrator, Options], int]) -> int:
 def _ids(administrator: Administrator, options: IdsOptions) -> int:
     listed = administrator.ids()
     if options.json:
-        print(json.dumps(listed))
+        print(json.dumps(listed.to_dict()))
         return 0
     for line in _lines(listed):
         print(line)
@@ -125,19 +125,21 @@ def _evict(administrator: Administrator, options: EvictOptions) -> int:
     if (options.id is None) == (options.session is None):
         raise CommandError("which session? Give its id, or its number with --session N")
     if options.id is not None:
-        return _tell(options, administrator.evict(options.id), f"ended: {printable(options.id)}")
+        return _tell(options, "evicted", administrator.evict(options.id), f"ended: {printable(options.id)}")
     assert options.session is not None
-    return _tell(options, administrator.evict(options.session), f"ended: session {options.session}")
+    return _tell(
+        options, "evicted", administrator.evict(options.session), f"ended: session {options.session}"
+    )
 
 
 def _forget(administrator: Administrator, options: ForgetOptions) -> int:
     name = options.id
     if not options.yes:
-        found = [one for one in administrator.ids()["ids"] if one["id"] == name]
+        found = [one for one in administrator.ids().ids if one.id == name]
         if not found:
             raise CommandError(f"there is no id {name!r}; `penstock gateway ids` lists them", 1)
-        _confirm(f"{printable(name)} has not acknowledged {found[0]['lag']:,} records. Delete it?")
-    return _tell(options, administrator.forget(name), f"deleted: {printable(name)}")
+        _confirm(f"{printable(name)} has not acknowledged {found[0].lag:,} records. Delete it?")
+    return _tell(options, "forgotten", administrator.forget(name), f"deleted: {printable(name)}")
 
 
 def _give(administrator: Administrator, options: GiveOptions) -> int:
@@ -151,11 +153,11 @@ def _give(administrator: Administrator, options: GiveOptions) -> int:
         _confirm(f"The present owner will no longer be able to use {printable(options.id)}. Hand it over?")
     give = administrator.give_writer if options.writer else administrator.give
     whose = f"the key {key}" if key else "clients without a key"
-    return _tell(options, give(options.id, key), f"{printable(options.id)} now belongs to {whose}")
+    return _tell(options, "given", give(options.id, key), f"{printable(options.id)} now belongs to {whose}")
 
 
-def _tell(options: IdsOptions, done: Mapping[str, Any], text: str) -> int:
-    print(json.dumps(done) if options.json else text)
+def _tell(options: IdsOptions, verb: str, done: SessionStatus | IdStatus | Handover, text: str) -> int:
+    print(json.dumps({verb: done.to_dict()}) if options.json else text)
     return 0
 
 
@@ -168,8 +170,8 @@ def _confirm(question: str) -> None:
 
 
 # ---------------------------------------------------------------- what is shown
-def _lines(listed: Mapping[str, Any]) -> Iterator[str]:
-    rows = [_row(one) for one in listed["ids"]] + [_row(one) for one in listed["sessions"]]
+def _lines(listed: IdList) -> Iterator[str]:
+    rows = [_row(one) for one in listed.ids] + [_row(one) for one in listed.sessions]
     if not rows:
         yield "no ids and no sessions"
         return
@@ -178,27 +180,22 @@ def _lines(listed: Mapping[str, Any]) -> Iterator[str]:
     for row in rows:
         cells = [pad(fit(cell, width), width) for cell, width in zip(row, widths, strict=False)]
         yield "  ".join([*cells, row[4]]).rstrip()
-    if listed["left_out"]:
-        yield f"and {listed['left_out']:,} more sessions without an id"
+    if listed.left_out:
+        yield f"and {listed.left_out:,} more sessions without an id"
 
 
-def _row(one: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
-    if one.get("here", True):
-        state = f"{one['state']} from {one['address']}"
+def _row(one: IdStatus | SessionStatus) -> tuple[str, str, str, str, str]:
+    number = f"{one.number}" if one.number else "-"
+    if one.number:
+        state = f"{one.state} from {one.address}"
     else:
-        state = (
-            f"away, resumable for {duration(max(one['remaining'], 0))} of {duration(one['lease_ms'] / 1000)}"
-        )
-    return (
-        printable(one["id"]) if one["id"] is not None else "-",
-        str(one["session"]) if "session" in one else "-",
-        _owner(one),
-        f"{one['lag']:,}",
-        state,
-    )
+        cursor = one.to_dict()
+        remaining, lease = max(cursor["remaining"], 0), cursor["lease_ms"] / 1000
+        state = f"away, resumable for {duration(remaining)} of {duration(lease)}"
+    return printable(one.id) if one.id is not None else "-", number, _owner(one), f"{one.lag:,}", state
 
 
-def _owner(one: Mapping[str, Any]) -> str:
-    if one["owner"] is None:
+def _owner(one: IdStatus | SessionStatus) -> str:
+    if one.owner is None:
         return "not known yet"
-    return printable(one["name"]) or f"{one['owner'][:8]}…" if one["owner"] else "no key"
+    return (printable(one.name) if one.name else f"{one.owner[:8]}…") if one.owner else "no key"

@@ -7,13 +7,14 @@ One status says how far everything has come; a :class:`Meter` compares several, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["Audience", "AwayFigures", "GatewayFigures", "Meter", "ReaderFigures", "Status"]
+if TYPE_CHECKING:
+    from penstock.aquifer import GatewayStatus, SessionStatus
 
-Status: TypeAlias = Mapping[str, Any]
+__all__ = ["Audience", "AwayFigures", "GatewayFigures", "Meter", "ReaderFigures"]
+
 _GRACE: Final = 2.0
 """Seconds in which subscribers that have everything may leave by themselves, before the gateway closes."""
 
@@ -73,9 +74,9 @@ class GatewayFigures:
     needed: float
     """The part that a required reader still needs: at 1 the source has to wait."""
     records: int
-    max_records: int
+    max_records: int | None
     bytes: int
-    max_bytes: int
+    max_bytes: int | None
     readers: list[ReaderFigures]
     away: list[AwayFigures]
     counters: dict[str, int]
@@ -94,18 +95,17 @@ class Meter:
         self._then: tuple[float, int, dict[tuple[str, str | int], int]] | None = None
         self._looks = self._held = 0
 
-    def look(self, status: Status) -> None:
+    def look(self, status: GatewayStatus) -> None:
         """Note whether the source is held back now; the more looks, the better the estimate."""
-        source = status["source"]
+        source = status.source
         self._looks += 1
         # If nothing was ever requested, there may be no source: others write to this gateway.
-        waits = source["requested"] > 0 or status["records"] >= status["max_records"]
-        waits |= status["bytes"] >= status["max_bytes"]
-        self._held += status["end"] is None and waits and source["requested"] <= source["received"]
+        waits = source.requested > 0 or _used(status) >= 1
+        self._held += status.end is None and waits and source.requested <= source.received
 
-    def figures(self, status: Status, now: float) -> GatewayFigures:
+    def figures(self, status: GatewayStatus, now: float) -> GatewayFigures:
         """Return the figures of this moment, with the rates since the last call."""
-        taken = status["source"]["received"]
+        taken = status.source.received
         sent = _by_reader(status)
         seconds, source_rate, before = 0.0, 0.0, sent
         if self._then is not None:
@@ -116,73 +116,81 @@ class Meter:
         held_back = self._held / self._looks if self._looks else 0.0
         self._looks = self._held = 0
         readers = []
-        for key, subscriber in zip(sent, status["subscribers"], strict=True):
+        for key, subscriber in zip(sent, status.subscribers, strict=True):
             # A new subscriber counts as if it had come just after the last call.
-            fresh = subscriber["records"] - before.get(key, 0)
+            fresh = subscriber.records - before.get(key, 0)
             # Fewer than before: another subscriber has taken the place of one that left.
-            fresh = subscriber["records"] if fresh < 0 else fresh
+            fresh = subscriber.records if fresh < 0 else fresh
             readers.append(_reader(subscriber, fresh / seconds if seconds else 0.0))
-        needed = status["head"] - status["floor"]
-        used = max(status["records"] / status["max_records"], status["bytes"] / status["max_bytes"])
+        needed = status.head - status.low_watermark
+        used = _used(status)
         return GatewayFigures(
-            uptime=status["uptime"],
-            epoch=status["epoch"],
-            durable=status["durable"],
-            codec=status["codec"],
+            uptime=status.uptime,
+            epoch=status.epoch,
+            durable=status.durable,
+            codec=status.codec,
             taken=taken,
-            skipped=status["source"].get("skipped", 0),
+            skipped=status.source.skipped,
             source_rate=source_rate,
             held_back=held_back,
-            first=status["first"],
-            head=status["head"],
-            end=status["end"],
-            failure=status["failure"],
-            stalled=status["stalled"],
+            first=status.first,
+            head=status.head,
+            end=status.end,
+            failure=status.failure,
+            stalled=status.stalled,
             full=min(used, 1.0),
-            needed=min(used * needed / status["records"], 1.0) if status["records"] else 0.0,
-            records=status["records"],
-            max_records=status["max_records"],
-            bytes=status["bytes"],
-            max_bytes=status["max_bytes"],
+            needed=min(used * needed / status.records, 1.0) if status.records else 0.0,
+            records=status.records,
+            max_records=status.max_records,
+            bytes=status.bytes,
+            max_bytes=status.max_bytes,
             readers=readers,
             away=[
                 AwayFigures(
                     name,
-                    max(status["head"] - cursor["acknowledged"], 0),
-                    cursor["remaining"],
-                    cursor["lease_ms"] / 1000,
+                    max(status.head - cursor.acknowledged, 0),
+                    cursor.remaining,
+                    cursor.lease_ms / 1000,
                 )
-                for name, cursor in status["absent"].items()
+                for name, cursor in status.saved.items()
             ],
-            counters=dict(status["counters"]),
-            left_out={"subscribers": 0, "absent": 0, **status.get("left_out", {})},
+            counters=dict(status.counters),
+            left_out=status.left_out.to_dict() if status.left_out else {"subscribers": 0, "absent": 0},
         )
 
 
-def _reader(subscriber: Mapping[str, Any], rate: float) -> ReaderFigures:
-    return ReaderFigures(
-        id=subscriber["id"],
-        dialect=subscriber["dialect"],
-        state=subscriber["state"],
-        next=subscriber["next"],
-        acknowledged=subscriber["acknowledged"],
-        lag=subscriber["lag"],
-        rate=rate,
-        keep=subscriber["keep"],
+def _used(status: GatewayStatus) -> float:
+    """How much of its bounds a log uses, from 0 to 1 or somewhat more."""
+    return max(
+        0.0 if status.max_records is None else status.records / status.max_records,
+        0.0 if status.max_bytes is None else status.bytes / status.max_bytes,
     )
 
 
-def _by_reader(status: Status) -> dict[tuple[str, str | int], int]:
+def _reader(subscriber: SessionStatus, rate: float) -> ReaderFigures:
+    return ReaderFigures(
+        id=subscriber.id,
+        dialect=subscriber.dialect,
+        state=subscriber.state,
+        next=subscriber.cursor,
+        acknowledged=subscriber.acknowledged,
+        lag=subscriber.lag,
+        rate=rate,
+        keep=subscriber.required,
+    )
+
+
+def _by_reader(status: GatewayStatus) -> dict[tuple[str, str | int], int]:
     """Return how many records each subscriber received; without an id they differ only by their order."""
     sent: dict[tuple[str, str | int], int] = {}
     nameless: Counter[str] = Counter()
-    for subscriber in status["subscribers"]:
-        dialect, name = subscriber["dialect"], subscriber["id"]
+    for subscriber in status.subscribers:
+        dialect, name = subscriber.dialect, subscriber.id
         if name is None:
             nameless[dialect] += 1
-            sent[dialect, nameless[dialect]] = subscriber["records"]
+            sent[dialect, nameless[dialect]] = subscriber.records
         else:
-            sent[dialect, name] = subscriber["records"]
+            sent[dialect, name] = subscriber.records
     return sent
 
 
@@ -198,26 +206,25 @@ class Audience:
         """At least one subscriber has everything before this offset."""
         self._content_since: float | None = None
 
-    def look(self, status: Status, now: float) -> None:
+    def look(self, status: GatewayStatus, now: float) -> None:
         """Look at which subscribers there are, and what they have."""
-        here = status["subscribers"]
-        departed = status.get("departed", {})
-        present = sum(reader["records"] for reader in here)
-        self.records = max(self.records, departed.get("records", 0) + present)
+        here = status.subscribers
+        present = sum(reader.records for reader in here)
+        self.records = max(self.records, status.departed.records + present)
         self._furthest = max(
             self._furthest,
-            departed.get("to", 0),
+            status.departed.to,
             # A subscriber that asked for the latest records alone does not have the earlier ones.
-            *(reader["acknowledged"] for reader in here if reader["records"]),
+            *(reader.acknowledged for reader in here if reader.records),
             # A plain subscriber that was told the end has everything, and does not acknowledge it.
             *(
-                reader["next"]
+                reader.cursor
                 for reader in here
-                if reader["records"] and reader["state"] == "ended" and reader["dialect"] == "plain"
+                if reader.records and reader.state == "ended" and reader.dialect == "plain"
             ),
-            *(cursor["acknowledged"] for cursor in status["absent"].values()),
+            *(cursor.acknowledged for cursor in status.saved.values()),
         )
-        end = status["end"]
+        end = status.end
         if end is None or not self._is_content(status, end):
             self._content_since = None
             return
@@ -225,14 +232,14 @@ class Audience:
             self._content_since = now
         # They know the end and will leave, unless they are of a kind that never unsubscribes. A Spark query
         # is never connected: it asks from time to time, and has to learn that this was the end.
-        required = [reader for reader in here if reader["keep"]]
-        self.is_served = not (required or status["absent"]) or now - self._content_since > _GRACE
+        required = [reader for reader in here if reader.required]
+        self.is_served = not (required or status.saved) or now - self._content_since > _GRACE
 
-    def _is_content(self, status: Status, end: int) -> bool:
-        if status["records"] and self._furthest < end:
+    def _is_content(self, status: GatewayStatus, end: int) -> bool:
+        if status.records and self._furthest < end:
             return False  # No subscriber has come yet, or none stayed to the end.
         return all(
-            reader["acknowledged"] >= end and reader["state"] == "ended"
-            for reader in status["subscribers"]
-            if reader["keep"]
-        ) and all(cursor["acknowledged"] >= end for cursor in status["absent"].values())
+            reader.acknowledged >= end and reader.state == "ended"
+            for reader in status.subscribers
+            if reader.required
+        ) and all(cursor.acknowledged >= end for cursor in status.saved.values())

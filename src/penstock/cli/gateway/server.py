@@ -295,13 +295,13 @@ def _watch(
             gateway.skipped = feed.skipped
         status, now = gateway.status(), time.monotonic()
         if feed is not None:
-            feed.journalled(status["head"])
+            feed.journalled(status.head)
         meter.look(status)
         audience.look(status, now)
         if now >= next_show:
             next_show = max(next_show + _SHOW, now)
             view.show(meter.figures(status, now))
-        if status["end"] is not None and not ended:
+        if status.end is not None and not ended:
             ended = True
             view.note(_told_of_end(gateway, stay))
         if ended and not stay and audience.is_served:
@@ -331,7 +331,7 @@ def _finish(
         feed.journalled(journal.head)
         gateway.skipped = feed.skipped
     failure = gateway.failure
-    taken = gateway.status()["source"]["received"]
+    taken = gateway.status().source.received
     if not journal.durable:
         whereabouts = "they were only in memory, and are gone"
     elif journal.head > journal.first:

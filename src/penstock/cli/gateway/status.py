@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.cli.connection import ConnectionOptions
 from penstock.cli.errors import CommandError
@@ -17,6 +17,9 @@ from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import Screen
 from penstock.cli.table import Block, duration, printable, row, wrap
 from penstock.options import option
+
+if TYPE_CHECKING:
+    from penstock.aquifer import GatewayStatus
 
 __all__ = ["StatusOptions", "add_parser", "run_status"]
 
@@ -75,7 +78,7 @@ def _show(options: StatusOptions) -> int:
     try:
         for status, figures in _answers(options):
             if options.json:
-                print(json.dumps({**status, "rates": _rates(figures)}), flush=True)
+                print(json.dumps({**status.to_dict(), "rates": _rates(figures)}), flush=True)
             else:
                 lines = _lines(options.endpoint, figures, screen.width if drawn is not None else width)
                 if drawn is not None:
@@ -89,19 +92,19 @@ def _show(options: StatusOptions) -> int:
     return 0
 
 
-def _answers(options: StatusOptions) -> Iterator[tuple[dict[str, Any], GatewayFigures]]:
+def _answers(options: StatusOptions) -> Iterator[tuple[GatewayStatus, GatewayFigures]]:
     from penstock.aquifer import probe
 
     curve, meter = options.curve_client(), Meter()
     status = probe(options.endpoint, TIMEOUT, curve)
     while True:
         meter.look(status)
-        meter.figures(status, status["uptime"])
+        meter.figures(status, status.uptime)
         time.sleep(BETWEEN)
         status = probe(options.endpoint, TIMEOUT, curve)
         meter.look(status)
         # By the gateway's own clock: how long the request took does not matter.
-        yield status, meter.figures(status, status["uptime"])
+        yield status, meter.figures(status, status.uptime)
 
 
 def _rates(figures: GatewayFigures) -> dict[str, Any]:

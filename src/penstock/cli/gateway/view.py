@@ -137,8 +137,12 @@ def block(figures: GatewayFigures, width: int) -> Iterator[str]:
     yield from row("source", _source(figures, width), width)
     shown = bar(figures.full, max(min(_BAR, width - _BESIDE_BAR), _SHORTEST_BAR))
     yield from row("log", [shown, f"{figures.full:.0%} full,", f"{figures.needed:.0%} still needed"], width)
-    records = f"{figures.records:,} of {figures.max_records:,} records,"
-    used = f"{size(figures.bytes)} of {size(figures.max_bytes)}"
+    records = f"{figures.records:,} records,"
+    if figures.max_records is not None:
+        records = f"{figures.records:,} of {figures.max_records:,} records,"
+    used = size(figures.bytes)
+    if figures.max_bytes is not None:
+        used += f" of {size(figures.max_bytes)}"
     yield from row("", [f"offsets {_offsets(figures)},", records, used], width)
     if figures.stalled is not None:
         yield from row("STALLED", figures.stalled.split(), width)
