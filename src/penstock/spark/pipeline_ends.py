@@ -206,7 +206,7 @@ class PipelineSink:
         signals demand.
         """
         if self._gateway is not None:
-            self._journal.max_records = self._journal.max_bytes = 2**62
+            self._gateway.lift_bounds()
 
     def finish(self, failure: BaseException | None) -> None:
         """End the Subscriber's stream after everything that was published."""
