@@ -38,12 +38,13 @@ from penstock.net.self_signed import SelfSigned
 from penstock.net.settings import Handler, SocketOption, SupportsFrames, TcpSettings
 from penstock.net.tcp.client import TcpClient
 from penstock.net.tcp.server import RunningServer, TcpServer
-from penstock.net.tls import BadCertificate, TlsSettings
-from penstock.net.transport import Flush, Loop, Timer, Transport, TransportEvents
+from penstock.net.tls import BadCertificate, ServerNames, TlsSettings
+from penstock.net.transport import Flush, Loop, TimerHandle, Transport, TransportEvents
 from penstock.net.udp.channel import UdpChannel
 from penstock.net.udp.client import UdpClient
-from penstock.net.udp.datagram import Address, Datagram, UdpOverflow
-from penstock.net.udp.multicast import Interface
+from penstock.net.udp.datagram import Address, Datagram, OverflowSettings, UdpOverflow
+from penstock.net.udp.multicast import Interface, Membership, MulticastSettings
+from penstock.net.udp.pace import SendPace
 from penstock.net.udp.server import UdpServer
 from penstock.net.udp.settings import UdpHandler, UdpObserver, UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
@@ -69,21 +70,26 @@ __all__ = [
     "Inbound",
     "Interface",
     "Loop",
+    "Membership",
     "MulticastFailed",
+    "MulticastSettings",
     "NetError",
     "Outbound",
+    "OverflowSettings",
     "ReceiveStopped",
     "ReceiverTaken",
     "RunningServer",
     "SelfSigned",
+    "SendPace",
     "SendRefused",
+    "ServerNames",
     "SocketOption",
     "SupportsFrames",
     "TcpClient",
     "TcpMetrics",
     "TcpServer",
     "TcpSettings",
-    "Timer",
+    "TimerHandle",
     "TlsSettings",
     "Traffic",
     "Transport",

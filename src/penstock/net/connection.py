@@ -19,7 +19,7 @@ from penstock.net.receiver import Receiver
 from penstock.net.sender import Done, FlushRule, LoopSender, StreamSender
 from penstock.net.settings import TcpSettings
 from penstock.net.tls import cut_off
-from penstock.net.transport import Timer, Transport
+from penstock.net.transport import TimerHandle, Transport
 from penstock.streams import Mono
 from penstock.streams.spi import Stream, as_stream, connect
 
@@ -101,7 +101,7 @@ class Connection:
         self._echo: Echo | None = None
         self._handler: HandlerRun | None = None
         self._watch: IdleWatch | None = None
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
         self._writable = True
         self.sends_at_once = 0
         self._closing: Shutdown | None = None

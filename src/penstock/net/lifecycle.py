@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from penstock.net.errors import IdleTimeout
 from penstock.net.metrics import Traffic
-from penstock.net.transport import Flush, Loop, Timer, Transport
+from penstock.net.transport import Flush, Loop, TimerHandle, Transport
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
@@ -171,7 +171,7 @@ class Shutdown:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._flush: Flush | None = None
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
 
     def begin(self, linger: float, peer_ended: bool) -> bool:
         """Say that we are done. Returns whether to keep reading, because the peer may still be sending."""

@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-__all__ = ["HIGH_WATER", "Flush", "Loop", "Timer", "Transport", "TransportEvents"]
+__all__ = ["HIGH_WATER", "Flush", "Loop", "TimerHandle", "Transport", "TransportEvents"]
 
 
 HIGH_WATER: Final = 64 * 1024
 """With this many bytes that the kernel has not taken, a transport says that it is full."""
 
 
-class Timer(Protocol):
+class TimerHandle(Protocol):
     """A call that has been scheduled for later."""
 
     def cancel(self) -> None:
@@ -39,7 +39,7 @@ class Loop(Protocol):
         """Call this in the next turn; from any thread."""
         ...
 
-    def call_later(self, delay: float, callback: Callable[..., object], /, *args: Any) -> Timer:
+    def call_later(self, delay: float, callback: Callable[..., object], /, *args: Any) -> TimerHandle:
         """Call this after so many seconds."""
         ...
 

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from penstock.net.errors import ConnectionAborted, NetError
 from penstock.net.metrics import UdpCounters
 from penstock.net.sender import Done, Sender
-from penstock.net.transport import Timer
+from penstock.net.transport import TimerHandle
 from penstock.net.udp.datagram import Address, Datagram, as_datagram, refusal
 from penstock.net.udp.pace import Pacer
 from penstock.net.udp.transport import DatagramTransport
@@ -97,7 +97,7 @@ class DatagramSender(Sender):
         """Elements that came while the socket was full, or before their time."""
         self._held = False
         """Nothing can be sent before something happens: the socket has room, or time passes."""
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
         self._asking = False
 
     # ---------------------------------------------------------------- elements
