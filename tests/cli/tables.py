@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from penstock import feeds
-from penstock.cli.gateway.server import GatewayCommandOptions, ListenOptions, LogOptions
+from penstock.aquifer import GatewayOptions, JournalOptions
+from penstock.cli.gateway.server import GatewayCommandOptions, KeyOptions
 from penstock.cli.tail import TailOptions
 from penstock.feeds import FeedOptions
 from penstock.options import Option, markdown_table, options_of
@@ -28,13 +29,12 @@ def schemes() -> str:
 
 
 def flags(*declared: type) -> str:
-    """The flags of a command."""
-    rows = ["| option | meaning |", "|---|---|"]
-    for owner in declared:
-        for each in options_of(owner):
-            if each.flag is not None or each.positional:
-                rows.append(_row(each))
-    return "\n".join(rows)
+    """The flags of a command; one that two classes declare is that of the first."""
+    rows = {"": "| option | meaning |\n|---|---|"}
+    for each in (each for owner in declared for each in options_of(owner)):
+        if each.flag is not None or each.positional:
+            rows.setdefault(each.flag or each.name, _row(each))
+    return "\n".join(rows.values())
 
 
 def _row(each: Option) -> str:
@@ -47,7 +47,9 @@ def _row(each: Option) -> str:
 TABLES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "feeds.md": {"schemes": schemes, "options": lambda: markdown_table(FeedOptions)},
     "aquifer.md": {
-        "gateway": lambda: flags(GatewayCommandOptions, FeedOptions, LogOptions, ListenOptions),
+        "gateway": lambda: flags(
+            GatewayCommandOptions, FeedOptions, JournalOptions, GatewayOptions, KeyOptions
+        ),
         "tail": lambda: flags(TailOptions),
     },
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from penstock.aquifer.records import codec_named
@@ -14,26 +15,34 @@ from penstock.options import option, parse_count, parse_duration, parse_size
 __all__ = ["GatewayOptions", "JournalOptions"]
 
 
+def _endpoint_or_none(text: str) -> str | None:
+    return None if text == "none" else text
+
+
+def _file_or_memory(text: str) -> str | None:
+    return None if text == "memory" else os.path.expanduser(text)
+
+
 @dataclass(frozen=True, kw_only=True)
 class GatewayOptions:
     """The options of :class:`penstock.aquifer.Gateway` that a command line can say."""
 
     control: str | None = option(
         "tcp://127.0.0.1:5556",
-        help="the endpoint that subscribers connect to",
+        help="where subscribers connect; port 0 is any free port, none is only --curve-control",
         metavar="ENDPOINT",
+        parse=_endpoint_or_none,
     )
     data: str | None = option(
         None,
-        help="the endpoint of the extended subscribers' records",
+        help="where extended subscribers receive records",
         metavar="ENDPOINT",
-        shown="a free port",
+        shown="any free port",
     )
     curve_control: str | None = option(
         None,
-        help="an encrypted endpoint for subscribers with keys, beside the first one",
+        help="where subscribers with keys connect, encrypted",
         metavar="ENDPOINT",
-        flag=None,
     )
     codec: str | Codec = option(
         "bytes",
@@ -60,7 +69,9 @@ class GatewayOptions:
         True, help="whether plain subscribers are required, so that the source waits for them", flag=None
     )
     allow_remote: bool = option(
-        False, help="let other machines connect without encryption", flag="--insecure"
+        False,
+        help="let other machines in without keys: readers, and senders to a source that listens",
+        flag="--insecure",
     )
     writable: bool = option(False, help="let others write to the gateway", flag=None)
 
@@ -85,7 +96,12 @@ class JournalOptions:
     """The options of a journal that a command line can say; a path makes it a file."""
 
     path: str | None = option(
-        None, help="keep the log in this file; in memory if not given", metavar="FILE", flag="--journal"
+        None,
+        help="memory, or a file such as readings.db that survives the process",
+        metavar="WHERE",
+        parse=_file_or_memory,
+        shown="memory",
+        flag="--journal",
     )
     max_records: int | None = option(
         None,
@@ -103,11 +119,11 @@ class JournalOptions:
     )
     max_age: float | None = option(
         None,
-        help="forget records that are older, unless a required reader needs them (with --journal)",
+        help="delete older records, as in 1h; only with a journal in a file",
         metavar="TIME",
         parse=parse_duration,
     )
     accept_loss: bool = option(
         False,
-        help="open a journal although its newest records are lost; the rest gets a new epoch",
+        help="open a journal whose newest records were lost with its -wal file; it gets a new epoch",
     )

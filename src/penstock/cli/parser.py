@@ -18,18 +18,21 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from penstock.cli.errors import CommandError, report_errors
-from penstock.options import Option, options_of
+from penstock.options import Option, option, options_of
 
 if TYPE_CHECKING:
+    from penstock.aquifer import CurveClient
+
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 else:
     # argparse gives the type no public name, and no subscript at run time.
     Commands = argparse._SubParsersAction
 
-__all__ = ["Commands", "Parser", "add_command", "section"]
+__all__ = ["Commands", "ConnectionOptions", "Parser", "add_command", "section"]
 
 Options = TypeVar("Options")
 _SECTION = "section"
@@ -167,3 +170,31 @@ def _read(declared: type[Options], arguments: argparse.Namespace, prefix: str = 
         return declared(**values)
     except ValueError as error:
         raise CommandError(str(error)) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions:
+    """How to reach a gateway; the options of a command inherit from it."""
+
+    endpoint: str = option(positional=True, metavar="ENDPOINT", help="the gateway, as tcp://HOST:PORT")
+    curve: str | None = option(
+        None, metavar="KEYFILE", help="your own .key file, for an encrypted connection"
+    )
+    server_key: str | None = option(
+        None, metavar="KEY", help="the gateway's public key: its .pub file, or the 40 characters"
+    )
+
+    def curve_client(self) -> CurveClient | None:
+        """Load the keys that were given; None if none were, CommandError if they cannot be used."""
+        if self.curve is None and self.server_key is None:
+            return None
+        if self.curve is None or self.server_key is None:
+            raise CommandError(
+                "--curve and --server-key go together: your own keys and the gateway's public key"
+            )
+        from penstock.aquifer import CurveClient, load_keys, load_public
+
+        try:
+            return CurveClient(load_keys(self.curve), load_public(self.server_key))
+        except (OSError, ValueError) as error:
+            raise CommandError(str(error)) from None

@@ -112,7 +112,7 @@ class Feed(ABC):
         return
 
     def journalled(self, head: int) -> None:
-        """Learn that the journal holds ``head`` records; most feeds ignore it."""
+        """Learn that the journal holds ``head`` records, several times a second; most feeds ignore it."""
         return
 
     def close(self) -> None:

@@ -217,6 +217,9 @@ class LogWriter:
             self._stall(error)
         else:
             self._go_on()
+        if self._intake.feed is not None:
+            # Without a commit, too: a sender that has just connected wants to know what is in the log.
+            self._intake.feed.journalled(self._log.head)
 
     def _stall(self, error: JournalError) -> None:
         if str(error) != self._log.stalled:

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from penstock.cli.connection import ConnectionOptions
 from penstock.cli.errors import CommandError
-from penstock.cli.parser import Commands, add_command
+from penstock.cli.parser import Commands, ConnectionOptions, add_command
 from penstock.cli.table import duration, fit, pad, printable
 from penstock.options import option
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from contextlib import ExitStack, closing
@@ -14,8 +13,10 @@ from penstock import feeds
 from penstock.aquifer import (
     CurveServer,
     Gateway,
+    GatewayOptions,
     Journal,
     JournalError,
+    JournalOptions,
     MemoryJournal,
     SqliteJournal,
     generate_keys,
@@ -27,7 +28,7 @@ from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView,
 from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
-from penstock.options import option, parse_count, parse_duration, parse_size
+from penstock.options import option
 
 __all__ = ["GatewayCommandOptions", "run_gateway", "sources"]
 
@@ -52,46 +53,9 @@ def sources() -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogOptions:
-    """Where the records are stored, and how many of them."""
+class KeyOptions:
+    """Which clients are let in."""
 
-    journal: str = option(
-        "memory", metavar="WHERE", help="memory, or a file such as readings.db that survives the process"
-    )
-    max_records: int | None = option(
-        None, parse=parse_count, metavar="N", shown="1M, file 10M", help="the most records in the log"
-    )
-    max_bytes: int | None = option(
-        None, parse=parse_size, metavar="SIZE", shown="64M, file 1G", help="the most bytes in the log"
-    )
-    max_age: float | None = option(
-        None, parse=parse_duration, metavar="TIME", help="delete older records, as in 1h (file only)"
-    )
-    accept_loss: bool = option(
-        False, help="open a journal whose newest records were lost with its -wal file; it gets a new epoch"
-    )
-
-    @property
-    def path(self) -> str | None:
-        """The file of the journal; None if it is in memory."""
-        return None if self.journal == "memory" else os.path.expanduser(self.journal)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListenOptions:
-    """Where subscribers connect, and which of them are allowed to."""
-
-    control: str = option(
-        "tcp://127.0.0.1:5556",
-        metavar="ENDPOINT",
-        help="where subscribers connect; port 0: any free port; none: only --curve-control",
-    )
-    data: str | None = option(
-        None, metavar="ENDPOINT", shown="any free port", help="where extended subscribers receive records"
-    )
-    insecure: bool = option(
-        False, help="let other machines in without keys: readers, and senders to a source that listens"
-    )
     curve: str | None = option(
         None, metavar="KEYFILE", help="the gateway's keys: the .key file that --keygen made"
     )
@@ -100,7 +64,9 @@ class ListenOptions:
         metavar="WHERE",
         help="who is let in, and with which rights: a directory of .pub files, or a list",
     )
-    curve_control: str | None = option(None, metavar="ENDPOINT", help="where subscribers with keys connect")
+    keygen: str | None = option(
+        None, metavar="PATH", help="write new keys to PATH.key and PATH.pub, and exit"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +74,7 @@ class GatewayCommandOptions:
     """The options of ``penstock gateway``."""
 
     source: str | None = option(
-        None, metavar="SOURCE", help="where records come from; the sources are listed below"
+        None, metavar="SOURCE", help=f"where records come from: the URL of a feed, or {_WRITERS}"
     )
     stay: bool = option(False, help="keep serving after the end of the source")
     quiet: bool = option(False, help="show no progress")
@@ -117,18 +83,16 @@ class GatewayCommandOptions:
         choices=("text", "json"),
         help="progress as text on standard error, or as lines of JSON on standard output",
     )
-    keygen: str | None = option(
-        None, metavar="PATH", help="write new keys to PATH.key and PATH.pub, and exit"
-    )
     feed: feeds.FeedOptions = section(feeds.FeedOptions, "how the source is read")
-    log: LogOptions = section(LogOptions, "the log")
-    listen: ListenOptions = section(ListenOptions, "where to listen")
+    journal: JournalOptions = section(JournalOptions, "the log")
+    gateway: GatewayOptions = section(GatewayOptions, "where to listen", without=("codec",))
+    keys: KeyOptions = section(KeyOptions, "keys")
 
 
 def run_gateway(options: GatewayCommandOptions) -> int:
     """Run until everything is served or a signal comes, or make keys; returns the exit code."""
-    if options.keygen is not None:
-        return _make_keys(options.keygen)
+    if options.keys.keygen is not None:
+        return _make_keys(options.keys.keygen)
     _check(options)
     try:
         return _run(options)
@@ -138,19 +102,19 @@ def run_gateway(options: GatewayCommandOptions) -> int:
 
 
 def _check(options: GatewayCommandOptions) -> None:
-    listen = options.listen
+    keys, curve_control = options.keys, options.gateway.curve_control
     if options.source is None:
         raise CommandError(
             "which source? Give --source stdin, file:PATH, tcp://HOST:PORT or another; "
             "`penstock gateway --help` has examples"
         )
-    if listen.allow is not None and listen.curve is None:
+    if keys.allow is not None and keys.curve is None:
         raise CommandError("--allow is a list of keys, and without --curve there are none")
-    if (listen.curve is None) != (listen.curve_control is None):
+    if (keys.curve is None) != (curve_control is None):
         raise CommandError("--curve and --curve-control go together: keys, and the endpoint that needs them")
-    if listen.curve is not None and listen.allow is None:
+    if keys.curve is not None and keys.allow is None:
         raise CommandError("--curve needs --allow: a directory with the .pub files of the clients, or a list")
-    if options.log.max_age is not None and options.log.path is None:
+    if options.journal.max_age is not None and options.journal.path is None:
         raise CommandError("--max-age needs a journal in a file: --journal PATH.db")
 
 
@@ -176,15 +140,13 @@ def _make_keys(path: str) -> int:
 
 
 def _run(options: GatewayCommandOptions) -> int:
-    curve = _curve(options.listen)
+    curve = _curve(options.keys)
     with Interruption(reloads=curve is not None) as interruption, ExitStack() as opened:
         # First whatever can be wrong with the command line, so that nothing is left half open.
         feed = _feed(options)
         if feed is not None:
             opened.callback(feed.close)
-        journal = opened.enter_context(closing(_journal(options.log)))
-        if journal.durable and feed is not None:
-            feed.remember_at(f"{options.log.path}.source", journal.epoch)
+        journal = opened.enter_context(closing(_journal(options.journal)))
         view = _view(options)
         for layer in ("penstock.aquifer", "penstock.net", "penstock.feeds"):
             opened.enter_context(ScreenLog(view.note, logging.WARNING, layer))
@@ -195,8 +157,8 @@ def _run(options: GatewayCommandOptions) -> int:
         except OSError as error:
             raise CommandError(error.strerror or str(error), 1) from None
         _introduce(gateway, options, feed, view)
-        audience = _watch(gateway, feed, options.stay, view, interruption)
-        return _finish(gateway, feed, journal, audience, view, interruption)
+        audience = _watch(gateway, options.stay, view, interruption)
+        return _finish(gateway, journal, audience, view, interruption)
 
 
 # ---------------------------------------------------------------- opening
@@ -205,18 +167,18 @@ def _feed(options: GatewayCommandOptions) -> feeds.Feed | None:
     if options.source is None or options.source == _WRITERS:
         return None
     try:
-        return feeds.open(options.source, replace(options.feed, allow_remote=options.listen.insecure))
+        return feeds.open(options.source, replace(options.feed, allow_remote=options.gateway.allow_remote))
     except feeds.FeedError as error:
         code = 1 if isinstance(error, feeds.FeedUnavailable) else 2
         writers = f" or {_WRITERS}" if isinstance(error, feeds.UnknownScheme) else ""
         raise CommandError(f"--source: {error}{writers}", code) from None
 
 
-def _curve(listen: ListenOptions) -> CurveServer | None:
-    if listen.curve is None or listen.allow is None:
+def _curve(keys: KeyOptions) -> CurveServer | None:
+    if keys.curve is None or keys.allow is None:
         return None
     try:
-        return CurveServer.load(listen.curve, listen.allow)
+        return CurveServer.load(keys.curve, keys.allow)
     except FileNotFoundError as error:
         # Our own message is complete; that of the system only names the file.
         text = str(error) if error.errno is None else f"--allow: there is no {error.filename}"
@@ -225,29 +187,20 @@ def _curve(listen: ListenOptions) -> CurveServer | None:
         raise CommandError(str(error)) from None
 
 
-def _journal(log: LogOptions) -> Journal:
-    bounds = {"max_records": log.max_records, "max_bytes": log.max_bytes}
+def _journal(options: JournalOptions) -> Journal:
+    bounds = {"max_records": options.max_records, "max_bytes": options.max_bytes}
     given: dict[str, Any] = {name: value for name, value in bounds.items() if value is not None}
-    if log.path is None:
+    if options.path is None:
         return MemoryJournal(**given)
-    return SqliteJournal(log.path, max_age=log.max_age, accept_loss=log.accept_loss, **given)
+    return SqliteJournal(options.path, max_age=options.max_age, accept_loss=options.accept_loss, **given)
 
 
 def _gateway(
     options: GatewayCommandOptions, feed: feeds.Feed | None, journal: Journal, curve: CurveServer | None
 ) -> Gateway:
     try:
-        return Gateway(
-            feed,
-            None if options.listen.control == "none" else options.listen.control,
-            data=options.listen.data,
-            journal=journal,
-            codec=options.feed.codec,
-            curve=curve,
-            curve_control=options.listen.curve_control,
-            allow_remote=options.listen.insecure,
-            writable=feed is None,
-        )
+        settings = replace(options.gateway, codec=options.feed.codec, writable=feed is None)
+        return Gateway(feed, journal=journal, curve=curve, options=settings)
     except ValueError as error:
         raise CommandError(str(error)) from None
 
@@ -264,8 +217,8 @@ def _view(options: GatewayCommandOptions) -> GatewayView:
 def _introduce(
     gateway: Gateway, options: GatewayCommandOptions, feed: feeds.Feed | None, view: GatewayView
 ) -> None:
-    plain = gateway.endpoint if options.listen.control != "none" else None
-    encrypted = gateway.curve_endpoint if options.listen.curve is not None else None
+    plain = gateway.endpoint if options.gateway.control is not None else None
+    encrypted = gateway.curve_endpoint if options.keys.curve is not None else None
     where = [plain] if plain is not None else []
     where += [f"{encrypted} (encrypted)"] if encrypted is not None else []
     view.begin(
@@ -273,16 +226,14 @@ def _introduce(
         control=plain,
         curve_control=encrypted,
         source=options.source,
-        journal=options.log.journal,
+        journal=options.journal.path or "memory",
     )
     if feed is not None and feed.note is not None:
         view.note(feed.note)
 
 
 # ---------------------------------------------------------------- running
-def _watch(
-    gateway: Gateway, feed: feeds.Feed | None, stay: bool, view: GatewayView, interruption: Interruption
-) -> Audience:
+def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interruption) -> Audience:
     """Show the progress until every required reader is done or a signal comes."""
     meter, audience = Meter(), Audience()
     meter.figures(gateway.status(), time.monotonic())
@@ -291,11 +242,7 @@ def _watch(
     while not interruption.wait(_LOOK_AT_END if ended and not stay else _LOOK):
         if interruption.take_reload() and gateway.reload_keys():
             view.note("SIGHUP: reloaded the list of clients")
-        if feed is not None:
-            gateway.skipped = feed.skipped
         status, now = gateway.status(), time.monotonic()
-        if feed is not None:
-            feed.journalled(status.head)
         meter.look(status)
         audience.look(status, now)
         if now >= next_show:
@@ -317,19 +264,11 @@ def _told_of_end(gateway: Gateway, stay: bool) -> str:
 
 
 def _finish(
-    gateway: Gateway,
-    feed: feeds.Feed | None,
-    journal: Journal,
-    audience: Audience,
-    view: GatewayView,
-    interruption: Interruption,
+    gateway: Gateway, journal: Journal, audience: Audience, view: GatewayView, interruption: Interruption
 ) -> int:
     """Close, and report what happened to the records."""
     audience.look(gateway.status(), time.monotonic())
     gateway.close()
-    if feed is not None:
-        feed.journalled(journal.head)
-        gateway.skipped = feed.skipped
     failure = gateway.failure
     taken = gateway.status().source.received
     if not journal.durable:

@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.connection import ConnectionOptions
 from penstock.cli.errors import CommandError
 from penstock.cli.gateway.figures import GatewayFigures, Meter
 from penstock.cli.gateway.view import block
-from penstock.cli.parser import Commands, add_command
+from penstock.cli.parser import Commands, ConnectionOptions, add_command
 from penstock.cli.screen import Screen
 from penstock.cli.table import Block, duration, printable, row, wrap
 from penstock.options import option

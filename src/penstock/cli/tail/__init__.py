@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from penstock.cli.connection import ConnectionOptions
-from penstock.cli.parser import Commands, add_command
+from penstock.cli.parser import Commands, ConnectionOptions, add_command
 from penstock.options import option, parse_count, parse_duration, parse_rate
 
 __all__ = ["CODECS", "TailOptions", "add_parser"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ _log = logging.getLogger("penstock.feeds")
 
 _WAITING: Final = 4096
 """How many datagrams may wait for the gateway."""
+_REPORT_EVERY: Final = 1.0
+"""Seconds between two looks at how many were dropped."""
 
 
 class UdpFeed(Feed):
@@ -33,6 +36,7 @@ class UdpFeed(Feed):
         self._max_line = options.max_line
         self._decode = options.decoder()
         self._reported = 0
+        self._looked = float("-inf")
         server = UdpServer.create().host(host).port(port).overflow(UdpOverflow.DROP_NEWEST, capacity=_WAITING)
         try:
             self._channel = server.bind_now()
@@ -61,7 +65,10 @@ class UdpFeed(Feed):
             return ()
 
     def journalled(self, head: int) -> None:
-        """Log how many datagrams were dropped since the last call."""
+        """Log how many datagrams were dropped since the last time, at most once a second."""
+        if time.monotonic() < self._looked + _REPORT_EVERY:
+            return
+        self._looked = time.monotonic()
         metrics = self._channel.metrics
         dropped = metrics.dropped + (metrics.kernel_dropped or 0)
         if dropped > self._reported:
