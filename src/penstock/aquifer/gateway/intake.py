@@ -40,7 +40,7 @@ class ReplayableSource(Protocol):
         ...
 
     def journalled(self, head: int) -> None:
-        """The log has so many records; called on the writer's thread after each transaction and now and then."""
+        """The log has so many records; called on the writer's thread, several times a second."""
         ...
 
     def remember_at(self, path: str, epoch: str) -> None:
