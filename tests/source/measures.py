@@ -17,11 +17,11 @@ import statistics
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.source import ways
+from tests.source import ways as trace_of_ways
 from tests.source.fronts import Import, Name, Source
 from tests.source.public_names import hidden_exceptions, missing_names
 from tests.source.repository import ROOT
@@ -59,7 +59,8 @@ class Measures:
     homonyms: dict[str, list[str]]
     verbs: list[str]
     words: Counter[str]
-    ways: dict[str, list[ways.Call]] = field(default_factory=dict)
+    words_on_the_way: Counter[str] = field(default_factory=Counter)
+    ways: dict[str, list[trace_of_ways.Call]] = field(default_factory=dict)
 
     def rows(self) -> Iterator[tuple[str, object]]:
         """The table, row by row."""
@@ -76,7 +77,10 @@ class Measures:
         yield "exceptions that cannot be imported", len(self.hidden)
         yield "homonyms (class names used twice)", len(self.homonyms)
         yield "files named by a verb in -ing", len(self.verbs)
-        yield "words for demand", sum(count > 0 for count in self.words.values())
+        yield "words for demand, in all names", sum(count > 0 for count in self.words.values())
+        if self.ways:
+            used = sum(count > 0 for count in self.words_on_the_way.values())
+            yield "words for demand, in names of modules on demand's way", used
         for way, calls in self.ways.items():
             across = crossings(calls)
             whose = "the data's way" if way == "data" else "demand's way"
@@ -98,7 +102,9 @@ class Measures:
         yield "exceptions that cannot be imported", [str(each) for each in self.hidden]
         yield "homonyms", [f"{name}: {', '.join(where)}" for name, where in self.homonyms.items()]
         yield "files named by a verb in -ing", self.verbs
-        yield "words for demand", [f"{word}: {count}" for word, count in self.words.items()]
+        yield "words for demand, in all names", [f"{word}: {count}" for word, count in self.words.items()]
+        on_the_way = [f"{word}: {count}" for word, count in self.words_on_the_way.items()]
+        yield "words for demand, in names of modules on demand's way", on_the_way
         for way, calls in self.ways.items():
             yield f"imports across a border on the way of {way}", [f"{a} → {b}" for a, b in crossings(calls)]
 
@@ -106,6 +112,7 @@ class Measures:
 def measure(tree: Path, *, trace: bool = True) -> Measures:
     """Measure one tree; with ``trace`` a pipeline of its code is run."""
     source = Source.of(tree)
+    ways = traced(tree) if trace else {}
     return Measures(
         lines=[module.lines for module in source.modules.values()],
         past_the_door=source.past_the_door(),
@@ -113,8 +120,9 @@ def measure(tree: Path, *, trace: bool = True) -> Measures:
         hidden=hidden_exceptions(source),
         homonyms=homonyms(source),
         verbs=verbs(source),
-        words=demand_words(source),
-        ways=traced(tree) if trace else {},
+        words=demand_words(source, source.modules),
+        words_on_the_way=demand_words(source, {m for a, _, b, _ in ways.get("demand", []) for m in (a, b)}),
+        ways=ways,
     )
 
 
@@ -134,12 +142,16 @@ def verbs(source: Source) -> list[str]:
     return [name for name, word in last_words if word.endswith("ing") and word not in NOUNS_IN_ING]
 
 
-def demand_words(source: Source) -> Counter[str]:
-    """How often each word for demand is part of a name in the code."""
+def demand_words(source: Source, modules: Collection[str]) -> Counter[str]:
+    """How often each word for demand is part of a name in the code of these modules.
+
+    Over all modules this also counts words that mean something else there: who is allowed to connect, or
+    room on a disk. The modules on demand's way are the ones that matter.
+    """
     found = Counter(dict.fromkeys(DEMAND_WORDS, 0))
     parts = {part: word for word, forms in DEMAND_WORDS.items() for part in forms.split()}
     for module in source.modules.values():
-        if not module.name.startswith(CREDIT_LAYERS):
+        if module.name not in modules or not module.name.startswith(CREDIT_LAYERS):
             continue
         for name in _names(module.tree):
             for part, word in parts.items():
@@ -165,16 +177,16 @@ def _names(tree: ast.Module) -> Iterator[str]:
             yield node.attr
 
 
-def traced(tree: Path) -> dict[str, list[ways.Call]]:
+def traced(tree: Path) -> dict[str, list[trace_of_ways.Call]]:
     """Trace the ways of data and demand in the code of a tree, in a process of its own."""
-    command = [sys.executable, ways.__file__, str(tree / "src")]
+    command = [sys.executable, trace_of_ways.__file__, str(tree / "src")]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     if result.returncode:
         raise RuntimeError(f"the pipeline of {tree} cannot be traced:\n{result.stderr}")
     return {way: [(a, b, c, d) for a, b, c, d in calls] for way, calls in json.loads(result.stdout).items()}
 
 
-def crossings(calls: list[ways.Call]) -> list[tuple[str, str]]:
+def crossings(calls: list[trace_of_ways.Call]) -> list[tuple[str, str]]:
     """The pairs of modules, in different packages, of which one calls the other or hands it a record."""
     return list(dict.fromkeys((a, b) for a, _, b, _ in calls if home(a) != home(b)))
 
