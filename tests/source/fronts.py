@@ -173,6 +173,17 @@ class Source:
             return False
         return found.name is None or at in DOORS or found.name in self.modules[target].exported
 
+    @cached_property
+    def classes(self) -> dict[str, list[Name]]:
+        """Every class with a public name, by that name, with the modules that define one."""
+        found: dict[str, list[Name]] = {}
+        for module in self.modules.values():
+            for name, node in module.scope.items():
+                if isinstance(node, ast.ClassDef) and not name.startswith("_"):
+                    found.setdefault(name, []).append(Name(module.name, name))
+        return found
+
+    @cached_property
     def public(self) -> dict[Name, str]:
         """Everything that a front exports, by where it is defined, with the front."""
         found: dict[Name, str] = {}

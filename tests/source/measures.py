@@ -128,12 +128,8 @@ def measure(tree: Path, *, trace: bool = True) -> Measures:
 
 def homonyms(source: Source) -> dict[str, list[str]]:
     """Names of classes that more than one module has, private ones aside."""
-    found: dict[str, list[str]] = {}
-    for module in source.modules.values():
-        for name, node in module.scope.items():
-            if isinstance(node, ast.ClassDef) and not name.startswith("_"):
-                found.setdefault(name, []).append(module.name)
-    return {name: where for name, where in sorted(found.items()) if len(where) > 1}
+    where = {name: [each.module for each in defined] for name, defined in sorted(source.classes.items())}
+    return {name: modules for name, modules in where.items() if len(modules) > 1}
 
 
 def verbs(source: Source) -> list[str]:

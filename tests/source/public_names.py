@@ -18,7 +18,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 def missing_names(source: Source) -> dict[Name, list[str]]:
     """Every name that something public needs and no front exports, with those who need it."""
-    public = source.public()
+    public = source.public
     missing: dict[Name, list[str]] = {}
     for definition, front in public.items():
         if definition.name:
@@ -32,7 +32,7 @@ def missing_names(source: Source) -> dict[Name, list[str]]:
 
 def hidden_exceptions(source: Source) -> list[Name]:
     """Exceptions with a public name that cannot be imported from a front."""
-    public = source.public()
+    public = source.public
     found = []
     for module in source.modules.values():
         if module.name.startswith(("penstock.cli", "penstock.tck")):
@@ -179,24 +179,10 @@ def _of_docstring(
     text = ast.get_docstring(node) or ""
     names = {found.split(".")[-1] for found in _ROLE.findall(text)}
     names |= set(_QUOTED.findall(text)) | set(_CAMEL.findall(text))
-    classes, public = _classes(source), source.public()
+    classes, public = source.classes, source.public
     for name in sorted(names):
         known = classes.get(name, [])
         if known and not any(each in public for each in known):
             near = [each for each in known if each.module.split(".")[1] == module.name.split(".")[1]]
             if near:  # a word of another layer is just a word here
                 yield near[0], where
-
-
-_CLASSES: dict[int, dict[str, list[Name]]] = {}
-
-
-def _classes(source: Source) -> dict[str, list[Name]]:
-    found = _CLASSES.get(id(source))
-    if found is None:
-        found = _CLASSES[id(source)] = {}
-        for module in source.modules.values():
-            for name, node in module.scope.items():
-                if isinstance(node, ast.ClassDef) and not name.startswith("_"):
-                    found.setdefault(name, []).append(Name(module.name, name))
-    return found

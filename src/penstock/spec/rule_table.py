@@ -245,7 +245,7 @@ ALL_RULES: Final[tuple[Rule, ...]] = (
         "3.1",
         (_MUST,),
         (_REVIEW,),
-        "Nobody can see from outside on whose behalf a request is made.",
+        "It cannot be seen from outside on whose behalf a request is made.",
         {"1.0.1": "A sentence on the relation between the two sides became part of the intent."},
     ),
     _rule("3.2", (_MUST,), (_KIT,), "The kit asks from inside both methods and counts what comes."),
