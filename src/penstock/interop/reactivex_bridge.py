@@ -45,7 +45,7 @@ def from_observable(
     on_dropped: Callable[[T], object] | None = None,
     scheduler: abc.SchedulerBase | None = None,
 ) -> Flux[T]:
-    """The elements of an Observable, which cannot be slowed down: ``overflow`` says what to give up.
+    """The elements of an Observable, which cannot be slowed down: ``overflow`` says what to drop.
 
     Each subscriber of the Flux subscribes to the Observable, and disposes of that when it cancels. Up to
     ``capacity`` elements wait for demand. When one more comes, ``Overflow.ERROR`` ends the stream with

@@ -1,4 +1,4 @@
-"""The two families of Java interfaces, and the ways into and out of them."""
+"""The two families of Java interfaces, and the conversions between them and Python's."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class PythonExecutor:
         self._tasks.put(task)
 
     def close(self) -> None:
-        """Take no more tasks, run those that wait, end the thread. Any number of times."""
+        """Refuse new tasks, run those that wait, and end the thread. Idempotent."""
         if not self._closed:
             self._closed = True
             self._tasks.put(None)

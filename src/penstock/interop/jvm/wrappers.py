@@ -26,12 +26,12 @@ __all__ = [
 
 
 class JavaSubscription:
-    """A Subscription that Java made. After ``cancel``, or the end of the stream, it lets Java's object go."""
+    """A Subscription that Java made. After ``cancel``, or at the end of the stream, it releases the Java object."""
 
     __slots__ = ("__weakref__", "_java")
 
     def __init__(self, java: Any) -> None:
-        """Stand for the Java object."""
+        """Wrap the Java object."""
         self._java = java
 
     def request(self, n: int, /) -> None:
@@ -44,13 +44,13 @@ class JavaSubscription:
         java.request(max(min(n, UNBOUNDED), -UNBOUNDED) if whole else 0)
 
     def cancel(self) -> None:
-        """Tell Java, once."""
+        """Cancel the Java Subscription, once."""
         java, self._java = self._java, None
         if java is not None:
             java.cancel()
 
     def let_go(self) -> None:
-        """Forget Java's object without a word to it: the stream has ended."""
+        """Release the Java object without cancelling it: the stream has ended."""
         self._java = None
 
 
@@ -69,19 +69,19 @@ class JavaSubscriber(_OfJava):
     __slots__ = ()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Hand Java a Subscription that asks this one."""
+        """Give Java a Subscription that requests from this one."""
         self.java.onSubscribe(self._interfaces.subscription(subscription))
 
     def on_next(self, element: Any, /) -> None:
-        """Hand Java the element."""
+        """Pass the element on to Java."""
         self.java.onNext(java_element(element))
 
     def on_error(self, error: BaseException, /) -> None:
-        """Hand Java the error, or what stands for it there."""
+        """Pass the error on, as the Java exception that stands for it."""
         self.java.onError(None if error is None else java_error(error))
 
     def on_complete(self) -> None:
-        """Tell Java of the end."""
+        """Pass the end on to Java."""
         self.java.onComplete()
 
 
@@ -104,7 +104,7 @@ class JavaProcessor(JavaSubscriber, JavaPublisher):
 
 
 class JavaClasses(NamedTuple):
-    """The classes whose objects Java takes for its own."""
+    """The classes whose objects implement the Java interfaces."""
 
     subscription: type[Any]
     subscriber: type[Any]
@@ -134,7 +134,7 @@ def java_classes(interfaces: JavaInterfaces) -> JavaClasses:
 
 
 class _Wrapper:
-    """An object of Python that Java sees as its own."""
+    """A Python object with a Java interface."""
 
     interfaces: ClassVar[JavaInterfaces]
     """The family that the other side speaks."""
@@ -148,7 +148,7 @@ class _Wrapper:
 
 
 class OfSubscription(_Wrapper):
-    """A Subscription of ours."""
+    """A Python Subscription for Java."""
 
     python: Subscription
 
@@ -166,7 +166,7 @@ class OfSubscription(_Wrapper):
 
 
 class OfSubscriber(_Wrapper):
-    """A Subscriber of ours.
+    """A Python Subscriber for Java.
 
     It remembers its Subscription, to let it go at the end. Otherwise a Python object that keeps its
     Subscription, and a Java Subscription that keeps its Subscriber (the JDK's does), would hold each other
@@ -181,7 +181,7 @@ class OfSubscriber(_Wrapper):
 
     @java_method
     def onSubscribe(self, subscription: Any) -> None:
-        """Java introduces itself."""
+        """Receive the Java Subscription."""
         if subscription is not None:
             subscription = JavaSubscription(subscription)
             if self._subscription is None:  # a second one is cancelled by the Subscriber (§2.5)
@@ -195,7 +195,7 @@ class OfSubscriber(_Wrapper):
 
     @java_method
     def onNext(self, element: Any) -> None:
-        """Java sends an element."""
+        """Receive an element."""
         try:
             self.python.on_next(python_element(element))
         except TypeError as error:
@@ -205,7 +205,7 @@ class OfSubscriber(_Wrapper):
 
     @java_method
     def onError(self, error: Any) -> None:
-        """Java fails."""
+        """Receive the failure."""
         try:
             self.python.on_error(error)
         except TypeError as fault:
@@ -218,7 +218,7 @@ class OfSubscriber(_Wrapper):
 
     @java_method
     def onComplete(self) -> None:
-        """Java completes."""
+        """Receive the end."""
         try:
             self.python.on_complete()
         finally:
@@ -231,13 +231,13 @@ class OfSubscriber(_Wrapper):
 
 
 class OfPublisher(_Wrapper):
-    """A Publisher of ours."""
+    """A Python Publisher for Java."""
 
     python: Publisher[Any]
 
     @java_method
     def subscribe(self, subscriber: Any) -> None:
-        """Java subscribes."""
+        """Serve a Java Subscriber."""
         # As Java passes null, against the types: the Publisher answers for itself.
         ours: Any = None if subscriber is None else JavaSubscriber(subscriber, self.interfaces)
         try:
@@ -249,6 +249,6 @@ class OfPublisher(_Wrapper):
 
 
 class OfProcessor(OfSubscriber, OfPublisher):
-    """A Processor of ours: both of them."""
+    """A Python Processor for Java."""
 
     python: Processor[Any, Any]
