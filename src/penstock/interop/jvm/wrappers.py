@@ -26,7 +26,7 @@ __all__ = [
 
 
 class JavaSubscription:
-    """A Subscription that Java made. After ``cancel``, or at the end of the stream, it releases the Java object."""
+    """A Subscription that Java made. ``cancel`` and the end of the stream release the Java object."""
 
     __slots__ = ("__weakref__", "_java")
 
