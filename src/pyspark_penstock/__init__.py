@@ -1,8 +1,8 @@
-"""Spark looks for modules named ``pyspark_*`` and takes the data source that they call ``DefaultSource``.
+"""Makes ``format("aquifer")`` known to Spark wherever Penstock is installed.
 
-This is ours: where Penstock is installed, ``spark.readStream.format("aquifer")`` works without a line of
-code. Spark imports every such module, and one that fails hides all the others. So a Penstock without the
-extra ``spark``, or beside a PySpark that it does not support, offers nothing, rather than failing.
+Spark imports all modules named ``pyspark_*`` and registers their ``DefaultSource``. If one of them fails to
+import, Spark loses the data sources of all others. So without the extra ``spark``, or with a PySpark that
+Penstock does not support, this module exports nothing, rather than failing.
 """
 
 import logging

@@ -162,9 +162,9 @@ def _archive_of_this_process() -> Path:
     return package_zip(folder)
 
 
-def _modules(place: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
     yield f"{name}/", b""  # A zip file needs an entry for a directory without __init__.py.
-    for entry in place.iterdir():
+    for entry in folder.iterdir():
         inside = f"{name}/{entry.name}"
         if entry.is_dir():
             if entry.name != "__pycache__":

@@ -117,11 +117,11 @@ class Columns:
 
     @staticmethod
     def _check(schema: StructType, value: str) -> None:
-        allowed = {field.split()[0]: field.split()[1] for field in default_schema(value).split(", ")}
+        known = {field.split()[0]: field.split()[1] for field in default_schema(value).split(", ")}
         for field in schema.fields:
             name, kind = field.name, field.dataType.simpleString()
-            if allowed.get(name) != kind:
-                columns = ", ".join(f"{name} {kind}" for name, kind in allowed.items())
+            if known.get(name) != kind:
+                columns = ", ".join(f"{name} {kind}" for name, kind in known.items())
                 raise BadSchema(
                     f'option "value" is {value!r}: the columns are {columns}; {name} {kind} is not one of '
                     'them. For columns from the records, use option("value", "json") or "arrow"'
