@@ -1,5 +1,6 @@
 """A file as a source: no line is torn, none comes twice, and a file that is written is followed."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, SqliteJournal
+from penstock.aquifer import Gateway as LibraryGateway
 from penstock.feeds import BadFeed, FeedOptions, FileFeed
 from penstock.streams import Flux
 from tests.cli.running import PATIENCE, Gateway
@@ -152,6 +154,27 @@ def test_a_file_with_fewer_lines_than_the_journal_is_an_error(path: Path, follow
 
     with pytest.raises(ValueError, match="it has 2 lines, but the journal has 3 already"):
         read(source_of(path, follow=follow), 3)
+
+
+def test_a_gateway_of_a_program_saves_the_position_and_continues_there(tmp_path: Path, path: Path) -> None:
+    journal = tmp_path / "app.db"
+    path.write_bytes(b"one\nbad \xff\ntwo\n")
+    options = FeedOptions(codec="text", on_bad_line="skip")
+    taken: list[str] = []
+    for more in (b"", b"three\n"):
+        append(path, more)
+        with (
+            feeds.open(f"file:{path}", options) as feed,
+            LibraryGateway(
+                feed, "tcp://127.0.0.1:0", journal=SqliteJournal(journal), codec="text"
+            ) as gateway,
+        ):
+            assert gateway.join(PATIENCE)
+            taken = list(AquiferPublisher(gateway.endpoint, codec="text").flux())
+            assert gateway.status().source.skipped == feed.skipped
+
+    assert taken == ["one", "two", "three"]
+    assert json.loads(Path(f"{journal}.source").read_bytes())["position"] == path.stat().st_size
 
 
 def test_another_file_under_the_same_name_is_refused(path: Path, memory: Path) -> None:

@@ -86,9 +86,10 @@ class FeedOptions:
 class Feed(ABC):
     """A source of records for a gateway or a pipeline; :func:`penstock.feeds.open` makes one of a URL.
 
-    A feed is what :class:`penstock.aquifer.Gateway` takes in place of a Publisher: the gateway calls it with
-    the number of records that its journal holds, tells it how far the journal has come, and shows how many
-    lines it has skipped. Without a gateway, ``feed(0)`` is a Publisher of the records for one subscriber.
+    A :class:`penstock.aquifer.Gateway` takes it in place of a Publisher, as a ``ReplayableSource``: it calls
+    the feed with the number of records that the journal holds, tells it how far the journal has come, and
+    shows how many lines it has skipped. Without a gateway, ``feed(0)`` is a Publisher of the records, for one
+    subscriber.
     """
 
     name: str
