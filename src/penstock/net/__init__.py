@@ -38,8 +38,8 @@ from penstock.net.self_signed import SelfSigned
 from penstock.net.settings import Handler, SocketOption, SupportsFrames, TcpSettings
 from penstock.net.tcp.client import TcpClient
 from penstock.net.tcp.server import RunningServer, TcpServer
-from penstock.net.tls import BadCertificate, ServerNames, TlsSettings
-from penstock.net.transport import Flush, Loop, TimerHandle, Transport, TransportEvents
+from penstock.net.tls import BadCertificate, ServerNames, TlsSession, TlsSettings
+from penstock.net.transport import EventLoop, Flush, SocketHandle, TimerHandle, Transport, TransportEvents
 from penstock.net.udp.channel import UdpChannel
 from penstock.net.udp.client import UdpClient
 from penstock.net.udp.datagram import Address, Datagram, OverflowSettings, UdpOverflow
@@ -63,13 +63,13 @@ __all__ = [
     "Datagram",
     "DatagramOverflow",
     "DatagramTooLarge",
+    "EventLoop",
     "Flush",
     "Handler",
     "HandshakeFailed",
     "IdleTimeout",
     "Inbound",
     "Interface",
-    "Loop",
     "Membership",
     "MulticastFailed",
     "MulticastSettings",
@@ -83,6 +83,7 @@ __all__ = [
     "SendPace",
     "SendRefused",
     "ServerNames",
+    "SocketHandle",
     "SocketOption",
     "SupportsFrames",
     "TcpClient",
@@ -90,6 +91,7 @@ __all__ = [
     "TcpServer",
     "TcpSettings",
     "TimerHandle",
+    "TlsSession",
     "TlsSettings",
     "Traffic",
     "Transport",

@@ -18,7 +18,8 @@ from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary, ref
 
 from penstock.net.labels import local_of, remote_of
-from penstock.net.transport import HIGH_WATER, TransportEvents
+from penstock.net.tls import TlsSession
+from penstock.net.transport import HIGH_WATER, SocketHandle, TransportEvents
 
 __all__ = ["AsyncioFlush", "AsyncioTransport"]
 
@@ -64,14 +65,16 @@ class AsyncioTransport:
             raw.max_size = _READ_SIZE  # asyncio's own: otherwise every small read costs a large allocation
 
     @property
-    def socket(self) -> Any:
+    def socket(self) -> SocketHandle | None:
         """The socket, for its options."""
-        return self.raw.get_extra_info("socket")
+        socket: SocketHandle | None = self.raw.get_extra_info("socket")
+        return socket
 
     @property
-    def tls(self) -> Any:
+    def tls(self) -> TlsSession | None:
         """The TLS session, or None."""
-        return self.raw.get_extra_info("ssl_object")
+        session: TlsSession | None = self.raw.get_extra_info("ssl_object")
+        return session
 
     def set_protocol(self, events: TransportEvents) -> None:
         """Call somebody else from now on."""
@@ -107,11 +110,12 @@ class AsyncioTransport:
                 self.abort()  # The peer has reset the connection, and the loop has not told us yet.
 
     def _close_notify(self) -> None:
-        if self.is_closing():
+        session = self.tls
+        if session is None or self.is_closing():
             return
         # unwrap() wants the peer's own end as well, or finds that the peer is still sending.
         with contextlib.suppress(ssl.SSLError):
-            self.tls.unwrap()
+            session.unwrap()
         self.push_out()
 
     def push_out(self) -> None:
@@ -137,7 +141,7 @@ class AsyncioTransport:
 
 
 class AsyncioFlush:
-    """Waits, once, until one transport has nothing left; then calls ``done``."""
+    """Waits, once, until one transport has nothing left, then calls ``done``."""
 
     __slots__ = ("_done", "_loop", "_pause", "_tight", "_transport", "_watched")
 
@@ -148,25 +152,25 @@ class AsyncioFlush:
         self._tight = False
         """Whether the transport was told to say when it is empty."""
         self._watched: tuple[_Writable, int] | None = None
-        """Who tells us that the socket can be written to, and the socket's number there."""
+        """What tells us that the socket can be written to, and the socket's descriptor."""
         self._pause = _FIRST_LOOK
 
     def check(self) -> None:
-        """Look whether it is done: call this first, and whenever the transport says that it has room."""
+        """Look whether that is so. Call this first, and whenever the transport says that it has room."""
         if self._done is None:
             return
         if self._transport.get_write_buffer_size():
-            # With no room at all the transport is full now, and says so again when it is empty.
+            # If it may hold nothing, the transport is full now, and says so when it is empty.
             self._tight = True
             self._transport.set_write_buffer_limits(high=0)
         elif self._transport.get_extra_info("ssl_object") is None:
             self._end()
         else:
-            # The transport below writes in turns of the loop: what counts is what is seen after one.
+            # The transport below writes in turns of the loop, so look after the next one.
             self._loop.call_soon(self._check_below, _LOOKS)
 
     def cancel(self) -> None:
-        """Nobody waits any more."""
+        """Stop waiting."""
         self._done = None
         self._loosen()
 
@@ -174,7 +178,7 @@ class AsyncioFlush:
         if self._done is None:
             return
         if self._transport.is_closing():
-            self._end()  # TLS has been ended by the peer, and flushes what there is.
+            self._end()  # The peer has ended TLS, which flushes what there is.
         elif self._transport.get_write_buffer_size():
             self.check()
         elif not _takes_more(self._transport):
@@ -216,12 +220,12 @@ class AsyncioFlush:
 
 
 class _Writable:
-    """The sockets of one event loop that somebody waits to write to; it exists only while there is one."""
+    """Watches sockets of one event loop until they can be written to. It exists only while there are some."""
 
     _of: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Writable]] = WeakKeyDictionary()
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = ref(loop)  # the loop holds us, and not the other way round: it may be dropped unclosed
+        self._loop = ref(loop)  # a loop may be dropped without being closed: it holds us, we do not hold it
         self._poll = select.epoll()
         self._calls: dict[int, Callable[[], object]] = {}
         loop.add_reader(self._poll.fileno(), self._look)
@@ -234,17 +238,17 @@ class _Writable:
         return writable
 
     def wait(self, descriptor: int, call: Callable[[], object]) -> None:
-        """Call this once when the socket can be written to, or is broken."""
+        """Call this once the socket can be written to, or is broken."""
         self._poll.register(descriptor, select.EPOLLOUT)
         self._calls[descriptor] = call
 
     def forget(self, descriptor: int) -> None:
-        """Nobody waits for this one any more."""
+        """Stop watching this socket."""
         self._remove(descriptor)
         self._close_if_unused()
 
     def _remove(self, descriptor: int) -> Callable[[], object] | None:
-        with contextlib.suppress(OSError):  # a socket that was closed has been removed by that
+        with contextlib.suppress(OSError):  # a closed socket has been removed already
             self._poll.unregister(descriptor)
         return self._calls.pop(descriptor, None)
 

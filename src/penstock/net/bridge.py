@@ -10,7 +10,7 @@ from penstock.net.asyncio_transport import AsyncioTransport
 from penstock.net.connection import Connection
 from penstock.net.metrics import Traffic
 from penstock.net.receiver import Receiver
-from penstock.net.transport import Loop, Transport
+from penstock.net.transport import EventLoop, Transport
 
 if TYPE_CHECKING:
     from penstock.net.connections import Connections
@@ -26,7 +26,7 @@ class Bridge:
     connection: Connection
     """Exists once the socket is up, and TLS with it if there is to be any."""
 
-    def __init__(self, connections: Connections, loop: Loop) -> None:
+    def __init__(self, connections: Connections, loop: EventLoop) -> None:
         settings = connections.settings
         self._connections = connections
         self._receiver = Receiver(loop, settings.read_ahead)

@@ -18,7 +18,7 @@ from penstock.net.outbound import Ending, Outbound
 from penstock.net.receiver import Receiver
 from penstock.net.sender import Done, FlushRule, LoopSender, StreamSender
 from penstock.net.settings import TcpSettings
-from penstock.net.tls import cut_off
+from penstock.net.tls import TlsSession, cut_off
 from penstock.net.transport import TimerHandle, Transport
 from penstock.streams import Mono
 from penstock.streams.spi import Stream, as_stream, connect
@@ -143,7 +143,7 @@ class Connection:
         return f"[{self.id}, L:{self.local} {'!' if self._lost else '-'} R:{self.remote}]"
 
     @property
-    def tls(self) -> Any:
+    def tls(self) -> TlsSession | None:
         """The TLS session (an ``ssl.SSLObject`` with version, cipher and the peer's certificate), or None."""
         return self.transport.tls
 
@@ -211,7 +211,8 @@ class Connection:
 
     def cut_off(self) -> ConnectionAborted | None:
         """The error if the peer has ended its TCP connection without ending TLS first; otherwise None."""
-        return None if self.tls is None or self.tls.ended else cut_off(self.label)
+        session = self.tls
+        return None if session is None or session.ended else cut_off(self.label)
 
     def _expect_use(self) -> None:
         """The peer has closed its side, and may be gone: as long as nothing is sent, that looks the same.

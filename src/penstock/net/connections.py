@@ -85,8 +85,11 @@ class Connections:
 
     def set_option(self, connection: Connection, option: SocketOption) -> None:
         """Set a socket option on a connection; if the system refuses it, log that and go on."""
+        opened = connection.transport.socket
+        if opened is None:
+            return
         try:
-            option.apply(connection.transport.socket)
+            option.apply(opened)
         except OSError as error:
             _log.warning("%s option %s=%r: %s", connection.label, option.text, option.value, error)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.net.errors import NetError
 from penstock.net.receiver import Receiver
-from penstock.net.transport import Loop
+from penstock.net.transport import EventLoop
 from penstock.streams import Flux
 from penstock.streams.spi import PublisherSource, Stream, bare_source, flux_of
 
@@ -32,7 +32,7 @@ class ReceiveSource(PublisherSource):
         return "event loop of the connection"
 
 
-def is_receive_on(stream: Stream[Any], loop: Loop) -> bool:
+def is_receive_on(stream: Stream[Any], loop: EventLoop) -> bool:
     """Whether this stream is the bare ``receive()`` of a connection on this loop."""
     source = bare_source(stream)
     return isinstance(source, ReceiveSource) and source.loop is loop

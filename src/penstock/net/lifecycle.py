@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from penstock.net.errors import IdleTimeout
 from penstock.net.metrics import Traffic
-from penstock.net.transport import Flush, Loop, TimerHandle, Transport
+from penstock.net.transport import EventLoop, Flush, TimerHandle, Transport
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
@@ -129,7 +129,9 @@ class IdleWatch:
 
     __slots__ = ("_expire", "_limits", "_loop", "_period", "_timer")
 
-    def __init__(self, loop: Loop, limits: list[IdleLimit], expire: Callable[[IdleTimeout], object]) -> None:
+    def __init__(
+        self, loop: EventLoop, limits: list[IdleLimit], expire: Callable[[IdleTimeout], object]
+    ) -> None:
         self._loop = loop
         self._limits = limits
         self._expire = expire

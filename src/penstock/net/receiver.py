@@ -16,7 +16,7 @@ from typing import ClassVar, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from penstock.net.sole_publisher import SolePublisher, tell_end
-from penstock.net.transport import Loop, Transport
+from penstock.net.transport import EventLoop, Transport
 from penstock.spec import UNBOUNDED, Subscriber
 from penstock.streams.spi import Link
 
@@ -47,7 +47,7 @@ class Turn:
 
     __slots__ = ("active", "joining")
 
-    _of: ClassVar[WeakKeyDictionary[Loop, Turn]] = WeakKeyDictionary()
+    _of: ClassVar[WeakKeyDictionary[EventLoop, Turn]] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self.active = False
@@ -55,7 +55,7 @@ class Turn:
         self.joining: list[Burst] = []
 
     @classmethod
-    def of(cls, loop: Loop) -> Turn:
+    def of(cls, loop: EventLoop) -> Turn:
         """The one that belongs to this loop."""
         turn = cls._of.get(loop)
         if turn is None:
@@ -90,7 +90,7 @@ class Receiver(SolePublisher[bytes], Link):
         "_withheld",
     )
 
-    def __init__(self, loop: Loop, read_ahead: int) -> None:
+    def __init__(self, loop: EventLoop, read_ahead: int) -> None:
         super().__init__(loop)
         self._high = read_ahead
         self._transport: Transport | None = None

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penstock.net.errors import ConnectionAborted, ReceiveStopped, SendRefused
 from penstock.net.receiver import Receiver, Turn
-from penstock.net.transport import HIGH_WATER, Flush, Loop, Transport
+from penstock.net.transport import HIGH_WATER, EventLoop, Flush, Transport
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
 from penstock.streams.spi import Link, asks_main_thread_to_stop
 
@@ -57,7 +57,7 @@ class Sender(ABC):
         "_thread",
     )
 
-    def __init__(self, loop: Loop, done: Done, target: int) -> None:
+    def __init__(self, loop: EventLoop, done: Done, target: int) -> None:
         self._loop = loop
         self._thread = get_ident()
         self._done: Done | None = done

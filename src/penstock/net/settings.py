@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 from penstock.arguments import a_count, a_number, a_whole_number
 from penstock.net.labels import address_text
 from penstock.net.lifecycle import ConnectionObserver, StateCallback
+from penstock.net.transport import SocketHandle
 from penstock.net.wiretap import Wiretap, WiretapFormat
 from penstock.streams import Flux
 
@@ -71,9 +72,9 @@ class SocketOption:
             )
         return cls(level, number, value, name)
 
-    def apply(self, connection: Any) -> None:
+    def apply(self, opened: SocketHandle) -> None:
         """Set the option on a socket."""
-        connection.setsockopt(self.level, self.name, self.value)
+        opened.setsockopt(self.level, self.name, self.value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from penstock.net.errors import ReceiverTaken
-from penstock.net.transport import Loop
+from penstock.net.transport import EventLoop
 from penstock.spec import Subscriber, check_subscriber, non_positive_request
 from penstock.streams.spi import drop_error
 
@@ -22,7 +22,7 @@ class SolePublisher(ABC, Generic[E]):
 
     __slots__ = ("_cancelled", "_demand", "_emitting", "_subscriber", "_taken_by", "_thread", "loop")
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: EventLoop) -> None:
         self.loop = loop
         self._thread = get_ident()
         self._subscriber: Subscriber[E] | None = None

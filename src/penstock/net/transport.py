@@ -11,9 +11,12 @@ chunk may be plain attributes, so that nothing of ours stands between a sender a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-__all__ = ["HIGH_WATER", "Flush", "Loop", "TimerHandle", "Transport", "TransportEvents"]
+if TYPE_CHECKING:
+    from penstock.net.tls import TlsSession
+
+__all__ = ["HIGH_WATER", "EventLoop", "Flush", "SocketHandle", "TimerHandle", "Transport", "TransportEvents"]
 
 
 HIGH_WATER: Final = 64 * 1024
@@ -28,7 +31,7 @@ class TimerHandle(Protocol):
         ...
 
 
-class Loop(Protocol):
+class EventLoop(Protocol):
     """The part of an event loop that a connection uses; every asyncio loop has it."""
 
     def call_soon(self, callback: Callable[..., object], /, *args: Any) -> object:
@@ -49,6 +52,22 @@ class Loop(Protocol):
 
     def is_closed(self) -> bool:
         """Whether nothing will be called any more."""
+        ...
+
+
+class SocketHandle(Protocol):
+    """The part of a socket that is of use while a transport owns it."""
+
+    def fileno(self) -> int:
+        """The descriptor, or -1 once it is closed."""
+        ...
+
+    def setsockopt(self, level: int, name: int, value: Any, /) -> None:
+        """Set an option."""
+        ...
+
+    def getsockopt(self, level: int, name: int, /) -> int:
+        """Read an option."""
         ...
 
 
@@ -95,7 +114,7 @@ class Transport(Protocol):
     """One open connection, as bytes. All methods belong to the loop's thread."""
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> EventLoop:
         """The loop that calls the events."""
         ...
 
@@ -110,13 +129,13 @@ class Transport(Protocol):
         ...
 
     @property
-    def socket(self) -> Any:
+    def socket(self) -> SocketHandle | None:
         """The socket, for its options; None if there is none."""
         ...
 
     @property
-    def tls(self) -> Any:
-        """The TLS session (an ``ssl.SSLObject``), or None."""
+    def tls(self) -> TlsSession | None:
+        """The TLS session, or None."""
         ...
 
     @property

@@ -298,7 +298,7 @@ def test_an_upload_that_nobody_wants_is_cancelled() -> None:
 def test_lines_that_are_no_json() -> None:
     with answering(says(HEAD + chunked(b"1\n\nnope\n") + chunked(b""))) as url:
         got: list[Any] = []
-        with pytest.raises(BadFrame, match="no JSON"):
+        with pytest.raises(BadFrame, match="not JSON"):
             get(url).ndjson().do_on_next(got.append).block_last(PATIENCE)
         assert got == [1]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import penstock.net
-from penstock.net import Connection, Loop, Transport, TransportEvents
+from penstock.net import Connection, EventLoop, Transport, TransportEvents
 from penstock.net.bridge import Bridge
 from penstock.net.udp.transport import DatagramTransport
 from tests.net.memory.transports import MemoryDatagrams, MemoryLoop, MemoryTransport, connected
@@ -43,7 +43,7 @@ def test_what_stands_above_a_transport_imports_no_event_loop(name: str) -> None:
 
 
 def test_the_transports_of_the_tests_are_transports() -> None:
-    loop: Loop = MemoryLoop()
+    loop: EventLoop = MemoryLoop()
     transport: Transport = MemoryTransport(MemoryLoop())
     datagrams: DatagramTransport = MemoryDatagrams(MemoryLoop())
     connection, _, _ = connected()

@@ -37,8 +37,8 @@ class Reception:
         self._held_bytes = 0
         self._reading: asyncio.Task[None] | None = None
         self._waiting = 0
-        self._room = asyncio.Event()
-        self._room.set()
+        self._drained = asyncio.Event()
+        self._drained.set()
         self._whole = False
         """Whether everything has arrived."""
         self._gone: Exception | None = None
@@ -60,7 +60,7 @@ class Reception:
             reception = _receptions[receive] = cls(receive)
         return reception
 
-    # ---------------------------------------------------------------- for the one who reads
+    # ---------------------------------------------------------------- for the reader
     def flux(self, label: str) -> Flux[Any]:
         """Everything that the client sends, each chunk on demand; for one subscriber."""
         steps = steps_of(self._chunks, label).do_on_cancel(self._left_by_its_reader)
@@ -87,8 +87,8 @@ class Reception:
                 if held:
                     chunk = held.popleft()
                     self._held_bytes -= len(chunk)
-                    if self._has_room:
-                        self._room.set()
+                    if self._below_bound:
+                        self._drained.set()
                     yield chunk
                 elif self._whole:
                     return
@@ -107,17 +107,17 @@ class Reception:
         self._dropped = True
         self._held.clear()
         self._held_bytes = 0
-        self._room.set()
+        self._drained.set()
 
-    # ---------------------------------------------------------------- for those who wait
+    # ---------------------------------------------------------------- for the disconnect
     async def gone(self) -> Exception | None:
         """Wait until the client has disconnected. Returns that error, or None if we stopped listening."""
         while self._gone is None and not self._stopped:
-            if self._has_room or self._whole:
+            if self._below_bound or self._whole:
                 await self._one_more()
             else:
-                self._room.clear()
-                await self._room.wait()
+                self._drained.clear()
+                await self._drained.wait()
         return self._gone
 
     @property
@@ -131,14 +131,14 @@ class Reception:
         This comes before a WebSocket is closed: granian loses the close if somebody is still listening.
         """
         self._stopped = self._whole = True
-        self._room.set()
+        self._drained.set()
         if self._reading is not None:
             reading = self._reading
             reading.cancel()
             await asyncio.wait((reading,))
 
     @property
-    def _has_room(self) -> bool:
+    def _below_bound(self) -> bool:
         return self._held_bytes < READ_AHEAD and len(self._held) < _MOST_CHUNKS
 
     # ---------------------------------------------------------------- reading

@@ -66,6 +66,7 @@ class Route:
 
     @classmethod
     def at(cls, method: str, path: str, run: Any) -> Route:
+        """Check the path and the function, and compile the path."""
         if not path.startswith("/"):
             raise ValueError(f"a path has to begin with a slash, unlike {path!r}")
         if not callable(run):

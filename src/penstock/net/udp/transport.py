@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from penstock.net.transport import Loop
+from penstock.net.transport import EventLoop
 from penstock.net.udp.datagram import Address
 
 __all__ = ["AsyncioDatagramTransport", "DatagramTransport"]
@@ -25,7 +25,7 @@ class DatagramTransport(Protocol):
     """
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> EventLoop:
         """The loop that tells when the socket can be used."""
         ...
 
