@@ -220,7 +220,7 @@ def test_a_malformed_key_file_says_what_is_wrong_and_never_shows_a_secret(
 def test_bytes_that_are_no_text_are_a_malformed_file_too(tmp_path: Path) -> None:
     (tmp_path / "alice.pub").write_bytes(bytes(range(128, 256)))
 
-    with pytest.raises(ValueError, match="this is no key file"):
+    with pytest.raises(ValueError, match="this is not a key file"):
         load_public(tmp_path / "alice.pub")
 
 

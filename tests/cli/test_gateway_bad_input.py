@@ -112,7 +112,7 @@ def test_a_file_that_is_no_journal(capsys: pytest.CaptureFixture[str], tmp_path:
     code, said = complaint(capsys, "gateway", "--source", "stdin", "--journal", str(path))
 
     assert code == 1
-    assert "is no journal" in said
+    assert "is not a journal" in said
 
 
 def test_a_journal_of_a_later_version(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_a_lost_log_is_refused_until_the_loss_is_accepted(journal: Path) -> None
         gateway.process.send_signal(signal.SIGTERM)
         gateway.end()
 
-    assert any("goes on with a new epoch" in line for line in gateway.said)
+    assert any("continues with a new epoch" in line for line in gateway.said)
     SqliteJournal(journal).close()
 
 

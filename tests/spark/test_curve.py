@@ -101,7 +101,7 @@ def test_keys_that_cannot_be_read_are_told_before_a_gateway_is_asked(keys: Path)
     alice, gateway = str(keys / "alice.key"), str(keys / "gateway.pub")
     for key, server, told in (
         (str(keys / "bob.key"), gateway, 'option "curveKey" is .*there is no key file'),
-        (str(keys / "text.key"), gateway, 'option "curveKey" is .*this is no key file'),
+        (str(keys / "text.key"), gateway, 'option "curveKey" is .*this is not a key file'),
         (gateway, gateway, 'option "curveKey" is .*has no secret key'),
         (alice, str(keys / "nobody.pub"), 'option "curveServer" is .*there is no key file'),
         (alice, "too short", 'option "curveServer" is .*as a key it is wrong'),

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class ErrorCode(StrEnum):
-    """The codes in ``OnError.x.code``; a gateway of a later version may send others."""
+    """The code of an error that a gateway sends; a later version may send others."""
 
     BAD = "BAD"
     """The request is malformed, or does not fit the state of the session."""
@@ -68,7 +68,7 @@ class AquiferError(Exception):
     """Something between a gateway and a subscriber failed; the text says what, and what to do about it."""
 
     code: ClassVar[ErrorCode | None] = None
-    """What an ``OnError`` with this cause carries in ``x.code``."""
+    """The code of this error on the wire."""
 
 
 class GatewayUnreachable(AquiferError):

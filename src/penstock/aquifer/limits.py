@@ -1,4 +1,4 @@
-"""How much a gateway lets its peers ask of it."""
+"""The bounds on what peers may ask of a gateway."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ __all__ = ["Limits"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds that hold for every peer; each can be set, ``Limits(max_subscribers=16)``."""
+    """Bounds that hold for every peer. Set one as in ``Limits(max_subscribers=16)``."""
 
     max_message: int = 64 * 1024
     """The longest control message, in bytes; a longer one is answered with ``OnError``."""
     max_subscribers: int = 256
     """How many subscribers there can be at a time."""
     max_per_peer: int = 128
-    """How many of them one key may have, or one other machine without a key."""
+    """How many subscribers one key may have, or one other machine without a key."""
     max_durable: int = 1024
-    """How many durable subscribers that are away are remembered at a time."""
+    """How many saved cursors of durable subscribers there can be at a time."""
     max_ids_per_peer: int = 256
     """How many ids one key may have, or one other machine without a key."""
     max_id: int = 256
@@ -30,34 +30,34 @@ class Limits:
     max_frame_records: int = 10_000
     """The most records in a data frame."""
     frames_in_flight: int = 1024
-    """How many frames may be on their way to an extended subscriber, whatever it asked for."""
+    """How many frames may be on their way to an extended subscriber, however much credit it gives."""
     bytes_in_flight: int = 16 * 1024 * 1024
     """The same in bytes."""
     shared_memory: int = 12 * 1024 * 1024
-    """How many bytes of memory are shared with a reader on this machine, for large payloads; 1 for none."""
+    """Bytes of memory to share with each reader on this machine, for large payloads; 1 for none."""
     plain_batch: int = 100_000
     """The most records that one ``OnNext`` declares to a plain subscriber."""
     long_poll: float = 0.1
     """How many seconds a plain subscriber's ``Next`` may wait for records before ``OnNext(0)``."""
     lease: float = 60.0
-    """How many seconds of silence a subscriber is kept for, unless it asked for another lease."""
+    """Seconds of silence after which a subscriber is gone, unless it asked for another lease."""
     max_lease: float = 31 * 24 * 3600.0
     """The longest lease that can be asked for, in seconds, by a subscriber with an id."""
     max_nameless_lease: float = 600.0
-    """The same for one without an id, which nobody can come back to."""
+    """The same for a subscriber without an id, which cannot come back."""
     join_time: float = 10.0
-    """How many seconds a subscriber without an id may be silent before it has made its data connection."""
+    """Seconds that a subscriber without an id has to make its data connection."""
     look: float = 3.0
-    """How many seconds optional readers may look at a log that waits for its first reader. Meanwhile the
-    source goes on only as far as they have read; then it goes on without them."""
+    """Seconds for which optional readers may look at a log that waits for its first required reader.
+    Meanwhile the source runs only as far ahead as they have read; after that it does not wait for them."""
     heartbeat: float = 1.0
-    """How many seconds an extended subscriber is left without a sign of life."""
+    """Seconds without a frame after which an extended subscriber gets a heartbeat."""
     staged_bytes: int = 256 * 1024 * 1024
-    """How much may be staged by those who write to the gateway, before they publish it."""
+    """Bytes that producers may have staged, and not published yet, all together."""
     requests_in_waiting: int = 16
     """How many requests of a plain subscriber may wait for their answer at a time."""
     max_listed: int = 256
-    """How many subscribers, and how many ids that are away, an answer names; the rest is counted."""
+    """How many sessions and saved cursors an answer lists; it counts the rest."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):

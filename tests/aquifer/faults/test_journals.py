@@ -59,7 +59,7 @@ def test_a_foreign_lock_is_waited_for_and_told(path: Path, caplog: pytest.LogCap
         source.give(b"after")
         eventually(lambda: gateway.status()["head"] == 3)
         assert gateway.status()["stalled"] is None
-        assert "the gateway goes on" in caplog.text
+        assert "the gateway continues" in caplog.text
         source.complete()
         assert read(gateway.endpoint).wait().items == [b"before", b"meanwhile", b"after"]
 

@@ -30,7 +30,7 @@ class TestCodec:
         journal.use_codec("json")
         journal.use_codec("text")
         fill(journal, [3])
-        assert journal.make_room(10, 0, 10)
+        assert journal.make_space(10, 0, 10)
 
         journal.use_codec("json")
 

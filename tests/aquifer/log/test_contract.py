@@ -101,7 +101,7 @@ class TestHeldFrom:
 
     def test_a_floor_outside_counts_as_the_nearest_end(self, journal: Journal) -> None:
         fill(journal, [50, 50])
-        assert journal.make_room(50, 0, NO_WATERMARK)
+        assert journal.make_space(50, 0, NO_WATERMARK)
 
         assert journal.held_from(-5) == journal.held_from(10) == journal.held
         assert journal.held_from(NO_WATERMARK) == Held(0, 0)
@@ -111,13 +111,13 @@ class TestMakeRoom:
     def test_nothing_is_forgotten_while_there_is_room(self, journal: Journal) -> None:
         fill(journal, [40, 40])
 
-        assert journal.make_room(20, 0, NO_WATERMARK)
+        assert journal.make_space(20, 0, NO_WATERMARK)
         assert journal.first == 0
 
     def test_the_oldest_batches_make_room_for_records_and_no_more_than_needed(self, journal: Journal) -> None:
         batches = fill(journal, [30, 30, 40])
 
-        assert journal.make_room(31, 0, NO_WATERMARK)
+        assert journal.make_space(31, 0, NO_WATERMARK)
 
         assert journal.first == 60
         assert everything(journal) == batches[2:]
@@ -127,7 +127,7 @@ class TestMakeRoom:
         batches = fill(journal, [1] * 9, width=1000)
         size = batches[0].nbytes
 
-        assert journal.make_room(1, 10_000 - 7 * size + 1, NO_WATERMARK)
+        assert journal.make_space(1, 10_000 - 7 * size + 1, NO_WATERMARK)
 
         assert journal.first == 3
         assert journal.held == Held(6, 6 * size)
@@ -135,30 +135,30 @@ class TestMakeRoom:
     def test_a_batch_that_ends_after_the_floor_stays(self, journal: Journal) -> None:
         fill(journal, [50, 50])
 
-        assert not journal.make_room(1, 0, 49)
+        assert not journal.make_space(1, 0, 49)
         assert journal.first == 0
-        assert journal.make_room(1, 0, 50)
+        assert journal.make_space(1, 0, 50)
         assert journal.first == 50
 
     def test_nothing_is_forgotten_if_that_would_not_be_enough(self, journal: Journal) -> None:
         fill(journal, [50, 50])
 
-        assert not journal.make_room(51, 0, 99)
-        assert not journal.make_room(1, 10_000, 99)
+        assert not journal.make_space(51, 0, 99)
+        assert not journal.make_space(1, 10_000, 99)
 
         assert journal.first == 0
 
     def test_a_floor_before_the_first_record_forbids_only_forgetting(self, journal: Journal) -> None:
         fill(journal, [50, 50])
-        assert journal.make_room(50, 0, 50)
+        assert journal.make_space(50, 0, 50)
 
-        assert journal.make_room(50, 0, 3)
-        assert not journal.make_room(51, 0, 3)
+        assert journal.make_space(50, 0, 3)
+        assert not journal.make_space(51, 0, 3)
 
     def test_an_empty_journal_takes_a_batch_of_any_size(self, journal: Journal) -> None:
         giant = batch_at(0, 500, width=100)
 
-        assert journal.make_room(giant.count, giant.nbytes, 0)
+        assert journal.make_space(giant.count, giant.nbytes, 0)
         journal.append([giant])
 
         assert journal.find(499) == giant
@@ -167,14 +167,14 @@ class TestMakeRoom:
     def test_a_giant_batch_waits_until_everything_else_may_go(self, journal: Journal) -> None:
         fill(journal, [5, 5])
 
-        assert not journal.make_room(500, 50_000, 9)
+        assert not journal.make_space(500, 50_000, 9)
         assert journal.first == 0
-        assert journal.make_room(500, 50_000, 10)
+        assert journal.make_space(500, 50_000, 10)
         assert (journal.first, journal.head) == (10, 10)
 
     def test_offsets_go_on_when_everything_is_gone(self, journal: Journal) -> None:
         fill(journal, [100])
-        assert journal.make_room(100, 0, NO_WATERMARK)
+        assert journal.make_space(100, 0, NO_WATERMARK)
         assert journal.held == Held(0, 0)
 
         (batch,) = fill(journal, [1])
@@ -187,7 +187,7 @@ def test_many_times_its_bounds_goes_through_a_journal(journal: Journal) -> None:
     last: list[Batch] = []
     for _ in range(150):
         new = batches_from(journal.head, [10, 7])
-        assert journal.make_room(17, sum(batch.nbytes for batch in new), NO_WATERMARK)
+        assert journal.make_space(17, sum(batch.nbytes for batch in new), NO_WATERMARK)
         journal.append(new)
         last = [*last, *new][-11:]
         assert journal.held.records <= 100
@@ -249,7 +249,7 @@ class TestClose:
         with pytest.raises(JournalError, match="closed"):
             journal.save_cursor("ann", None)
         with pytest.raises(JournalError, match="closed"):
-            journal.make_room(1, 1, 0)
+            journal.make_space(1, 1, 0)
 
 
 def test_the_epoch_outlives_the_journal_if_its_records_do(open_any: Open) -> None:

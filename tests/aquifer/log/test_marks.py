@@ -58,11 +58,11 @@ class TestBound:
     def test_a_new_name_has_to_wait_while_all_may_still_come_back(self) -> None:
         marks = Marks()
         written(marks, 0.0, a="1", b="1")
-        assert marks.have_room_for("c", 0.0)
+        assert marks.have_space_for("c", 0.0)
         written(marks, 0.0, c="1")
 
-        assert not marks.have_room_for("d", KEPT_FOR)
-        assert marks.have_room_for("a", KEPT_FOR)
+        assert not marks.have_space_for("d", KEPT_FOR)
+        assert marks.have_space_for("a", KEPT_FOR)
 
     def test_the_one_that_was_written_longest_ago_makes_room(self) -> None:
         marks = Marks()
@@ -71,10 +71,10 @@ class TestBound:
         written(marks, 3 * DAY, a="2")
         now = KEPT_FOR + 1 * DAY + 1.0
 
-        assert marks.have_room_for("d", now)
+        assert marks.have_space_for("d", now)
         written(marks, now, d="1")
         assert marks.values == {"c": "1", "a": "2", "d": "1"}
-        assert not marks.have_room_for("e", now)
+        assert not marks.have_space_for("e", now)
 
     def test_without_need_nothing_goes_however_old(self) -> None:
         marks = Marks()
@@ -90,8 +90,8 @@ class TestBound:
         journal.close()
         journal = open_sqlite()
 
-        assert not journal.has_room_for_mark("d")
-        assert journal.has_room_for_mark("a")
+        assert not journal.has_space_for_mark("d")
+        assert journal.has_space_for_mark("a")
 
     def test_one_writer_too_many_is_told_and_the_others_go_on(self) -> None:
         with Gateway(None, "tcp://127.0.0.1:0", writable=True) as gateway, couriers() as connect:
@@ -100,7 +100,7 @@ class TestBound:
                 deliver(courier, 0, [name.encode()], query=name)
 
             courier.stage("d", 0, 0, 0, 0, count=1, payload=b"\x91\xc4\x01d", metadata=b"\x93\x01\xc0\xc0")
-            with pytest.raises(AquiferError, match="no room for 'd': too many others write"):
+            with pytest.raises(AquiferError, match="no space for 'd': too many others write"):
                 courier.publish("d", 0, [(0, 0, 1)], timeout=0.5)
             deliver(courier, 1, [b"again"], query="a")
 

@@ -62,7 +62,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.marks |= marks
 
     @rule(records=st.integers(0, 50), nbytes=st.integers(0, 700), low_watermark=st.integers(-5, 60))
-    def make_room(self, records: int, nbytes: int, low_watermark: int) -> None:
+    def make_space(self, records: int, nbytes: int, low_watermark: int) -> None:
         low_watermark += self.journal.first
         left = list(self.batches)
         fits = True
@@ -72,7 +72,7 @@ class JournalMachine(RuleBasedStateMachine):
             fits = fits and left[0].end <= low_watermark
             del left[0]
 
-        assert self.journal.make_room(records, nbytes, low_watermark) is fits
+        assert self.journal.make_space(records, nbytes, low_watermark) is fits
 
         if fits:
             self.batches = left

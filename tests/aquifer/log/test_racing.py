@@ -92,7 +92,7 @@ def test_a_reader_gets_the_right_batch_or_one_that_was_just_forgotten(
         # Until the reader had its share, too, whoever of the two is faster.
         while (journal.head < 1600 or reader.found < 200) and reader.problem is None:
             new = batches_from(journal.head, [3, 1, 4])
-            assert journal.make_room(8, sum(batch.nbytes for batch in new), NO_WATERMARK)
+            assert journal.make_space(8, sum(batch.nbytes for batch in new), NO_WATERMARK)
             journal.append(new)
     finally:
         done.set()
@@ -110,7 +110,7 @@ def test_a_reader_never_sees_the_list_of_batches_being_cut(open_any: Open) -> No
     try:
         while journal.head < 20_000 and reader.problem is None:
             new = batches_from(journal.head, [1] * 500)
-            assert journal.make_room(500, sum(batch.nbytes for batch in new), NO_WATERMARK)
+            assert journal.make_space(500, sum(batch.nbytes for batch in new), NO_WATERMARK)
             journal.append(new)
     finally:
         done.set()
@@ -126,7 +126,7 @@ def test_a_batch_found_nowhere_because_it_is_deleted_this_moment_is_no_damage(op
     journal.append(batches)
 
     def delete_it(_: str) -> None:
-        assert journal.make_room(5, 0, NO_WATERMARK)
+        assert journal.make_space(5, 0, NO_WATERMARK)
         journal.flush()
 
     # Called when the reader is about to look into the file.
@@ -145,7 +145,7 @@ def test_a_list_that_is_cut_while_somebody_looks_into_it_is_still_whole_for_him(
 
     def cut_after_looking(firsts: list[int], offset: int) -> int:
         index = bisect.bisect_right(firsts, offset)
-        assert journal.make_room(journal.max_records - 1500, 0, NO_WATERMARK)
+        assert journal.make_space(journal.max_records - 1500, 0, NO_WATERMARK)
         return index
 
     monkeypatch.setattr(batch_window, "bisect_right", cut_after_looking)

@@ -71,7 +71,7 @@ def test_none_is_no_bound(path: Path, bound: str) -> None:
         for journal in (on_disk, MemoryJournal(**{bound: None})):
             assert getattr(journal, bound) is None
             wanted = {"records": 1, "nbytes": 1} | {"records" if bound == "max_records" else "nbytes": 2**60}
-            assert journal.make_room(**wanted, low_watermark=0)
+            assert journal.make_space(**wanted, low_watermark=0)
 
 
 def test_some_bytes_are_cached(path: Path) -> None:

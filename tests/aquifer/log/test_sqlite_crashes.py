@@ -38,7 +38,7 @@ while True:
     counts = [chance.randint(1, 50) for _ in range(chance.randint(1, 5))]
     new = batches_from(journal.head, counts, author=author)
     records = sum(batch.count for batch in new)
-    assert journal.make_room(records, sum(batch.nbytes for batch in new), NO_WATERMARK)
+    assert journal.make_space(records, sum(batch.nbytes for batch in new), NO_WATERMARK)
     start = journal.head
     journal.append(new, {"head": str(start + records)})
     print(start, journal.head, flush=True)
@@ -224,7 +224,7 @@ class TestDamagedFile:
         for offset in (100, 150, 199):
             with pytest.raises(JournalDamaged, match="the records 100 to 199 are not what was written"):
                 journal.find(offset)
-        assert journal.make_room(1, journal.max_bytes, 200) is False
+        assert journal.make_space(1, journal.max_bytes, 200) is False
         fill(journal, [1])
 
     def test_a_batch_that_is_missing(self, open_sqlite: OpenSqlite, damaged: Path) -> None:

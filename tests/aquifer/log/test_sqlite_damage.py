@@ -58,7 +58,7 @@ def everything_in(path: Path) -> str:
             # They have just been stored: none of them is too old.
             journal.retire(13, time.time())
             assert journal.first == 0
-            journal.make_room(journal.max_records, 0, 13)
+            journal.make_space(journal.max_records, 0, 13)
         except JournalDamaged as error:
             told = str(error)
     finally:

@@ -39,7 +39,7 @@ def fill_up(journal: SqliteJournal) -> list[Batch]:
         while len(stored) < 1000:
             stored.extend(fill(journal, [20, 20], width=1000))
 
-    with pytest.raises(JournalFull, match=rf"no room on the disk for .*{journal.path}.*free some space"):
+    with pytest.raises(JournalFull, match=rf"no space on the disk for .*{journal.path}.*free some space"):
         append_for_ever()
     return stored
 
@@ -129,7 +129,7 @@ class TestPagesRunOut:
         journal._connection.execute("pragma max_page_count = 40")
         stored = fill_up(journal)
 
-        assert journal.make_room(journal.max_records - journal.head + 200, 0, NO_WATERMARK)
+        assert journal.make_space(journal.max_records - journal.head + 200, 0, NO_WATERMARK)
         stored += fill(journal, [20, 20], width=1000)
 
         assert journal.first == 200

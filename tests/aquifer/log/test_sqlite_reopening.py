@@ -39,7 +39,7 @@ def test_everything_is_there_again(open_sqlite: OpenSqlite) -> None:
 def test_the_head_does_not_go_back_when_nothing_is_left(open_sqlite: OpenSqlite) -> None:
     before = open_sqlite(max_records=10)
     fill(before, [10])
-    assert before.make_room(10, 0, NO_WATERMARK)
+    assert before.make_space(10, 0, NO_WATERMARK)
     before.close()
 
     after = open_sqlite()
@@ -53,7 +53,7 @@ def test_the_head_does_not_go_back_when_nothing_is_left(open_sqlite: OpenSqlite)
 def test_what_was_forgotten_stays_forgotten(open_sqlite: OpenSqlite) -> None:
     before = open_sqlite(max_records=10)
     batches = fill(before, [5, 5])
-    assert before.make_room(5, 0, NO_WATERMARK)
+    assert before.make_space(5, 0, NO_WATERMARK)
     before.close()
 
     after = open_sqlite()
@@ -69,8 +69,8 @@ def test_smaller_bounds_take_effect_with_the_next_room_that_is_made(open_sqlite:
     after = open_sqlite(max_records=25)
 
     assert everything(after) == batches
-    assert not after.make_room(5, 0, 79)
-    assert after.make_room(5, 0, 80)
+    assert not after.make_space(5, 0, 79)
+    assert after.make_space(5, 0, 80)
     assert everything(after) == batches[8:]
 
 
@@ -204,7 +204,7 @@ class TestRefusals:
             theirs.execute("create table batches (theirs)")
         before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
 
-        with pytest.raises(JournalDamaged, match=r"no journal of Penstock\. Nothing was changed in it; give"):
+        with pytest.raises(JournalDamaged, match=r"not a journal of Penstock\. Nothing was changed in it; give"):
             SqliteJournal(path)
 
         after = {file.name: file.read_bytes() for file in path.parent.iterdir()}

@@ -202,7 +202,7 @@ def test_the_files_do_not_grow_however_much_goes_through_them(open_sqlite: OpenS
     journal = open_sqlite(max_bytes=bound, cache_bytes=1)
     largest_file = largest_log = 0
     while journal.head < 12 * bound // 1000:
-        assert journal.make_room(1000, 1_010_000, NO_WATERMARK)
+        assert journal.make_space(1000, 1_010_000, NO_WATERMARK)
         fill(journal, [100] * 10, width=1000)
         assert journal.find(journal.first) is not None
         assert journal.held.nbytes <= bound

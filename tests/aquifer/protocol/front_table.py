@@ -59,7 +59,7 @@ class PretendedLog:
     def save_cursor(self, name: str, cursor: Cursor | None) -> None:
         self.unsaved[name] = cursor
 
-    def has_room_for_mark(self, name: str) -> bool:
+    def has_space_for_mark(self, name: str) -> bool:
         return True
 
     def submit(self, pending: PendingAppend) -> None:

@@ -139,7 +139,7 @@ class SimulatedGateway:
             batch = batch_of(
                 self.log.head, min(left, self.random.randint(1, self.source.batch)), self.source.width
             )
-            if not self.log.make_room(batch.count, batch.nbytes):
+            if not self.log.make_space(batch.count, batch.nbytes):
                 return
             self.journal.append([batch])
 

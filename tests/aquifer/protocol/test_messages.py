@@ -127,7 +127,7 @@ def test_other_counts_mean_what_they_say(count: int) -> None:
     ids=lambda data: repr(data[:48]),
 )
 def test_what_is_no_message_is_a_violation(data: bytes) -> None:
-    with pytest.raises(ProtocolViolation, match="no control message"):
+    with pytest.raises(ProtocolViolation, match="not a control message"):
         decode(data)
 
 

@@ -28,7 +28,7 @@ class Line:
         free_at, answers = self.now, list[tuple[float, int, float]]()
         until = self.now + seconds
         while self.now < until:
-            while self.pace.has_room(self.sent - self.received):
+            while self.pace.may_send(self.sent - self.received):
                 self.sent += self.pace.ask_every
                 self.pace.asked(self.sent, self.received, self.now)
                 free_at = max(free_at, self.now) + self.pace.ask_every / self.rate
@@ -86,7 +86,7 @@ def test_a_line_that_gets_slower_is_noticed() -> None:
 def test_a_source_that_gives_little_does_not_make_the_line_look_slow() -> None:
     pace = Pace(16 << 20)
     for number in range(1, 100):
-        assert pace.has_room(100)
+        assert pace.may_send(100)
         pace.asked(100 * number, 100 * (number - 1), float(number))
         pace.arrived(100 * number, number + 0.4)
     assert pace.ahead == 64 * KIB, "neither more nor less: nothing had to wait"
@@ -98,7 +98,7 @@ def test_on_a_quick_line_there_is_soon_less_to_ask_though_nothing_has_to_wait() 
     for _ in range(20):
         before, sent = sent, sent + pace.ask_every
         now += pace.ask_every / 10e6
-        assert pace.has_room(sent - before)
+        assert pace.may_send(sent - before)
         pace.asked(sent, before, now)
         pace.arrived(sent, now + 0.001)
     assert pace.ask_every == 4 << 20

@@ -31,7 +31,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.records.batch import Batch
 from penstock.aquifer.records.codecs import Codec, codec_named
-from penstock.aquifer.records.packer import Packer, Unpackable
+from penstock.aquifer.records.packer import Packer, UnpackableElement
 from penstock.aquifer.security import CurveClient
 from penstock.arguments import a_whole_number, seconds
 
@@ -258,7 +258,7 @@ class Transaction:
         elements, self._buffer = self._buffer, []
         try:
             batches = self._packer.pack(elements, 0)
-        except Unpackable as error:
+        except UnpackableElement as error:
             raise error.cause from None
         for batch in batches:
             self._send(batch)

@@ -259,7 +259,7 @@ class Gateway:
             self._intake.on_error(error)
 
     def lift_bounds(self) -> None:
-        """Let the log grow without a bound from now on, so that nobody who writes has to wait."""
+        """Let the log grow without a bound from now on, so that no producer has to wait."""
         self._log.lift_bounds()
 
     # ---------------------------------------------------------------- waiting
@@ -337,7 +337,7 @@ class Gateway:
         return self._administer(lambda table: table.administration.evict(who))
 
     def forget(self, id: str) -> IdStatus:
-        """Delete a durable id: nothing is kept for it any more. A session that has it ends.
+        """Delete a durable id and its cursor. A session that uses it ends.
 
         LookupError if there is no such id.
         """

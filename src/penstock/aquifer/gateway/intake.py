@@ -20,11 +20,11 @@ _log = logging.getLogger("penstock.aquifer")
 
 _FIRST_PORTION: Final = 16
 _LARGEST_PORTION: Final = 512
-"""How many elements a source that works inside ``request`` is asked for at a time, at most."""
+"""The most elements to request at a time of a source that emits inside ``request``."""
 _SAMPLE: Final = 8
 """How many elements of a list are measured."""
 _UNKNOWN: Final = 100
-"""Bytes of an element whose size nobody knows; the bound on their number has to do."""
+"""Bytes of an element of unknown size; the bound on the number of elements has to do."""
 _GLANCE: Final = 0.05
 
 
@@ -72,17 +72,17 @@ class Intake:
         self._skipped = 0
         self._arrived: deque[Any] = deque()
         self._most_bytes = nbytes
-        """How much may wait, if the source can be made to wait."""
+        """How many bytes may wait, if the source can be slowed down."""
         self._portion = _FIRST_PORTION
         self._mean_bytes = 1.0
-        """Of one element, as far as the asking thread knows."""
+        """Bytes of one element, as far as is known."""
         self._held_back = False
-        """Whether the asking thread waits until something is taken."""
+        """Whether the thread that requests waits until the writer takes something."""
         self._taken = 0
         self._demand = 0
-        """How many elements may be asked for, since the beginning."""
+        """How many elements are wanted, since the beginning."""
         self._asked = 0
-        """How many of these were asked for; one portion after the other, if the source gives them at once."""
+        """How many of these were requested; portion by portion, if the source gives them at once."""
         self._changed = threading.Condition()
         self._subscription: Subscription | None = None
         self._cancelled = False
@@ -90,7 +90,7 @@ class Intake:
 
     # ---------------------------------------------------------------- the Subscriber
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        """Remember whom to ask; the asking starts with the writer's first permission."""
+        """Keep the subscription; the first request follows when the writer sets a demand."""
         check_subscription(subscription)
         with self._changed:
             refused = self._subscription is not None or self._cancelled
@@ -101,7 +101,7 @@ class Intake:
             subscription.cancel()  # §2.5
 
     def on_next(self, element: Any, /) -> None:
-        """Put the element where the writer takes it."""
+        """Queue the element for the writer."""
         if element is None:
             raise none_element("on_next")
         self._arrived.append(element)
@@ -123,13 +123,13 @@ class Intake:
     def on_complete(self) -> None:
         """No more elements."""
         if self._cancelled:
-            return  # Not the end of the stream: whoever reads it may go on after a restart.
+            return  # Not the end of the stream: its readers may continue after a restart.
         self.done = True
         self._log.notify()
 
     # ---------------------------------------------------------------- the writer's side
     def start(self) -> None:
-        """Begin to ask, as soon as something is allowed."""
+        """Start the thread; it requests as soon as there is demand."""
         self._thread.start()
 
     def take(self, most: int) -> list[Any]:
@@ -175,7 +175,7 @@ class Intake:
             self._changed.notify_all()
 
     def cancel(self) -> None:
-        """Ask for nothing more, and tell the source."""
+        """Request nothing more, and cancel the source."""
         with self._changed:
             self._cancelled = True
             subscription = self._subscription
@@ -184,11 +184,11 @@ class Intake:
             subscription.cancel()
 
     def join(self, timeout: float) -> None:
-        """Wait for the asking thread, which a blocking source may hold up."""
+        """Wait for the thread that requests; a blocking source may hold it up."""
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout)
             if self._thread.is_alive():
-                _log.warning("the source of the gateway still blocks inside request(): it is left alone")
+                _log.warning("the source still blocks inside request(); the gateway does not wait for it")
 
     def _ask(self) -> None:
         while True:
@@ -199,10 +199,10 @@ class Intake:
                     self._changed.wait()
                 if self._cancelled or self._subscription is None:
                     return
-                subscription, allowed = self._subscription, self._demand
+                subscription, demand = self._subscription, self._demand
             try:
-                while self._asked < allowed and not (self.done or self._cancelled):
-                    self._ask_for_some(subscription, allowed - self._asked)
+                while self._asked < demand and not (self.done or self._cancelled):
+                    self._ask_for_some(subscription, demand - self._asked)
             except Exception as error:
                 # §3.16: request must not raise. Nothing more can be expected of this source.
                 self.on_error(error)
@@ -213,10 +213,10 @@ class Intake:
         before = self.received
         subscription.request(count)
         if self.received - before < count:
-            # They will come when they come: nothing can be done to slow them down.
+            # The source is asynchronous, and cannot be slowed down here.
             self._portion = UNBOUNDED
             return
-        # A source that gives at once what it is asked for can be held back, here, by not asking.
+        # A source that emits inside request() is slowed down by not requesting.
         self._measure(count)
         self._portion = max(1, min(2 * count, _LARGEST_PORTION, int(self._most_bytes / 8 / self._mean_bytes)))
         while len(self._arrived) * self._mean_bytes > self._most_bytes and not self._cancelled:
@@ -235,13 +235,13 @@ class Intake:
 
 
 def size_of(element: Any) -> int:
-    """About how many bytes of memory an element has."""
+    """About how many bytes of memory an element takes."""
     if isinstance(element, bytes | bytearray | str):
         return len(element)
     if isinstance(element, Record):
         return size_of(element.value)
     if isinstance(element, list | tuple):
-        # Of a long one, some stand for all.
+        # Of a long list, a sample is enough.
         some = element[:: len(element) // _SAMPLE + 1]
         return sum(map(size_of, some)) * len(element) // max(len(some), 1)
     nbytes = getattr(element, "nbytes", None)

@@ -19,9 +19,9 @@ _LINGER: Final = 1000
 _QUESTIONS: Final = 64
 """How many control messages of a peer may wait for the server."""
 _ANSWERS: Final = 1000
-"""How many answers may wait for a peer that does not read them; more are dropped, and it will ask again."""
+"""How many answers may wait for a peer that does not read them; further ones are dropped."""
 _LONGEST_TOPIC: Final = 4096
-"""Bytes that a peer may send to a data port, where it has nothing to say but which topic it wants."""
+"""Bytes that a peer may send to a data port, where it can only say which topic it wants."""
 _SHORTEST_SILENCE: Final = 10
 _LONGEST_SILENCE: Final = 600
 """Seconds. The system refuses more than some hours, and libzmq then aborts the process."""
@@ -46,15 +46,15 @@ class GatewayListener:
         self._data_host = data.host
         self._limits = limits
         self.control = context.socket(zmq.ROUTER)
-        # A peer that asked and went away must not stop the gateway, and a returning one gets its place.
+        # A peer that comes back with the routing id of an old connection takes that over.
         self.control.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        # For each part of a message: those who write to the gateway attach their records.
-        # Few questions wait here; who asks more, waits in its own memory.
+        # MAXMSGSIZE holds for each part of a message: producers attach their records.
+        # Few requests wait here; the rest waits in the memory of the peer that sends them.
         self.control.setsockopt(zmq.RCVHWM, _QUESTIONS)
         self.control.setsockopt(zmq.MAXMSGSIZE, max(16 * limits.max_message, longest_attachment))
         self.data = context.socket(zmq.XPUB)
-        # Nobody gets a topic unless the server says so: who asks for all of them would get everybody's
-        # records, and if he does not read them, they would wait here without end.
+        # The server decides who gets a topic. Otherwise a peer could subscribe to all of them and get
+        # everybody's records; and if it did not read them, they would pile up here.
         self.data.setsockopt(zmq.XPUB_MANUAL, 1)
         self.data.setsockopt(zmq.MAXMSGSIZE, _LONGEST_TOPIC)
         try:
@@ -67,7 +67,7 @@ class GatewayListener:
     def open_port(self) -> tuple[zmq.Socket[bytes], int]:
         """A data socket on a port of its own."""
         socket = self._context.socket(zmq.XPUB)
-        # Nobody gets anything unless the server says so, and it knows for whom the port is.
+        # The server decides who gets the records, because it knows whose port this is.
         socket.setsockopt(zmq.XPUB_MANUAL, 1)
         socket.setsockopt(zmq.MAXMSGSIZE, _LONGEST_TOPIC)
         try:
@@ -77,7 +77,7 @@ class GatewayListener:
             raise
 
     def caller(self, frame: zmq.Frame) -> Caller:
-        """Who has sent a message, by one of its parts, and what it may do at this moment."""
+        """The sender of a message, by one of its parts, and its present rights."""
         address = _property(frame, "Peer-Address")
         if self._curve is None:
             return _without_a_key(address)
@@ -90,12 +90,12 @@ class GatewayListener:
         self.data.close(_LINGER)
 
     def _bind(self, socket: zmq.Socket[bytes], endpoint: Endpoint, most_waiting: int) -> Endpoint:
-        # Credit bounds what is on its way, and ØMQ's own bound drops messages without a word. So it lies
-        # where only those get who do not keep to the protocol: they say that they have read, and have not.
+        # Credit bounds what is on its way, and ØMQ's own bound drops messages silently. So that bound is
+        # so high that only peers reach it that break the protocol: they acknowledge what they do not read.
         socket.setsockopt(zmq.SNDHWM, most_waiting)
         socket.setsockopt(zmq.LINGER, _LINGER)
         # Not ØMQ's own heartbeats: with them, a peer that sends faster than we read and then goes away makes
-        # libzmq abort the process (zeromq/libzmq#4364, #3937). Who hangs is found out by the lease.
+        # libzmq abort the process (zeromq/libzmq#4364, #3937). The lease finds peers that hang.
         # The system is as patient as the lease: a line that is slow, or silent for ten seconds, is not dead,
         # and a plain peer could not have what was on it sent again.
         silence = round(min(max(self._limits.lease, _SHORTEST_SILENCE), _LONGEST_SILENCE))

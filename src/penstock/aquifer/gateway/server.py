@@ -174,7 +174,7 @@ class Server:
             self._listeners[peer[0]].control.send_multipart([peer[1:], *rest, encode(message)])
 
     def _watch(self, ready: dict[object, int]) -> None:
-        """See who has come and gone on the data ports."""
+        """Let the session table know who has connected to the data ports, and who has left."""
         for session, message in self._ports.watch(ready, self.table):
             now = time.monotonic()
             if message is None:

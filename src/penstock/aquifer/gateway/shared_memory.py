@@ -41,13 +41,13 @@ class SharedSegment:
         if sys.platform != "linux":
             raise OSError("this system has no memory without a name to share")
         if size <= _ALIGNMENT:
-            raise ValueError(f"a segment of {size} bytes has room for nothing")
+            raise ValueError(f"a shared segment of {size} bytes is too small for any payload")
         import fcntl
 
         self._file = os.memfd_create("penstock-segment", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(self._file, size)
-            # Who looks at memory that its file has lost is killed: this one stays as large as it is.
+            # A process that reads memory beyond the end of its file is killed, so the size is sealed.
             fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
             self._memory = mmap.mmap(self._file, size)
         except (OSError, ValueError):
@@ -59,7 +59,7 @@ class SharedSegment:
         """How the reader finds it."""
         self._size = size
         self._taken: dict[int, tuple[int, int]] = {}
-        """The payloads that stand here, by number: from where to where."""
+        """The payloads in the segment, by number: first byte and end."""
         self._number = 0
         self._before = 0
         """Payloads with a lower number were for a session that is over."""
@@ -67,9 +67,9 @@ class SharedSegment:
         """When the last session was over."""
 
     def put(self, payload: bytes | memoryview) -> bytes | None:
-        """Put a payload on the segment and return its place; None if there is no room for it."""
+        """Copy a payload into the segment and return its position; None if it does not fit."""
         start = _ALIGNMENT
-        # The lowest place that will do: what was used a moment ago is still in the processor's cache.
+        # The lowest position that fits: memory that was used a moment ago is still in the cache.
         for low, high in sorted(self._taken.values()):
             if low - start >= len(payload):
                 break
@@ -89,12 +89,12 @@ class SharedSegment:
             del self._taken[number]
 
     def rest(self, now: float) -> None:
-        """The session is over: what its reader has not seen, it will never see."""
+        """The session is over: its reader will not look at payloads that it has not seen yet."""
         self._before = self._number
         self.rests_since = now
 
     def close(self) -> None:
-        """Needed no more; who still looks at a payload may go on."""
+        """Close the memory here; a reader that still uses a payload can go on using it."""
         self._memory.close()
         os.close(self._file)
 
@@ -119,13 +119,13 @@ class SharedSegments:
             try:
                 segment = SharedSegment(self._size)
             except (OSError, ValueError) as error:
-                _log.info("no memory to share with a reader: %s; payloads are sent instead", error)
+                _log.info("no memory to share with a reader: %s; its payloads go through the socket", error)
                 return None
         self._lent[session] = segment
         return segment.fields
 
     def put(self, session: Session, payload: bytes | memoryview, in_use: list[int]) -> bytes | None:
-        """Put a payload on the segment of a session; None if it has none, or no room."""
+        """Copy a payload into the segment of a session; None if it has none, or if it does not fit."""
         segment = self._lent.get(session)
         if segment is None:
             return None

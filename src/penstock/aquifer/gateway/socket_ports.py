@@ -149,7 +149,7 @@ class SocketPorts:
 
 
 def _changes(socket: zmq.Socket[bytes]) -> Iterator[tuple[bool, bytes, zmq.Frame]]:
-    """Who has come (True) and gone on a data socket, by topic; each has to be let in before the next."""
+    """The connections (True) and disconnections on a data socket, by topic, one at a time."""
     for _ in range(_CHANGES_A_TURN):
         try:
             frame = socket.recv(zmq.NOBLOCK, copy=False)

@@ -1,7 +1,7 @@
-"""The writer: packs what has arrived, makes it durable, and decides how much more may come.
+"""The writer: packs what has arrived, appends it to the log, and turns the log's space into demand.
 
-Whatever arrives while a transaction is being written goes into the next one: the slower the disk, the larger
-the groups.
+Elements that arrive while a transaction is being written go into the next one: the slower the disk, the
+larger the groups.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.records.batch import Batch
-from penstock.aquifer.records.packer import Packer, Unpackable
+from penstock.aquifer.records.packer import Packer, UnpackableElement
 from penstock.spec import UNBOUNDED
 
 __all__ = ["LogWriter"]
@@ -58,7 +58,7 @@ class LogWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Cancel the source; write what has arrived, if there is room; store the cursors."""
+        """Cancel the source; write what has arrived, if it fits; store the cursors."""
         self._intake.cancel()
         with self._log.changed:
             self._stopping = True
@@ -114,10 +114,10 @@ class LogWriter:
         return True
 
     def _write(self, elements: list[object]) -> bool:
-        bad: Unpackable | None = None
+        bad: UnpackableElement | None = None
         try:
             packed = self._packer.pack(elements, self._log.head)
-        except Unpackable as unpackable:
+        except UnpackableElement as unpackable:
             bad, packed = unpackable, unpackable.packed
         if packed and not self._append(packed):
             return False
@@ -143,7 +143,7 @@ class LogWriter:
         for batch in pending.batches:
             batches.append(replace(batch, first=first))
             first = batches[-1].end
-        if batches and not self._wait_for_room(batches, pending):
+        if batches and not self._wait_for_space(batches, pending):
             return False
         if pending.withdrawn:
             pending.failure = _WITHDRAWN
@@ -155,13 +155,13 @@ class LogWriter:
         return True
 
     def _append(self, packed: list[Batch]) -> bool:
-        """Append in pieces that fit; False if the gateway is stopped while there is no room."""
+        """Append in portions that fit; False if the gateway is stopped while the log is full."""
         while packed:
             fits = len(packed)
-            while fits and not self._make_room(packed[:fits]):
+            while fits and not self._make_space(packed[:fits]):
                 fits = fits // 2
             if not fits:
-                if not self._wait_for_room(packed[:1]):
+                if not self._wait_for_space(packed[:1]):
                     return False
                 continue
             if not self._store(packed[:fits]):
@@ -169,25 +169,25 @@ class LogWriter:
             packed = packed[fits:]
         return True
 
-    def _make_room(self, packed: list[Batch]) -> bool:
-        return self._log.make_room(*_size_of(packed))
+    def _make_space(self, packed: list[Batch]) -> bool:
+        return self._log.make_space(*_size_of(packed))
 
-    def _wait_for_room(self, batches: list[Batch], pending: PendingAppend | None = None) -> bool:
+    def _wait_for_space(self, batches: list[Batch], pending: PendingAppend | None = None) -> bool:
         while True:
             with self._log.changed:
-                if self._make_room(batches) or self._log.make_room_for_oversized(*_size_of(batches)):
+                if self._make_space(batches) or self._log.make_space_for_oversized(*_size_of(batches)):
                     return True
                 if pending is not None and pending.withdrawn:
                     return True
                 if self._stopping:
                     return False
                 self._log.changed.wait(_IDLE)
-            self._look_after_the_house()  # What gets too old meanwhile makes room.
+            self._look_after_the_house()  # Records that get too old meanwhile make space.
 
     def _store(self, packed: list[Batch], marks: Mapping[str, str] | None = None) -> bool:
-        """Append, and try again for as long as the disk is full or another program has the journal locked.
+        """Append, and try again as long as the disk is full or another program has locked the journal.
 
-        The source waits, nothing is lost. False if the gateway is stopped meanwhile.
+        Meanwhile the source waits, and nothing is lost. False if the gateway is stopped.
         """
         while True:
             try:
@@ -196,7 +196,7 @@ class LogWriter:
                 self._stall(error)
                 if not self._wait(_IDLE):
                     return False
-                self._log.retire()  # What is deleted makes room, too.
+                self._log.retire()  # What is deleted makes space, too.
             else:
                 self._go_on()
                 if self._intake.feed is not None:
@@ -208,7 +208,7 @@ class LogWriter:
             self._keep_house()
 
     def _keep_house(self) -> None:
-        """Store how far the readers are, and let go of what is too old."""
+        """Store the cursors, and forget records that are too old."""
         self._house_kept = time.monotonic()
         try:
             self._log.retire()
@@ -223,16 +223,16 @@ class LogWriter:
 
     def _stall(self, error: JournalError) -> None:
         if str(error) != self._log.stalled:
-            _log.error("%s; the gateway waits, and its source with it", error)
+            _log.error("%s; the gateway and its source wait", error)
         self._log.stalled = str(error)
 
     def _go_on(self) -> None:
         if self._log.stalled is not None:
-            _log.warning("the journal can be written again: the gateway goes on")
+            _log.warning("the journal can be written again: the gateway continues")
             self._log.stalled = None
 
     def _wait(self, seconds: float) -> bool:
-        """Wait, whatever happens meanwhile; False if the gateway is stopped."""
+        """Wait so many seconds; False if the gateway is stopped."""
         until = time.monotonic() + seconds
         with self._log.changed:
             while not self._stopping and (left := until - time.monotonic()) > 0:
@@ -240,7 +240,7 @@ class LogWriter:
             return not self._stopping
 
     def _end(self, failure: str | None) -> None:
-        # The text of an error may hold what UTF-8 has no place for: a part of the name of a file, say.
+        # The text of an error may hold what UTF-8 cannot encode: a part of a file name, for instance.
         self._log.finish(failure and failure.encode(errors="backslashreplace").decode())
 
     # ---------------------------------------------------------------- demand

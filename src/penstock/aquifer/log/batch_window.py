@@ -1,9 +1,8 @@
 """Consecutive batches in memory, oldest first: found by offset, forgotten from the front.
 
-The writer appends and forgets while another thread finds, and no lock is taken for it. What the finding
-thread touches is a dict and a list that only grows; when the list has to be cut at its front, a new one takes
-its place in one step. So a batch that is forgotten at this very moment is either still there or not, and
-there is nothing in between to fall over.
+The writer appends and forgets while another thread finds batches, without a lock. The finding thread reads a
+dict and a list that only grows; to cut the front of the list, the writer replaces it by a new one in one
+step. So a batch that is being forgotten is either still there or not; there is no state in between.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class BatchWindow:
 
     @property
     def nbytes(self) -> int:
-        """What the batches count for, together."""
+        """The size of the batches together."""
         return self.end.before - self.start.before
 
     def extend(self, batches: Iterable[Batch]) -> None:
@@ -95,7 +94,7 @@ class BatchWindow:
         return Position(self._firsts[index], self._before[index])
 
     def position_for(self, records: int, nbytes: int) -> Position:
-        """The first place from which to the end there are no more than so many records and bytes."""
+        """The first position with no more than so many records and bytes after it."""
         index = max(
             bisect_left(self._firsts, self.end.offset - records, self._stale),
             bisect_left(self._before, self.end.before - nbytes, self._stale),
@@ -103,7 +102,7 @@ class BatchWindow:
         return Position(self._firsts[index], self._before[index]) if index < len(self._firsts) else self.end
 
     def forget_before(self, position: Position) -> None:
-        """Let go of every batch before this place."""
+        """Forget every batch before this position."""
         if position.offset <= self.start.offset:
             return
         self.start = position

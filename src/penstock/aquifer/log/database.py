@@ -72,7 +72,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sqlite3.Connection, State]:
-    """Open the journal, or create it if there is none; whoever calls this has the lock."""
+    """Open the journal, or create it if there is none; the caller holds the lock."""
     if os.path.isdir(path):
         raise JournalError(f"the journal {path} cannot be opened: it is a directory; name a file in it")
     if os.path.exists(path) and os.path.getsize(path):
@@ -126,7 +126,7 @@ def _accept(lost: str, state: State, path: str, accept_loss: bool) -> State:
             "accept_loss=True (penstock gateway --accept-loss): what is left is kept and gets a new epoch, "
             "so that no reader takes new records for old ones"
         )
-    _log.warning("the journal %s goes on with a new epoch: %s", path, lost)
+    _log.warning("the journal %s continues with a new epoch: %s", path, lost)
     return state._replace(epoch=secrets.token_hex(6))
 
 
@@ -164,7 +164,7 @@ def _read_state(connection: sqlite3.Connection, path: str) -> State:
 
 
 def _inspect(path: str, descriptor: int) -> None:
-    """Refuse what is no journal that we can read, without a trace in the file or beside it.
+    """Refuse a file that is not a journal of ours, without leaving a trace in it or beside it.
 
     Only the first bytes are looked at, and not by SQLite: it would begin to repair and to write, and what the
     main file says of anything else may be out of date as long as there is a write-ahead log. These bytes are
@@ -174,13 +174,13 @@ def _inspect(path: str, descriptor: int) -> None:
     header = os.read(descriptor, _HEADER.size)
     if len(header) < _HEADER.size or not header.startswith(b"SQLite format 3\0"):
         raise JournalDamaged(
-            f"the file {path} is no journal: it is not even a SQLite database, or its beginning was "
+            f"the file {path} is not a journal: it is not even a SQLite database, or its beginning was "
             "overwritten. Nothing was changed in it; give the journal another path, or move the file away"
         )
     version, application = _HEADER.unpack(header)
     if application != APPLICATION_ID:
         raise JournalDamaged(
-            f"the file {path} is a SQLite database, but no journal of Penstock. "
+            f"the file {path} is a SQLite database, but not a journal of Penstock. "
             "Nothing was changed in it; give the journal another path"
         )
     if version > FORMAT:

@@ -1,8 +1,8 @@
 """Reads batches back from the disk, for subscribers that are too far behind for the batches in memory.
 
 Such a subscriber reads one batch after the other. So a batch is never read alone, but in a run with some of
-those that follow; and several runs are kept, the least recently used go first, so that subscribers at
-different places do not push each other's batches out.
+those that follow. Several runs are cached, and the least recently used goes first, so that subscribers at
+different offsets do not push each other's batches out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DiskReader:
 
     def __init__(self, connection: sqlite3.Connection, path: str, cache_bytes: int) -> None:
         self.lock = threading.Lock()
-        """Whoever holds it knows that nobody is reading."""
+        """While it is held, no thread reads."""
         self._connection: sqlite3.Connection | None = connection
         self._path = path
         self._cache_bytes = cache_bytes
@@ -116,7 +116,7 @@ class DiskReader:
                     if run.nbytes >= self._run_bytes or not rows_left:
                         break
             except (sqlite3.DatabaseError, JournalDamaged):
-                # Whoever gets as far as the damage is told of it, and nobody before.
+                # Only a reader that reaches the damage is told of it.
                 if run.end == run.start:
                     raise
         return run

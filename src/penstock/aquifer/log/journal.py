@@ -1,4 +1,4 @@
-"""What a gateway needs of the place where it keeps its records."""
+"""The interface of a journal, where a gateway keeps its records, and what all journals check."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _UNLIMITED: Final = 2**62
 
 
 class Cursor(NamedTuple):
-    """Where a durable subscriber stands, so that it can come back after the gateway was restarted."""
+    """How far a durable subscriber has come, so that it can resume, even after a restart of the gateway."""
 
     acknowledged: int
     """Every record before this offset has been dealt with."""
     lease_ms: int
-    """How long the subscriber may be away before its records need not be kept any more."""
+    """Milliseconds for which the subscriber may be away; then its records need not be kept any more."""
     remaining: float
-    """How many seconds of the lease are left. Not a time of day: the lease does not run while the gateway is
-    down, and a clock that is set has no say in it."""
+    """How many seconds of the lease are left. It is not a time of day: the lease does not run while the
+    gateway is down, and setting the clock does not change it."""
     owner: str | None = None
-    """The public key of the client that the id belongs to; empty if it came without a key, None if nobody
-    knows, because an earlier version wrote this."""
+    """The public key of the client that owns the id; empty if it came without a key, None if it is unknown
+    because an earlier version wrote this."""
 
 
 class Held(NamedTuple):
-    """How much of a journal somebody still needs."""
+    """How many records and bytes a journal holds."""
 
     records: int
     nbytes: int
@@ -53,7 +53,7 @@ class Journal(Protocol):
     """The offset that the next record will get."""
     max_records: int | None
     max_bytes: int | None
-    """The bounds; None for none. They may be changed at any time, and count from the next ``make_room``. An
+    """The bounds; None for none. They may be changed at any time, and count from the next ``make_space``. An
     empty journal accepts one batch of any size."""
     durable: bool
     """Whether what was appended survives the process."""
@@ -83,7 +83,7 @@ class Journal(Protocol):
         """The batch with this offset in it; None if it is before ``first`` or not before ``head``."""
         ...
 
-    def make_room(self, records: int, nbytes: int, low_watermark: int) -> bool:
+    def make_space(self, records: int, nbytes: int, low_watermark: int) -> bool:
         """Forget the oldest batches until so much more fits, but none that ends after ``low_watermark``.
 
         Forgets no more than necessary, so that the oldest record stays available as long as the bounds allow
@@ -118,7 +118,7 @@ class Journal(Protocol):
         """
         ...
 
-    def has_room_for_mark(self, name: str) -> bool:
+    def has_space_for_mark(self, name: str) -> bool:
         """Whether a mark of this name can be stored, from any thread: their number may be bounded."""
         return True
 

@@ -194,9 +194,9 @@ class Log:
         """The marks that were stored with records; a view, not a copy."""
         return self._journal.marks
 
-    def has_room_for_mark(self, name: str) -> bool:
+    def has_space_for_mark(self, name: str) -> bool:
         """Whether a mark of this name can be stored; their number may be bounded."""
-        return self._journal.has_room_for_mark(name)
+        return self._journal.has_space_for_mark(name)
 
     def submit(self, pending: PendingAppend) -> None:
         """Append these batches as soon as there is room; ``pending`` says when that was done."""
@@ -240,18 +240,18 @@ class Log:
         self._journal.append(batches, marks)
         self.wake_readers()
 
-    def make_room(self, records: int, nbytes: int) -> bool:
+    def make_space(self, records: int, nbytes: int) -> bool:
         """Forget the oldest batches that no required reader needs until so much fits; whether it does."""
         with self.changed:  # A new subscriber may need just what is about to be forgotten.
-            return self._journal.make_room(records, nbytes, self.low_watermark)
+            return self._journal.make_space(records, nbytes, self.low_watermark)
 
-    def make_room_for_oversized(self, records: int, nbytes: int) -> bool:
+    def make_space_for_oversized(self, records: int, nbytes: int) -> bool:
         """Empty the log for something that is larger than its bounds; False if it is not, or cannot be."""
         with self.changed:
             most, most_bytes = self._journal.max_records, self._journal.max_bytes
             if (most is None or records <= most) and (most_bytes is None or nbytes <= most_bytes):
                 return False
-            return self._journal.make_room(most or 0, most_bytes or 0, self.low_watermark)
+            return self._journal.make_space(most or 0, most_bytes or 0, self.low_watermark)
 
     def space(self) -> tuple[float, float]:
         """How many records and bytes still fit, if everything below the low watermark is forgotten."""

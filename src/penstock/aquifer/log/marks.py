@@ -1,9 +1,9 @@
 """The marks of a journal: small facts stored together with records, and bounded in number.
 
-A mark says, for instance, how far the batches of one writer were published. If it is dropped, and the writer
-comes back and repeats its last batch, that batch is published twice. So a mark stays as long as there is room
-for it. When a new name needs room, the marks that were not written for ``KEPT_FOR`` go, the oldest first; and
-if there is none, the new name has to wait.
+A mark says, for instance, which batch of a producer was published last. If it were dropped, and the producer
+repeated its last batch, that batch would be published twice. So a mark stays as long as there is space for
+it. When a new name needs space, marks that were not written for ``KEPT_FOR`` go, the oldest first. If there
+is none, the new name has to wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 __all__ = ["KEPT_FOR", "MOST", "Mark", "Marks"]
 
 MOST: Final = 100_000
-"""How many marks there are room for: some 20 MB of memory."""
+"""How many marks there can be: some 20 MB of memory."""
 KEPT_FOR: Final = 30 * 24 * 3600.0
 """Seconds for which a mark is kept in any case, after it was written last."""
 
@@ -30,7 +30,7 @@ class Mark(NamedTuple):
 
 
 class Marks:
-    """One thread changes them; any other may look into :attr:`values`, and ask :meth:`have_room_for`."""
+    """One thread changes them; any other may look into :attr:`values`, and ask :meth:`have_space_for`."""
 
     def __init__(self, stored: Iterable[tuple[str, Mark]] = ()) -> None:
         self._marks = dict(sorted(stored, key=lambda item: item[1].written))
@@ -41,12 +41,12 @@ class Marks:
         self._oldest = math.inf
         self._find_oldest()
 
-    def have_room_for(self, name: str, now: float) -> bool:
+    def have_space_for(self, name: str, now: float) -> bool:
         """Whether a mark of this name can be written."""
         return name in self._values or len(self._values) < MOST or self._oldest < now - KEPT_FOR
 
     def changes(self, new: Mapping[str, str | None], now: float) -> dict[str, Mark | None]:
-        """What has to be stored for these new values; None stands for a mark that goes."""
+        """What has to be stored for these new values; None deletes a mark."""
         changes: dict[str, Mark | None] = {
             name: None if value is None else Mark(value, now) for name, value in new.items()
         }

@@ -52,7 +52,7 @@ class MemoryJournal(Journal):
         self._codec = codec
 
     def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
-        """Keep the batches; ValueError if they do not follow on its end. The bounds are for ``make_room``."""
+        """Keep the batches; ValueError if they do not follow on its end. It does not check the bounds."""
         self._check_open()
         end = end_of(batches, self._window.end)
         self._window.extend(batches)
@@ -65,7 +65,7 @@ class MemoryJournal(Journal):
         """The batch with this offset in it; None if it is before ``first`` or not before ``head``."""
         return self._window.find(offset) if self.first <= offset < self.head else None
 
-    def make_room(self, records: int, nbytes: int, low_watermark: int) -> bool:
+    def make_space(self, records: int, nbytes: int, low_watermark: int) -> bool:
         """Forget the oldest batches until so much more fits; none, if ``low_watermark`` does not allow it."""
         self._check_open()
         position = self._window.position_for(
@@ -98,9 +98,9 @@ class MemoryJournal(Journal):
         """The marks, as they are now: a view, not a copy."""
         return self._marks.values
 
-    def has_room_for_mark(self, name: str) -> bool:
+    def has_space_for_mark(self, name: str) -> bool:
         """Whether a mark of this name can be stored."""
-        return self._marks.have_room_for(name, time.time())
+        return self._marks.have_space_for(name, time.time())
 
     def flush(self) -> None:
         """Nothing: there is nowhere to store anything."""

@@ -29,7 +29,7 @@ if sys.platform == "win32":
     _FAR_BEHIND_THE_TEXT = 1024
 
     def _try_lock(descriptor: int) -> None:
-        # Windows forbids reading what is locked, and the number of the owner shall be readable.
+        # Windows forbids reading what is locked, and the process id of the owner must stay readable.
         os.lseek(descriptor, _FAR_BEHIND_THE_TEXT, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -76,7 +76,7 @@ class OwnerLock:
         self.left_behind = _seal_in(_read(self._descriptor))
         """The seal of an owner that was killed, if it can be believed."""
         self._serial_at = 0
-        # A courtesy to whoever comes next, and may be missing on a full disk.
+        # For the message that the next process gets; it may be missing on a full disk.
         with contextlib.suppress(OSError):
             # The seal stays until there is a new one: this owner may be killed before it has one, too.
             self._write(0, b"%-20d\n" % os.getpid())

@@ -38,7 +38,7 @@ __all__ = [
 APPLICATION_ID: Final = 0x50_53_41_4A
 """Marks a SQLite file as a journal of ours: the letters PSAJ."""
 FORMAT: Final = 2
-"""The layout of the tables. Whoever raises it puts the version that can read it into ``state.software``, so
+"""The layout of the tables. If you raise it, put the version that can read it into ``state.software``, so
 that older versions can tell which one is needed."""
 PAGE_BYTES: Final = 16 * 1024
 """Four times the usual: a batch then has fewer pages, and is written, read and deleted faster."""
@@ -101,7 +101,7 @@ class State(NamedTuple):
     serial: int = 0
     """How many transactions there were before."""
     opened: str = ""
-    """A token of the one who has it open, or was killed; empty when it was closed."""
+    """A token of the process that has it open, or was killed; empty after it was closed."""
     cursors: int = 0
     marks: int = 0
     """The sums of the checksums in these tables."""
@@ -190,7 +190,7 @@ def upgrade(connection: sqlite3.Connection, path: str) -> None:
         _make_tables(connection, State(*row))
         now = time.time()
         try:
-            # Leases were kept as times of day. The whole lease begins anew: rather too long than forgotten.
+            # Leases were stored as times of day. Each starts again: too long is better than forgotten.
             new_cursors = {name: (reached, lease, lease / 1000, None) for name, reached, lease in cursors}
             totals = [
                 CheckedTable(connection, path, CURSORS).write(new_cursors),

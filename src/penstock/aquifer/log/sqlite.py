@@ -4,9 +4,9 @@
 written and synced to the disk (write-ahead log, ``synchronous=full``): neither a killed process nor a loss of
 power takes them away, as far as the disk keeps what it says it has written. What was being appended in that
 moment is there wholly or not at all. If the end of the write-ahead log was not synced and is torn, exactly
-the appends that had not returned are missing, and the log goes on from there.
+the appends that had not returned are missing, and the log continues from there.
 
-**What may come back.** Forgetting is not urgent: batches that :meth:`~SqliteJournal.make_room` or
+**What may come back.** Forgetting is not urgent: batches that :meth:`~SqliteJournal.make_space` or
 :meth:`~SqliteJournal.retire` let go are deleted together with the next append or flush, so after a crash the
 oldest of them may be there again. Many batches are deleted over several of these, so that none takes long.
 
@@ -62,7 +62,7 @@ __all__ = ["SqliteJournal"]
 
 _MIB: Final = 1024 * 1024
 _WAL_TOO_LONG: Final = 4 * WAL_BYTES
-"""If readers kept SQLite from starting the write-ahead log anew for so long, they are made to wait."""
+"""If readers keep SQLite from restarting the write-ahead log beyond this size, they have to wait."""
 _PATIENCE_AT_THE_END: Final = 5000
 """Milliseconds that the last transaction waits for another program, because it cannot be tried again."""
 _DELETED_AT_ONCE: Final = 16 * _MIB
@@ -71,12 +71,13 @@ _ROWS_DELETED_AT_ONCE: Final = 4096
 
 
 class SqliteJournal(Journal):
-    """Keeps records in a file until their number, their bytes or their age reach a bound.
+    """Keeps records in a file until their number, their size or their age reaches a bound.
 
-    ``max_age`` is in seconds since a batch was stored; None keeps batches of any age. With
-    ``keep_acknowledged=False`` records go as soon as every durable subscriber is done with them, instead of
-    staying for those who come later. ``cache_bytes`` of the most recent batches are held in memory, so that a
-    subscriber that keeps up never waits for the disk; those that are behind share as much again.
+    ``max_records`` and ``max_bytes`` may be None for no bound. ``max_age`` is in seconds since a batch was
+    stored; None keeps batches of any age. With ``keep_acknowledged=False`` records go as soon as every
+    durable subscriber has acknowledged them, and do not stay for later subscribers. ``cache_bytes`` of the
+    most recent batches stay in memory, so that a subscriber that keeps up never waits for the disk;
+    subscribers that are behind share as much again.
 
     One process has a journal open at a time. The directory must exist; the file is created.
 
@@ -167,7 +168,7 @@ class SqliteJournal(Journal):
 
         ValueError if they do not follow on the end of the log; JournalFull, with nothing stored, if the disk
         is full, and JournalLocked if another program has the file locked. The bounds are for
-        :meth:`make_room`, not checked here.
+        :meth:`make_space`, not checked here.
         """
         self._check_open()
         end = end_of(batches, self._end)
@@ -194,7 +195,7 @@ class SqliteJournal(Journal):
             raise damaged(self.path, f"the record {offset} is missing")
         return batch
 
-    def make_room(self, records: int, nbytes: int, low_watermark: int) -> bool:
+    def make_space(self, records: int, nbytes: int, low_watermark: int) -> bool:
         """Forget the oldest batches until so much more fits; none, if ``low_watermark`` does not allow it."""
         self._check_open()
         records_left, nbytes_left = remaining(self.max_records, records), remaining(self.max_bytes, nbytes)
@@ -252,9 +253,9 @@ class SqliteJournal(Journal):
         """The marks, as they are now: a view, not a copy."""
         return self._marks.values
 
-    def has_room_for_mark(self, name: str) -> bool:
+    def has_space_for_mark(self, name: str) -> bool:
         """Whether a mark of this name can be stored."""
-        return self._marks.have_room_for(name, self._now())
+        return self._marks.have_space_for(name, self._now())
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last :meth:`append`, and delete what was forgotten.
@@ -390,7 +391,7 @@ class SqliteJournal(Journal):
             self._marks.apply(mark_changes)
         self._end = end
         if state.opened and state.opened != before.opened:
-            # Into the main file. If another program reads at this moment, a part has to wait: no harm.
+            # Into the main file. If another program reads at this moment, a part may wait until later.
             with as_journal_errors(self.path):
                 self._connection.execute("pragma wal_checkpoint(passive)").fetchone()
 
@@ -425,10 +426,10 @@ class SqliteJournal(Journal):
         )
 
     def _shorten_wal(self) -> None:
-        """See to it that the write-ahead log does not grow for ever.
+        """Keep the write-ahead log from growing forever.
 
         SQLite itself carries it over into the main file whenever it has ``WAL_BYTES``, and then starts it
-        anew, unless somebody happens to be reading. This is for the case that always somebody is.
+        again, unless somebody happens to be reading. This is for the case that somebody always is.
         """
         # On a full disk the append may still find room in the log that is there.
         with self._reader.lock, suppress(JournalFull), as_journal_errors(self.path):

@@ -1,4 +1,4 @@
-"""Says in the words of a journal what SQLite reports in its own, and what to do about it."""
+"""Translates errors of SQLite into those of a journal, which say what to do about them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["as_journal_errors", "damaged"]
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}
-"""The second is what SQLite says if there is no room for its index of the write-ahead log."""
+"""The second is what SQLite reports if the disk has no space for the index of its write-ahead log."""
 _DAMAGED = {
     sqlite3.SQLITE_CORRUPT,
     sqlite3.SQLITE_NOTADB,
@@ -37,7 +37,7 @@ def as_journal_errors(path: str) -> Iterator[None]:
     except sqlite3.Error as error:
         raise _explained(error, path) from error
     except UnicodeDecodeError as error:
-        # SQLite quotes a part of the file in its message, and that is no text any more.
+        # SQLite quotes a part of the file in its message, which is not text any more.
         raise damaged(path, "its tables cannot be read") from error
     except OSError as error:
         if error.errno in _NO_ROOM:
@@ -48,8 +48,8 @@ def as_journal_errors(path: str) -> Iterator[None]:
 def damaged(path: str, what: str) -> JournalDamaged:
     """The error for a journal that cannot be trusted any more: what is wrong, and the way out.
 
-    Putting an older copy in its place is no way out, and not proposed: its epoch would be the same, and the
-    offsets that were given since the copy was made would be given once more.
+    It does not propose to restore an older copy: that would have the same epoch, and would give the offsets
+    that were given since the copy was made a second time.
     """
     return JournalDamaged(
         f"the journal {path} is damaged: {what}. Move it away, together with the files {path}-wal and "
@@ -60,7 +60,7 @@ def damaged(path: str, what: str) -> JournalDamaged:
 
 def _full(error: Exception, path: str) -> JournalFull:
     return JournalFull(
-        f"there is no room on the disk for the journal {path} ({error}); what was stored before is safe: "
+        f"there is no space on the disk for the journal {path} ({error}); what was stored before is safe: "
         "free some space and try again"
     )
 
@@ -73,7 +73,7 @@ def _not_allowed(error: Exception, path: str) -> JournalError:
 
 
 def _explained(error: sqlite3.Error, path: str) -> JournalError:
-    # An error that the sqlite3 module itself raises, for instance for a mark that is no string, has no code.
+    # An error that the sqlite3 module itself raises, as for a mark that is not a string, has no code.
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
         if isinstance(error, sqlite3.OperationalError):

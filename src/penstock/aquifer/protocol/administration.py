@@ -115,7 +115,7 @@ class Administration:
         raise LookupError(f"there is no session {who!r}")
 
     def forget(self, name: str) -> IdStatus:
-        """Delete an id: nothing is kept for it any more, and a session that has it ends."""
+        """Delete an id and its cursor; a session that uses it ends."""
         cursor = self._registry.cursors.status().get(name)
         before = None if cursor is None else self._saved(name, cursor)
         for session in self._registry.all():

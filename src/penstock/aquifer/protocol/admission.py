@@ -1,4 +1,8 @@
-"""Whether a gateway can give an extended subscriber what it asks for, and where it would start."""
+"""Whether a peer may have what it asks for: its rights, its quotas, and what the log has.
+
+For a quota, a peer is a key where there are keys, and otherwise an address. The gateway cannot tell programs
+without keys on its own machine apart, so for them only the bounds on all peers together hold.
+"""
 
 from __future__ import annotations
 
@@ -61,19 +65,19 @@ def problem_with(fields: SubscribeFields, log: LogView, limits: Limits) -> tuple
         return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
     if format_for(fields) is None:
         known = " and ".join(_formats())
-        return f"none of the formats {fields.fmt} is known here; known are {known}", ErrorCode.BAD
+        return f"this gateway knows none of the formats {fields.fmt}; it knows {known}", ErrorCode.BAD
     return None
 
 
 def format_for(fields: SubscribeFields) -> str | None:
-    """The best of the formats that were asked for; None if none of them can be had here."""
+    """The first of the requested formats that this gateway knows; None if it knows none."""
     asked: Iterable[str] = fields.fmt if fields.fmt is not UNSET and fields.fmt else (MSGPACK,)
     known = _formats()
     return next((format for format in asked if format in known), None)
 
 
 def _formats() -> tuple[str, ...]:
-    # Found out before it is promised: a gateway without pyarrow would fail for everybody when it has to send.
+    # Checked before it is promised: without pyarrow the gateway could not send it.
     return (MSGPACK, ARROW) if find_spec("pyarrow") is not None else (MSGPACK,)
 
 
@@ -89,10 +93,10 @@ def start_for(fields: SubscribeFields, saved: Cursor | None, log: LogView) -> in
 
 
 def acknowledged_for(fields: SubscribeFields, start: int, kept: Iterable[int], log: LogView) -> int:
-    """The offset from which on records are kept for a subscriber that starts at ``start``.
+    """The first offset that a subscriber that starts at ``start`` has not acknowledged yet.
 
-    ``kept`` has what was kept for it before. Where a subscriber starts says nothing of what it has dealt
-    with: it may have read further than that, and may die. Only its own word counts.
+    ``kept`` are the offsets that were kept for it before. Where a subscriber starts does not say what it has
+    dealt with: it may have received records and crashed. Only its acknowledgement counts.
     """
     offsets = [start, *kept]
     if fields.ack is not UNSET:
@@ -125,7 +129,7 @@ class Budgets:
         return len(self._tokens)
 
     def forget(self, who: bytes) -> None:
-        """It is gone."""
+        """The peer is gone."""
         self._tokens.pop(who, None)
 
 
@@ -173,7 +177,7 @@ def why_not(message: Control, caller: Caller) -> str | None:
     elif fields is not None and fields.probe is True and fields.admin is not UNSET:
         needed = Right.ADMIN
     elif fields is not None and fields.probe is True and fields.id is UNSET and caller.rights:
-        return None  # How the gateway is: anybody may ask who may do anything.
+        return None  # Any key with a right may ask for the status.
     else:
         needed = Right.READ
     return None if caller.may(needed) else _told(needed, caller)

@@ -55,7 +55,7 @@ class Cursors:
         """The addresses that ids without an owner came from, as far as is known: that is not stored."""
 
     def owner_of(self, name: str) -> str | None:
-        """The key that an id which is away belongs to; None if there is no such id, or nobody knows."""
+        """The key that owns a saved cursor; None if there is no such id, or its owner is unknown."""
         cursor = self.saved.get(name)
         return None if cursor is None else cursor.owner
 
@@ -140,9 +140,9 @@ class LowWatermark:
     """The lowest offset that has to be kept, and so how far the source may run ahead.
 
     The source waits for a required reader. It does not wait for an optional one; but while no required reader
-    has come yet, it waits for the first, which shall find the oldest records. A look by an optional reader
-    does not change that: for a few seconds (``Limits.look``) the source goes on only as far as such a reader
-    has read. An optional reader that stays longer wants what comes now, and the source stops waiting.
+    has come yet, it waits for the first, so that this one finds the oldest records. A look by an optional
+    reader does not change that: for a few seconds (``Limits.look``) the source runs only as far ahead as such
+    a reader has read. If an optional reader stays longer, the source does not wait any more.
     """
 
     def __init__(self, log: LogView, limits: Limits) -> None:

@@ -1,9 +1,9 @@
 """A subscriber of the extended dialect: absolute credit, acknowledgement, frames on the shared data port.
 
-``Next`` carries how far the gateway may go, in records and bytes, and how far the subscriber has come. All of
-it is absolute: a message that is lost is made good by the next one, a repeated one changes nothing. What is
-on its way is bounded by ``Limits`` even if the subscriber grants everything, since ØMQ would queue the rest;
-and for a subscriber that takes frames in pieces, by what its line carries.
+``Next`` carries credit, in records and bytes, and how far the subscriber has come. All figures are absolute:
+the next message makes up for a lost one, and a repeated one changes nothing. What is on its way is bounded by
+``Limits`` however much credit there is, because ØMQ would queue the rest; and for a subscriber that takes
+frames in pieces, by what its line carries.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ class ExtendedSession(Session):
                 longest = min(longest, limits.max_nameless_lease)
             self.lease = max(min(fields.lease, longest * 1000) / 1000, 0.1)
         self.credit_end = start
-        """Records before this offset may be sent."""
+        """Its credit: records before this offset may be sent."""
         self.credit_end_bytes: int | None = None
         """So many bytes may be sent in this session, if the subscriber counts them."""
         self.received = start
         """Records before this offset have arrived."""
         self.segment_use: list[int] | None = None
-        """What the subscriber uses of the shelf, once it is known to see it: see ``NextFields.shelf``."""
+        """The payloads that the subscriber uses in shared memory, once it is known to see it."""
         self.pace = Pace(limits.bytes_in_flight) if fields.pieces is not UNSET else None
         """How much its line carries; None if it takes whole frames only, or shares our memory."""
         self.cut: CutFrame | None = None
@@ -126,27 +126,27 @@ class ExtendedSession(Session):
         return self.log.head if self.to is None else min(self.to, self.log.head)
 
     def credit(self) -> int:
-        """What was granted, is there, and has room on the way."""
+        """How many records of its credit the log has, and the line can take."""
         if self._state is not SessionState.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
             return 0
         return max(min(self.credit_end, self.stop) - self.cursor, 0)
 
     def credit_bytes(self) -> int:
-        """How many bytes of payload may be sent. While there are any, a record may go, however large."""
-        room = self.limits.bytes_in_flight - (self.sent_bytes - self._received_bytes)
+        """How many bytes may be sent. While it is above zero, a record of any size may go."""
+        left_bytes = self.limits.bytes_in_flight - (self.sent_bytes - self._received_bytes)
         if self.credit_end_bytes is not None:
-            room = min(room, self.credit_end_bytes - self.sent_bytes)
-        return room
+            left_bytes = min(left_bytes, self.credit_end_bytes - self.sent_bytes)
+        return left_bytes
 
-    def line_has_room(self) -> bool:
-        """Whether the line is through with enough of what is on its way."""
+    def line_is_free(self) -> bool:
+        """Whether little enough is on its way that more may be sent."""
         if self._state is not SessionState.STREAMING or len(self._in_flight) >= self.limits.frames_in_flight:
             return False
-        return self.pace is None or self.pace.has_room(self.sent_bytes - self._received_bytes)
+        return self.pace is None or self.pace.may_send(self.sent_bytes - self._received_bytes)
 
     @property
     def begun(self) -> int:
-        """How many records the frame has of which the subscriber has the beginning; 0 if there is none."""
+        """How many records the frame has that the subscriber has the beginning of; 0 if there is none."""
         return self._begun[1]
 
     def cut_up(self, batch: Batch) -> bool:
@@ -159,17 +159,17 @@ class ExtendedSession(Session):
         return True
 
     def better_whole(self, count: int, nbytes: int, now: float) -> bool:
-        """Whether so much, which is more than was granted, should wait for the next grant and not be cut.
+        """Whether a batch that exceeds the credit should wait for more credit, and not be cut.
 
-        To cut a batch is as much work as to pack it. It need not be cut if its window has room for it, and if
-        more is on its way than is left of the grant: then the subscriber will have dealt with half of its
-        window soon, and grant more. If it does not, it gets what it has granted, a moment later.
+        To cut a batch is as much work as to pack it. It should wait if it fits into the subscriber's window,
+        and if more is on its way than credit is left: then the subscriber will soon have dealt with half of
+        its window, and give more credit. If it does not, the batch is cut a moment later.
         """
         left, on_way = self.credit_end - self.cursor, self.cursor - self.received
-        room, bytes_on_way = self.credit_bytes(), self.sent_bytes - self._received_bytes
+        left_bytes, bytes_on_way = self.credit_bytes(), self.sent_bytes - self._received_bytes
         return (
             (count <= left or on_way >= left >= count - on_way)
-            and (nbytes <= room or bytes_on_way >= room >= nbytes - bytes_on_way)
+            and (nbytes <= left_bytes or bytes_on_way >= left_bytes >= nbytes - bytes_on_way)
             and now - self.spoke < _SOON
         )
 
@@ -182,7 +182,7 @@ class ExtendedSession(Session):
         """Whether the next frame, of so many records and bytes, should ask how far the subscriber has come.
 
         It has to come before the log or the way is full, or both ends would wait for one another: so the
-        frame itself counts, which may be all that the log has room for.
+        frame itself counts, which may fill the log alone.
         """
         records, size = self.cursor + count, self.sent_bytes + nbytes
         frames = len(self._in_flight) + 1
@@ -207,7 +207,7 @@ class ExtendedSession(Session):
 
         ``most`` bounds a piece in bytes, if the pace of the line is not to say.
         """
-        while self.line_has_room():
+        while self.line_is_free():
             if self.cut is not None:
                 return self._piece(self.cut, most, now)
             credit = self.credit()
@@ -344,65 +344,65 @@ class ExtendedSession(Session):
         return Reply(envelope, OnNext(count, x=OnNextFields(first=first, head=self.log.head)))
 
     def waiting(self) -> list[tuple[bytes, ...]]:
-        """The request for a counted batch that waits for records, if there is one."""
+        """The request that waits for records, if there is one."""
         return [] if self._waiting is None else [self._waiting[0]]
 
     # ---------------------------------------------------------------- the handlers of the table
     def _take_credit(self, message: Next, envelope: tuple[bytes, ...], now: float) -> list[Reply]:
-        grant = extension(message.x) or NextFields()
-        problem = self._problem(message, grant)
+        fields = extension(message.x) or NextFields()
+        problem = self._problem(message, fields)
         if problem is not None:
             return [Reply(envelope, refusal(problem, ErrorCode.BAD))]
-        new = self._note_progress(grant, now)
-        if grant.shelf is not UNSET and grant.shelf:
-            self.segment_use = grant.shelf
+        new = self._note_progress(fields, now)
+        if fields.shelf is not UNSET and fields.shelf:
+            self.segment_use = fields.shelf
             self.pace = None  # The line is this machine's memory.
-        if grant.limit is UNSET:
+        if fields.limit is UNSET:
             # One waits at a time; the one before gets its answer now, or it never would.
             before = [] if self._waiting is None else [self._declaration(self._waiting[0], self.cursor, 0)]
             self._waiting = (envelope, demand(message.count), now + self.limits.long_poll)
             return before + self.tick(now)
-        limit = demand(grant.limit)
+        limit = demand(fields.limit)
         if limit > self.credit_end:
             self.credit_end, new = limit, True
-        if grant.limitb is not UNSET and (
-            self.credit_end_bytes is None or grant.limitb > self.credit_end_bytes
+        if fields.limitb is not UNSET and (
+            self.credit_end_bytes is None or fields.limitb > self.credit_end_bytes
         ):
-            self.credit_end_bytes, new = demand(grant.limitb), True
+            self.credit_end_bytes, new = demand(fields.limitb), True
         self.repeats += not new
         return []
 
-    def _problem(self, message: Next, grant: NextFields) -> str | None:
-        if grant.limit is UNSET and message.count <= 0:
+    def _problem(self, message: Next, fields: NextFields) -> str | None:
+        if fields.limit is UNSET and message.count <= 0:
             return f"§3.9: Next must ask for at least one record, not {message.count}"
         for name in ("limit", "limitb", "ack", "got", "gotb"):
-            value = getattr(grant, name)
+            value = getattr(fields, name)
             if value is not UNSET and value < 0:
                 return f"x.{name} is {value}: offsets and bytes are never negative"
         for name in ("ack", "got"):
-            value = getattr(grant, name)
+            value = getattr(fields, name)
             if value is not UNSET and value > self.cursor:
                 return f"x.{name} is {value}, but no record beyond {self.cursor} was sent in this session"
-        if grant.gotb is not UNSET and grant.gotb > self.sent_bytes:
-            return f"x.gotb is {grant.gotb}, but only {self.sent_bytes} bytes were sent in this session"
+        if fields.gotb is not UNSET and fields.gotb > self.sent_bytes:
+            return f"x.gotb is {fields.gotb}, but only {self.sent_bytes} bytes were sent in this session"
         return None
 
-    def _note_progress(self, grant: NextFields, now: float) -> bool:
+    def _note_progress(self, fields: NextFields, now: float) -> bool:
         new = False
-        if grant.ack is not UNSET and grant.ack > self.acknowledged:
-            self.acknowledged, new = grant.ack, True
-        got = grant.got if grant.got is not UNSET else grant.ack
+        if fields.ack is not UNSET and fields.ack > self.acknowledged:
+            self.acknowledged, new = fields.ack, True
+        got = fields.got if fields.got is not UNSET else fields.ack
         if got is not UNSET and got > self.received:
             self.received, new = got, True
-            while grant.gotb is UNSET and self._in_flight and self._in_flight[0][0] <= got:
+            while fields.gotb is UNSET and self._in_flight and self._in_flight[0][0] <= got:
                 self._arrived(self._in_flight[0][1])
-        if grant.gotb is not UNSET and grant.gotb > self._received_bytes:
+        if fields.gotb is not UNSET and fields.gotb > self._received_bytes:
             new = True
-            while self._in_flight and self._in_flight[0][1] <= grant.gotb:
+            while self._in_flight and self._in_flight[0][1] <= fields.gotb:
                 self._arrived(self._in_flight[0][1])
-            self._received_bytes = grant.gotb
+            self._received_bytes = fields.gotb
             if self.pace is not None:
-                self.pace.arrived(grant.gotb, now)
+                self.pace.arrived(fields.gotb, now)
         return new
 
     def _arrived(self, nbytes: int) -> None:

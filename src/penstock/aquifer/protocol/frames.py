@@ -8,7 +8,7 @@ A frame is a message of three or four parts::
     metadata     times and keys of the records (absent in frames without records)
 
 ``first`` is always the offset of the next record that the gateway sends in this session. A subscriber that
-sees a higher one than it expects has lost a frame; it subscribes again from where it stands.
+sees a higher one than it expects has lost a frame; it subscribes again from the offset that it expected.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["HEADER", "PLACE", "TOKEN_BYTES", "TOPIC_BYTES", "Flag", "Frame", "he
 
 HEADER: Final = Struct(">BBHQI")
 PLACE: Final = Struct(">QQQ")
-"""Where a payload stands in shared memory: its number, its first byte and its length."""
+"""The position of a payload in shared memory: its number, its first byte and its length."""
 TOKEN_BYTES: Final = 16
 """What a shared segment begins with."""
 TOPIC_BYTES: Final = 8
@@ -74,10 +74,10 @@ def header(flags: int, first: int, count: int) -> bytes:
 
 
 def parse(parts: Sequence[bytes | memoryview]) -> Frame:
-    """Take a message from the data port apart; a ``ProtocolViolation`` if it is no frame."""
+    """The frame in a message from the data port; ``ProtocolViolation`` if there is none."""
     if not 3 <= len(parts) <= 4 or len(parts[1]) != HEADER.size:
         raise ProtocolViolation(
-            f"no data frame: {len(parts)} parts of {[len(part) for part in parts]} bytes, "
+            f"not a data frame: {len(parts)} parts of {[len(part) for part in parts]} bytes, "
             f"expected a topic, a header of {HEADER.size} bytes, a payload and metadata"
         )
     version, flags, _, first, count = HEADER.unpack(parts[1])

@@ -4,9 +4,9 @@ A message is a JSON object whose ``jsonClass`` names its kind. Peers that know n
 nothing else from us: whatever we add sits in one optional key ``x``, and is sent only to a peer that sent
 one first. No seventh kind is ever sent, because a JVM peer that meets one throws.
 
-We are lenient with what we get. Unknown fields are ignored; so are ``x`` that are no objects. The original
-implementation sends two requests and two fields that the document does not know (``Error``, ``Complete``,
-``Subscribe.count``, ``OnError.recoverable``): they are understood. Counts are clamped by :func:`demand`.
+We are lenient with what we get. Unknown fields are ignored, and so is an ``x`` that is not an object. The
+original implementation sends two requests and two fields that the document does not know (``Error``,
+``Complete``, ``Subscribe.count``, ``OnError.recoverable``): they are understood. Counts are clamped by :func:`demand`.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ _EXACT_IN_JAVASCRIPT: Final = 2**53
 
 
 class _Extension(msgspec.Struct, omit_defaults=True):
-    """What stands in ``x``: every field is optional, and absent fields are not written."""
+    """The extension fields in ``x``: each is optional, and absent fields are not written."""
 
 
 class AdminRequest(_Extension):
-    """``Subscribe.x.admin``: what somebody wants who may administer the gateway; one thing at a time."""
+    """``Subscribe.x.admin``: one request of an administrator."""
 
     list: bool | UnsetType = UNSET
     """The ids, and the sessions that have none."""
@@ -89,7 +89,7 @@ class SubscribeFields(_Extension):
     v: int | UnsetType = UNSET
     """The version of the dialect; without it the peer is a plain one."""
     id: str | UnsetType = UNSET
-    """A name that lasts: a subscriber that comes back with it finds its place again."""
+    """A durable id: a subscriber that comes back with it resumes where it was."""
     from_: int | str | UnsetType = field(default=UNSET, name="from")
     """The first offset that is wanted, or ``"earliest"`` or ``"latest"``."""
     to: int | UnsetType = UNSET
@@ -97,11 +97,11 @@ class SubscribeFields(_Extension):
     epoch: str | UnsetType = UNSET
     """The log that ``from`` and ``to`` belong to."""
     keep: bool | UnsetType = UNSET
-    """Whether the source has to wait for this subscriber."""
+    """Whether this subscriber is required, so that the source waits for it."""
     fmt: list[str] | UnsetType = UNSET
     """The payload formats that are understood, best first."""
     lease: int | UnsetType = UNSET
-    """How many milliseconds of silence this subscriber may be kept for."""
+    """Milliseconds of silence after which this subscriber is gone."""
     probe: bool | UnsetType = UNSET
     """Only the state of the gateway is wanted, no session."""
     ack: int | UnsetType = UNSET
@@ -119,8 +119,8 @@ class SubscribeFields(_Extension):
     nth: int | UnsetType = UNSET
     """How often ``me`` has asked before: a request that was overtaken on the way changes nothing."""
     shelf: str | UnsetType = UNSET
-    """Both may be on the same machine, and then large payloads can be shown in shared memory: the token of
-    the shelf that is there from the session before, or nothing."""
+    """Both may be on the same machine, so that large payloads can be in shared memory: the token of the
+    segment from the session before, or an empty string."""
     pieces: list[int] | UnsetType = UNSET
     """Frames may come in pieces. If pieces of the frame at ``from`` are here: how many bytes of it, and how
     many records it has."""
@@ -136,7 +136,7 @@ class SegmentFields(_Extension):
     """The process that has it open, and the number of the open file there."""
     size: int
     token: str
-    """What stands at its beginning, as hexadecimal digits: then it is the right one."""
+    """What the segment begins with, as hexadecimal digits, to prove that it is the right one."""
 
 
 class OnSubscribeFields(_Extension):
@@ -159,7 +159,7 @@ class OnSubscribeFields(_Extension):
     maxframe: int | UnsetType = UNSET
     """The most bytes of payload in one frame, unless one record alone has more."""
     lease: int | UnsetType = UNSET
-    """The lease that was granted, in milliseconds."""
+    """The lease of this session, in milliseconds."""
     status: msgspec.Raw | UnsetType = UNSET
     """The answer to a probe: a :mod:`~penstock.aquifer.status` that :func:`read_status` reads."""
     fits: tuple[int, int] | UnsetType = UNSET
@@ -174,7 +174,7 @@ class Put(_Extension):
     """``Next.x.put``: records to be staged; payload and metadata come as two more parts of the message."""
 
     query: str
-    """Who writes: the same after a restart."""
+    """The name of the producer, which is the same after a restart."""
     batch: int
     """The number of the batch, which grows."""
     part: int
@@ -195,7 +195,7 @@ class Commit(_Extension):
 
 
 class NextFields(_Extension):
-    """``Next.x``: how far the gateway may go. All figures are absolute, so that a repeat does no harm."""
+    """``Next.x``: credit and progress, all in absolute figures: a repeated message changes nothing."""
 
     limit: int | UnsetType = UNSET
     """Records before this offset may be sent; replaces ``count``."""
@@ -208,7 +208,7 @@ class NextFields(_Extension):
     gotb: int | UnsetType = UNSET
     """So many bytes of this session have arrived, pieces as well."""
     shelf: list[int] | UnsetType = UNSET
-    """The shelf is in sight: how many payloads were seen there, and the numbers of those still in use."""
+    """Shared memory is in use: how many payloads were seen there, and the numbers of those still used."""
     put: Put | UnsetType = UNSET
     """Nothing is asked for: these records are to be staged."""
 
@@ -221,7 +221,7 @@ class OnNextFields(_Extension):
 
 
 class OnErrorFields(_Extension):
-    """``OnError.x``: which error it is, and what is needed to go on."""
+    """``OnError.x``: which error it is, and what the subscriber needs to continue."""
 
     code: str | UnsetType = UNSET
     first: int | UnsetType = UNSET
@@ -240,12 +240,12 @@ class CompleteFields(_Extension):
     """In a request: publish what was staged."""
 
 
-# An x of another kind is none of our business, and is kept apart from one with wrong fields, which is.
+# An x of another type is ignored, in contrast to an object with wrong fields, which is an error.
 _Foreign: TypeAlias = bool | int | float | str | list[Any] | UnsetType | None
 
 
 class _Message(msgspec.Struct, tag_field="jsonClass", tag=True):
-    """A control message; the fields stand in the order of the document."""
+    """A control message; the fields are in the order of the document."""
 
 
 class Subscribe(_Message):
@@ -322,7 +322,7 @@ def decode(data: bytes) -> Control:
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolViolation(f"no control message: {error}") from error
+        raise ProtocolViolation(f"not a control message: {error}") from error
 
 
 X = TypeVar("X", bound=_Extension)
@@ -366,8 +366,8 @@ def put_in(message: object) -> Put | None:
     """What a request wants to have staged, if it is one of these."""
     if not isinstance(message, Next):
         return None
-    grant = extension(message.x)
-    return grant.put if isinstance(grant, NextFields) and grant.put is not UNSET else None
+    fields = extension(message.x)
+    return fields.put if isinstance(fields, NextFields) and fields.put is not UNSET else None
 
 
 def commit_in(message: object) -> Commit | None:

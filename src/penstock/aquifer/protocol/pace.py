@@ -29,7 +29,7 @@ _QUICK: Final = 0.25
 _AT_ONCE: Final = 0.01
 """Seconds after which even sixteen times as much is tried: a line of this machine, or of this house."""
 _SHORT: Final = 0.5
-"""Seconds in queues that are no reason to send less ahead, and a reason to try more."""
+"""Seconds in queues that allow more to be sent ahead."""
 _LONG: Final = 2.0
 """Seconds in queues that are too many."""
 
@@ -48,7 +48,7 @@ class Pace:
         """Seconds that a message takes if nothing is before it."""
         self._quick = False
         self._held = False
-        """Whether something had to wait since there was last room for more."""
+        """Whether something had to wait since more was last allowed."""
         self._grown_at = 0
         """Bytes that had been sent when that was: only what was sent later shows what has become of it."""
 
@@ -68,7 +68,7 @@ class Pace:
         """The most bytes after which a message asks for an answer."""
         return max(self.ahead, _LEAST) // _QUARTER
 
-    def has_room(self, on_way: int) -> bool:
+    def may_send(self, on_way: int) -> bool:
         """Whether more may be sent while so many bytes are on their way."""
         if on_way < self.ahead:
             return True

@@ -67,7 +67,7 @@ class Probes:
         self._move(fields, caller)
         if self._has_news(fields) or fields.wait is UNSET or len(self._waiting) >= _MOST_WAITING:
             return [self._answer(fields, envelope, caller)]
-        # One question at a time from each: who asks again has given up the one before.
+        # One question at a time from each peer: a new question replaces the one before.
         self._waiting = [waiting for waiting in self._waiting if waiting.envelope != envelope]
         # Bounded before it is divided: a peer may write more digits than a float can hold.
         seconds = max(0, min(fields.wait, _LONGEST_WAIT * 1000)) / 1000
@@ -75,7 +75,7 @@ class Probes:
         return []
 
     def tick(self, now: float) -> list[Reply]:
-        """Answer those for whom there is news, or who have waited long enough."""
+        """Answer the probes that have news, or have waited long enough."""
         if not self._waiting:
             return []
         due = [one for one in self._waiting if self._has_news(one.fields) or now >= one.deadline]
@@ -83,11 +83,11 @@ class Probes:
         return [self._answer(one.fields, one.envelope, one.caller) for one in due]
 
     def owners(self) -> set[str]:
-        """The keys of those who wait for an answer."""
+        """The keys of the peers that wait for an answer."""
         return {one.caller.owner for one in self._waiting} - {""}
 
     def turn_away(self, owner: str) -> list[Reply]:
-        """A key may not read any more: what it has asked is not answered."""
+        """A key may not read any more: refuse what it has asked."""
         theirs = [one for one in self._waiting if one.caller.owner == owner]
         self._waiting = [one for one in self._waiting if one.caller.owner != owner]
         return [
@@ -120,7 +120,7 @@ class Probes:
             )
         full = len(self._cursors.saved) >= self._limits.max_durable
         if fields.ack is not UNSET and fields.id not in self._cursors.saved and full:
-            return f"{len(self._cursors.saved)} places are kept already, and no more can be", ErrorCode.BUSY
+            return f"{len(self._cursors.saved)} cursors are saved already, and no more can be", ErrorCode.BUSY
         if fields.ack is not UNSET and fields.id not in self._cursors.saved:
             text = too_many_ids(caller, (), self._cursors, self._limits)
             if text is not None:

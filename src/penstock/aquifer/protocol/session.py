@@ -139,7 +139,7 @@ class LogView(Protocol):
         """Store a cursor, or with None delete it, with the next transaction."""
         ...
 
-    def has_room_for_mark(self, name: str) -> bool:
+    def has_space_for_mark(self, name: str) -> bool:
         """Whether a mark of this name can be stored."""
         ...
 

@@ -1,4 +1,4 @@
-"""All sessions of a gateway: how they begin and end, who owns what, and what their readers still need."""
+"""All sessions of a gateway: how they begin and end, who owns which id, and what readers still need."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class SessionRegistry:
         """Why this peer cannot have another session at the moment; None if it can."""
         here = len(self.sessions)
         if here >= self._limits.max_subscribers:
-            return f"{here} subscribers are here already, and there is room for no more: try later"
+            return f"{here} subscribers are here already, and no more can be: try later"
         return too_many_sessions(caller, self.sessions.values(), self._limits)
 
     def why_no_id(self, caller: Caller) -> str | None:

@@ -318,7 +318,7 @@ class SessionTable:
             topic=secrets.token_bytes(TOPIC_BYTES),
             format=format_for(fields) or MSGPACK,
         )
-        # It may have read further than it has acknowledged: what was kept for it is kept on.
+        # It may have read further than it has acknowledged: what was kept for it stays.
         kept = [other.acknowledged for other in before if same_subscriber(fields, other.fields)]
         if saved is not None:
             kept.append(saved.acknowledged)

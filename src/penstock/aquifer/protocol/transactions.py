@@ -1,12 +1,12 @@
-"""Records that come from outside: staged piece by piece, published all at once, never twice.
+"""Transactions of producers: records are staged piece by piece, and published all at once, never twice.
 
-Somebody who has to publish exactly once, and may be killed and run again at any moment (a Spark query), works
-in numbered batches. Each of its tasks stages what it has, under the number of the batch, its own number and
-that of its attempt. When all are done, one message names the attempts that count. They go into the log
-together with a mark that says so; the same message again finds the mark, and changes nothing.
+A producer that publishes exactly once, although it may be killed and run again at any moment (a Spark query),
+works in numbered batches. Each of its tasks stages its records under the number of the batch, of the task and
+of the attempt. When all tasks are done, one message names the attempts that count. Their records go into the
+log together with a mark; the same message again finds the mark, and changes nothing.
 
-A writer's name belongs to the key that first published under it. The mark says which that is: ``17 KEY``, or
-``17 -`` if there was none.
+A producer's name belongs to the key that first published under it. The mark has the last batch and that key:
+``17 KEY``, or ``17 -`` without a key.
 
 There is no socket and no journal in here. The gateway's writer writes each :class:`PendingTransaction`, and
 the answer is sent once that is done.
@@ -53,7 +53,7 @@ _FORGOTTEN_AFTER: Final = 3600.0
 _WEIGHT: Final = 512
 """What a piece counts for beside its bytes: otherwise empty ones would be free."""
 _MOST_ASKERS: Final = 64
-"""How many are told that a batch was published; who asks again and again is most of them itself."""
+"""How many envelopes wait for the answer to one commit; one producer may ask again and again."""
 _MOST_PENDING: Final = 4096
 """How many batches may wait to be written."""
 _LONGEST_NAME: Final = 256
@@ -69,7 +69,7 @@ class PendingTransaction(PendingAppend):
     owner: str = ""
     """The key of its writer."""
     askers: list[tuple[bytes, ...]] = field(default_factory=list)
-    """The envelopes of those who wait for the answer."""
+    """The envelopes of the commits that wait for the answer."""
     hands_over: bool = False
     """Whether it only changes the owner of the name, whichever batch of that was the last."""
 
@@ -133,7 +133,7 @@ class Transactions:
             self._drop_dead(key, attempt, now)
         if self._too_much(more):
             text = (
-                f"no room for more than {self._limits.staged_bytes} staged bytes: let the query take smaller "
+                f"no more than {self._limits.staged_bytes} bytes can be staged: let the query take smaller "
                 "batches (maxRecordsPerTrigger), or give the gateway more (staged_bytes)"
             )
             return [Reply(envelope, refusal(text, ErrorCode.FULL))]
@@ -146,8 +146,7 @@ class Transactions:
     def _piece(self, message: Next, put: Put, attached: Sequence[bytes]) -> Batch | str:
         """The records that came, or what is wrong with them.
 
-        Looked at now, while there is somebody to tell: once they are in the log, they would fail whoever
-        reads them.
+        They are checked now, while the producer can be told: in the log, they would fail every reader.
         """
         if not self._writable:
             return _NOT_WRITABLE
@@ -188,10 +187,10 @@ class Transactions:
             # grow, so this one was dealt with before.
             self._also_tell(self._pending[query, min(pending)], envelope)
             return []
-        if not self._log.has_room_for_mark(_MARK + query) or len(self._pending) >= _MOST_PENDING:
-            # Not the mark of another in its place: that one may come back, and would publish a batch twice.
+        if not self._log.has_space_for_mark(_MARK + query) or len(self._pending) >= _MOST_PENDING:
+            # The mark of another producer must not go: it may come back, and would publish a batch twice.
             text = (
-                f"there is no room for {query!r}: too many others write to this gateway, or have done so "
+                f"there is no space for {query!r}: too many others write to this gateway, or have done so "
                 "in the last 30 days; try later, and use a name that lasts instead of new ones (writerId)"
             )
             return [Reply(envelope, refusal(text, ErrorCode.BUSY, retry=1000))]
@@ -202,13 +201,13 @@ class Transactions:
             if count > len(there) or any(seq not in there for seq in range(count)):
                 text = (
                     f"{count} pieces of part {part} of batch {batch} should be staged, and {len(there)} are: "
-                    "the gateway was restarted meanwhile, or had to make room; run the batch again"
+                    "the gateway was restarted meanwhile, or had to free space; run the batch again"
                 )
                 return [Reply(envelope, refusal(text, ErrorCode.STAGED))]
             pieces += [there[seq] for seq in range(count)]
         if not pieces and _MARK + query not in self._log.marks:
-            # Nothing, from somebody who has never published anything: it makes no difference whether that
-            # comes once or twice. Otherwise anybody could fill the journal with names.
+            # An empty batch of a producer that has never published: once or twice is the same. Without this,
+            # anybody could fill the journal with names.
             return [Reply(envelope, OnComplete(x=CompleteFields(end=self._log.head)))]
         transaction = PendingTransaction(
             query=query, batch=batch, batches=pieces, owner=caller.owner, askers=[envelope]
@@ -238,7 +237,7 @@ class Transactions:
             if name == query:
                 return transaction.owner == caller.owner
         _, _, owner = self._log.marks.get(_MARK + query, "").partition(" ")
-        # No owner in a mark: an earlier version wrote it, and whoever comes first is taken for its owner.
+        # A mark without an owner was written by an earlier version; the first to come is its owner.
         return not owner or owner == (caller.owner or _NO_KEY)
 
     @staticmethod
@@ -279,7 +278,7 @@ class Transactions:
         return True
 
     def owners(self) -> set[str]:
-        """The keys of those who have staged something, or wait for it to be written."""
+        """The keys of producers that have staged something, or wait for it to be written."""
         keys = {key[0] for key in self._staged} | {one.owner for one in self._pending.values()}
         return keys - {""}
 
@@ -294,7 +293,7 @@ class Transactions:
         self._forget(key for key in self._staged if key[:2] == (owner, query) and key[2] <= batch)
 
     def _drop_dead(self, key: _Key, attempt: _Attempt, now: float) -> None:
-        """Room is needed: drop what nobody came back for, and attempts in whose place this one has come.
+        """Space is needed: drop what nobody came back for, and attempts that this one replaces.
 
         A task that was killed leaves its pieces here, and so does the next, when the batch is run again. An
         attempt that has staged something since this one began may be its rival, and stays.
@@ -312,7 +311,7 @@ class Transactions:
 
 
 _NOT_WRITABLE: Final = (
-    "this gateway reads a source of its own, and takes no records: start it with writable=True"
+    "this gateway reads a source of its own, and accepts no records: start it with writable=True"
 )
 
 

@@ -1,6 +1,6 @@
 """Arrow payloads: one IPC stream with one record batch, a row for each record.
 
-pyarrow is asked for only here, and only when somebody really uses Arrow: it is no need of the gateway.
+pyarrow is imported only here, and only when Arrow is used: a gateway does not need it otherwise.
 """
 
 from __future__ import annotations

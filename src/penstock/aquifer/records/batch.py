@@ -56,7 +56,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def nbytes(self) -> int:
-        """What the batch counts for in a bound on bytes."""
+        """The size of the batch, as bounds count it."""
         return len(self.payload) + len(self.metadata)
 
 
@@ -99,7 +99,7 @@ def part(batch: Batch, start: int, stop: int) -> Batch:
 
 
 def joined(batches: Sequence[Batch]) -> Batch:
-    """Several consecutive msgpack batches as one, for whoever is behind a log of small ones."""
+    """Several consecutive msgpack batches as one, for a reader that is behind a log of small ones."""
     if len(batches) == 1:
         return batches[0]
     count = sum(batch.count for batch in batches)
@@ -124,7 +124,7 @@ def joined(batches: Sequence[Batch]) -> Batch:
 
 
 def _array_header(count: int) -> int:
-    """How many bytes stand before the first element of a msgpack array of so many."""
+    """How many bytes precede the first element in a msgpack array of ``count`` elements."""
     return 1 if count < 16 else 3 if count < 2**16 else 5
 
 

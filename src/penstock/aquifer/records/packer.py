@@ -13,10 +13,10 @@ from penstock.aquifer.records import batch as batches
 from penstock.aquifer.records.batch import ARROW, MSGPACK, Batch, RecordMetadata
 from penstock.aquifer.records.codecs import Codec
 
-__all__ = ["Packer", "Unpackable"]
+__all__ = ["Packer", "UnpackableElement"]
 
 
-class Unpackable(Exception):
+class UnpackableElement(Exception):
     """An element that cannot become a record; everything before it could."""
 
     def __init__(self, packed: list[Batch], taken: int, cause: Exception) -> None:
@@ -53,10 +53,10 @@ class Packer:
                     first = batch.end
             except Exception as error:
                 if len(chunk) == 1:
-                    raise Unpackable(packed, start, error) from error
+                    raise UnpackableElement(packed, start, error) from error
                 # One of them is at fault: pack those before it.
                 packed, done = self._one_by_one(chunk, first, packed)
-                raise Unpackable(packed, start + done, error) from error
+                raise UnpackableElement(packed, start + done, error) from error
             start += len(chunk)
         if packed:
             self._learn(len(elements), packed)
@@ -72,7 +72,7 @@ class Packer:
         for records in elements:
             if not isinstance(records, list | tuple):
                 text = f"batched=True takes lists of records, not {type(records).__name__}: see buffer()"
-                raise Unpackable([], 0, TypeError(text))
+                raise UnpackableElement([], 0, TypeError(text))
             if size <= 2 * len(records) <= 4 * size:
                 # Good as it is.
                 yield from _cut(list(chain.from_iterable(small)), size)

@@ -22,11 +22,11 @@ class Record(msgspec.Struct, frozen=True):
     timestamp: int | None = None
     """Microseconds since 1970 (UTC)."""
     offset: int | None = None
-    """The record's place in the log."""
+    """The record's offset in the log."""
 
 
 class RecordMetadata(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What a batch knows of its records beside their values."""
+    """The times and keys of the records of a batch."""
 
     timestamp: int
     """When the batch came in, in microseconds since 1970 (UTC)."""
@@ -41,10 +41,10 @@ _decode = msgspec.msgpack.Decoder(RecordMetadata).decode
 
 
 def pack_metadata(metadata: RecordMetadata) -> bytes:
-    """The metadata as they are stored and sent."""
+    """The metadata as it is stored and sent."""
     return _encode(metadata)
 
 
 def unpack_metadata(packed: bytes) -> RecordMetadata:
-    """The metadata that :func:`pack_metadata` packed; ``msgspec.DecodeError`` if they are none."""
+    """The metadata that :func:`pack_metadata` packed; ``msgspec.DecodeError`` if it is not valid."""
     return _decode(packed)

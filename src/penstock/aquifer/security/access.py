@@ -42,10 +42,10 @@ _NOTHING: Final = "no client can connect: there is no key in %s"
 
 
 class Right(Flag):
-    """Rights are given to keys one by one, in the list of those who are let in."""
+    """What a key may do; each key on the access list has its own rights."""
 
     READ = 1
-    """Subscribe, and keep a place under an id of its own."""
+    """Subscribe, and have a durable id."""
     WRITE = 2
     """Publish batches, if the gateway is writable, under a name of its own."""
     ADMIN = 4
@@ -61,7 +61,7 @@ USUAL_RIGHTS: Final = Right.READ | Right.WRITE
 
 
 class Caller(NamedTuple):
-    """Who sent a message, as far as that is proven."""
+    """The sender of a message, as far as that is proven."""
 
     owner: str
     """Its public key, which CURVE has proven; empty if it came without one. What it creates belongs to it."""
@@ -122,7 +122,7 @@ class Client(NamedTuple):
 
 
 class AccessList:
-    """Who may connect, and what for. Every method may be called from any thread."""
+    """The keys that may connect, with the rights of each. It is thread-safe."""
 
     def __init__(self, clients: Mapping[str, Client] | None, path: Path | None = None) -> None:
         self.version = 0
@@ -204,8 +204,8 @@ class AccessList:
     def refresh(self) -> None:
         """Read the list again if it has changed since, and not since the last time this was asked.
 
-        Who writes a list may not be done yet: half of it could be taken for the whole, and those in the other
-        half would be cut off.
+        Somebody may still be writing it: half of the list could be taken for the whole, and the clients in
+        the other half would be cut off.
         """
         now = self._signature()
         if self._path is None or now == self._loaded or now != self._waiting:

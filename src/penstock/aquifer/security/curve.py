@@ -53,7 +53,7 @@ class CurveServer:
     ) -> None:
         self.keys = check_pair(keys, "the server")
         self.access = allowed if isinstance(allowed, AccessList) else AccessList.of(allowed)
-        """Who is let in, and what for."""
+        """The access list: the keys that may connect, and their rights."""
         self.domain = f"penstock-{next(_numbers)}"
         """What libzmq calls this server when it asks the authenticator about a client."""
 
@@ -63,8 +63,8 @@ class CurveServer:
 
         Such a file has one key to a line; after a space there may be a note, such as whose key it is, and the
         rights of the key: ``rights=read,write``. Lines that start with ``#`` are comments. In a ``.pub`` file
-        the rights are a line of their own: ``rights = "read, write"``. None as the list lets in everybody who
-        knows the server's key. See :mod:`penstock.aquifer.security.access`.
+        the rights are a line of their own: ``rights = "read, write"``. None as the list lets in every client
+        that knows the server's key. See :mod:`penstock.aquifer.security.access`.
         """
         keys = load_keys(key_path)
         return cls(keys, None if allowed_path is None else AccessList.load(Path(allowed_path)))
@@ -79,7 +79,7 @@ class CurveServer:
         _check_unused(socket)
         socket.set(zmq.CURVE_SECRETKEY, self.keys.secret.encode())
         socket.set(zmq.ZAP_DOMAIN, self.domain.encode())
-        # Without this, libzmq lets everybody in as long as there is no authenticator.
+        # Without this, libzmq lets every client in while there is no authenticator.
         socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
         socket.set(zmq.CURVE_SERVER, 1)
 

@@ -1,7 +1,7 @@
 """CURVE keys: pairs that are made, saved and loaded, and the files that they are in.
 
 A pair is saved as two files. ``NAME.key`` has both halves, and nobody but its owner can read it; ``NAME.pub``
-has the public half, for everybody. In the directory of those whom a gateway lets in, a ``.pub`` file may also
+has the public half, for everybody. In the directory of a gateway's access list, a ``.pub`` file may also
 say what its owner may do there: ``rights = "read, write"``.
 """
 
@@ -96,7 +96,7 @@ def load_keys(path: PathLike) -> CurveKeys:
 
 
 def load_public(path_or_key: PathLike) -> str:
-    """Read the public key from ``PATH.pub`` or ``PATH.key``; the 40 characters of a key stand for itself."""
+    """Read the public key from ``PATH.pub`` or ``PATH.key``; a key of 40 characters is returned as it is."""
     text = os.fspath(path_or_key)
     # Files first: every character of a path may occur in a key, but a key is hardly ever the name of a file.
     file = next(filter(os.path.isfile, (text, f"{text}.pub")), None)
@@ -107,7 +107,7 @@ def load_public(path_or_key: PathLike) -> str:
         return check_key(found["public"], f"the public key in {file}")
     if isinstance(path_or_key, os.PathLike) or text.endswith((".pub", ".key")):
         raise FileNotFoundError(f"there is no key file {text}; {_HOW}")
-    return check_key(text, f"{text!r} is no file, and as a key it is wrong: it")
+    return check_key(text, f"{text!r} is not a file, and not a key either: it")
 
 
 def read_key_file(file: str) -> dict[str, str]:
@@ -122,8 +122,8 @@ def read_key_file(file: str) -> dict[str, str]:
             if match is None or match[1] in found:
                 # The line itself stays out of the text: it may be a secret key.
                 raise ValueError(
-                    f'{file}, line {number}: this is no key file. The lines of one are public = "..." and, '
-                    f'if it is a pair, secret = "..."; {_HOW}'
+                    f'{file}, line {number}: this is not a key file. It has lines public = "..." and, for a '
+                    f'pair, secret = "..."; {_HOW}'
                 )
             found[match[1]] = match[2]
     if "secret" in found and mode & 0o077 and os.name == "posix":

@@ -45,15 +45,15 @@ _LOOK = 1.0
 class Authenticator:
     """Answers libzmq's question, on a thread of its own, whether a client may connect; one for each context.
 
-    It lets in the allowed keys of its servers, and connections without encryption to sockets that are none
-    of its servers' (libzmq asks about those only if they have a ZAP domain). All else is refused.
+    It lets in the keys on the access lists of its servers, and unencrypted connections to sockets of other
+    servers (libzmq asks about those only if they have a ZAP domain). It refuses everything else.
     """
 
     def __init__(self, context: zmq.Context[Any], *servers: CurveServer) -> None:
         self.allowed = 0
         """How many handshakes ended well; a client that reconnects counts again."""
         self.refused = 0
-        """How many were refused for their key. Who does not get as far as to show one is not counted."""
+        """How many clients were refused for their key; a client that never shows one is not counted."""
         self._context = context
         self._servers = {server.domain: server for server in servers}
         self._looked = 0.0
@@ -67,7 +67,7 @@ class Authenticator:
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 return
-            if self._context.closed:  # of which pyzmq would make a shadow that is a context of its own
+            if self._context.closed:  # pyzmq would make a new context of it
                 raise RuntimeError("the context of this authenticator has ended")
             # A shadow: destroy() of the context itself would close this socket under our thread's feet.
             # And what it makes are plain sockets, even if the context is one of asyncio's.
@@ -153,7 +153,7 @@ class Authenticator:
             try:
                 server.access.refresh()
             except Exception:
-                # Whatever it was, the next client must find somebody who answers.
+                # Whatever happened, the next client must get an answer.
                 _log.exception("the list of clients could not be looked at: this is a defect")
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
@@ -164,7 +164,7 @@ class Authenticator:
             key = z85.encode(credentials[0]).decode() if mechanism == b"CURVE" else ""
             admitted = self._judge(domain.decode(errors="replace"), key, mechanism.decode(), address.decode())
         except Exception:
-            # Whatever it was, the next client must find somebody who answers.
+            # Whatever happened, the next client must get an answer.
             _log.exception("a question of libzmq about a client could not be answered; the client is refused")
             return [b"1.0", question[1] if len(question) > 1 else b"", b"500", b"Internal error", b"", b""]
         if admitted:
