@@ -204,7 +204,7 @@ class TestRefusals:
             theirs.execute("create table batches (theirs)")
         before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
 
-        with pytest.raises(JournalDamaged, match=r"not a journal of Penstock\. Nothing was changed in it; give"):
+        with pytest.raises(JournalDamaged, match=r"not a journal of Penstock\. Nothing was changed in it"):
             SqliteJournal(path)
 
         after = {file.name: file.read_bytes() for file in path.parent.iterdir()}

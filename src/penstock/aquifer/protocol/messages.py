@@ -6,7 +6,8 @@ one first. No seventh kind is ever sent, because a JVM peer that meets one throw
 
 We are lenient with what we get. Unknown fields are ignored, and so is an ``x`` that is not an object. The
 original implementation sends two requests and two fields that the document does not know (``Error``,
-``Complete``, ``Subscribe.count``, ``OnError.recoverable``): they are understood. Counts are clamped by :func:`demand`.
+``Complete``, ``Subscribe.count``, ``OnError.recoverable``): they are understood. Counts are clamped by
+:func:`demand`.
 """
 
 from __future__ import annotations
