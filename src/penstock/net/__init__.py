@@ -44,9 +44,8 @@ from penstock.net.udp.channel import UdpChannel
 from penstock.net.udp.client import UdpClient
 from penstock.net.udp.datagram import Address, Datagram, OverflowSettings, UdpOverflow
 from penstock.net.udp.multicast import Interface, Membership, MulticastSettings
-from penstock.net.udp.pace import SendPace
 from penstock.net.udp.server import UdpServer
-from penstock.net.udp.settings import UdpHandler, UdpObserver, UdpSettings
+from penstock.net.udp.settings import SendPace, UdpHandler, UdpObserver, UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
 from penstock.net.wiretap import Wiretap, WiretapFormat
 

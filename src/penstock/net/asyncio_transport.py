@@ -38,7 +38,6 @@ class AsyncioTransport:
 
     __slots__ = (
         "get_write_buffer_size",
-        "is_closing",
         "local",
         "loop",
         "pause_reading",
@@ -59,7 +58,6 @@ class AsyncioTransport:
         self.get_write_buffer_size: Callable[[], int] = raw.get_write_buffer_size
         self.pause_reading: Callable[[], None] = raw.pause_reading
         self.resume_reading: Callable[[], None] = raw.resume_reading
-        self.is_closing: Callable[[], bool] = raw.is_closing
         raw.set_write_buffer_limits(high=HIGH_WATER)
         if hasattr(raw, "max_size"):
             raw.max_size = _READ_SIZE  # asyncio's own: otherwise every small read costs a large allocation
@@ -75,6 +73,10 @@ class AsyncioTransport:
         """The TLS session, or None."""
         session: TlsSession | None = self.raw.get_extra_info("ssl_object")
         return session
+
+    def is_closing(self) -> bool:
+        """Whether the transport is closed, or is being closed."""
+        return bool(self.raw.is_closing())
 
     def set_protocol(self, events: TransportEvents) -> None:
         """Call somebody else from now on."""

@@ -158,8 +158,7 @@ class Transport(Protocol):
         """Reads again."""
         ...
 
-    @property
-    def is_closing(self) -> Callable[[], bool]:
+    def is_closing(self) -> bool:
         """Whether the transport is closed, or is being closed."""
         ...
 

@@ -6,12 +6,11 @@ import errno
 
 import pytest
 
-from penstock.net import Address, ConnectionAborted, Datagram, DatagramTooLarge, SendRefused
+from penstock.net import Address, ConnectionAborted, Datagram, DatagramTooLarge, SendPace, SendRefused
 from penstock.net.metrics import UdpCounters
 from penstock.net.udp.datagram import OverflowSettings
-from penstock.net.udp.pace import Pacer, SendPace
 from penstock.net.udp.receiver import DatagramReceiver
-from penstock.net.udp.sender import MOST_DATAGRAMS, DatagramSender
+from penstock.net.udp.sender import MOST_DATAGRAMS, DatagramSender, Pacer
 from tests.net.memory.subscribers import Reader, Tap
 from tests.net.memory.transports import MemoryDatagrams, MemoryLoop
 

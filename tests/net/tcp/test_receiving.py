@@ -120,7 +120,7 @@ def test_receive_objects_without_a_framing_says_what_is_missing(
         server = TcpServer.create().handle(lambda inbound, outbound: inbound.receive_objects())
         async with await server.bind() as running, await Peer.of(running) as peer:
             assert await peer.rest() == b""
-        assert "needs to know where an object ends: configure framing(lines())" in caplog.text
+        assert "needs a framing to find the objects: configure framing(lines())" in caplog.text
 
     run_on(kind, main())
 

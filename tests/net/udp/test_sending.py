@@ -16,14 +16,14 @@ from penstock.net import (
     ConnectionAborted,
     Datagram,
     DatagramTooLarge,
+    SendPace,
     SendRefused,
     UdpChannel,
     UdpClient,
     UdpServer,
     UdpSettings,
 )
-from penstock.net.udp.pace import Pacer, SendPace
-from penstock.net.udp.sender import MOST_DATAGRAMS
+from penstock.net.udp.sender import MOST_DATAGRAMS, Pacer
 from penstock.streams import Flux, schedulers
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.udp.waiting import LONG, begun, turns, until

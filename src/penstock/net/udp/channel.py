@@ -20,9 +20,8 @@ from penstock.net.metrics import UdpCounters, UdpMetrics, kernel_dropped
 from penstock.net.sender import Done, FlushRule
 from penstock.net.udp.datagram import Address, Datagram
 from penstock.net.udp.multicast import Interface, Membership
-from penstock.net.udp.pace import Pacer
 from penstock.net.udp.receiver import DatagramReceiver
-from penstock.net.udp.sender import DatagramSender
+from penstock.net.udp.sender import DatagramSender, Pacer
 from penstock.net.udp.settings import UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
 from penstock.net.udp.transport import AsyncioDatagramTransport

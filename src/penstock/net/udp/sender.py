@@ -18,11 +18,11 @@ from penstock.net.metrics import UdpCounters
 from penstock.net.sender import Done, Sender
 from penstock.net.transport import TimerHandle
 from penstock.net.udp.datagram import Address, Datagram, as_datagram, refusal
-from penstock.net.udp.pace import Pacer
+from penstock.net.udp.settings import SendPace
 from penstock.net.udp.transport import DatagramTransport
 from penstock.spec import none_element
 
-__all__ = ["BUDGET", "MOST_DATAGRAMS", "DatagramSender", "SocketOwner"]
+__all__ = ["BUDGET", "MOST_DATAGRAMS", "DatagramSender", "Pacer", "SocketOwner"]
 
 MOST_DATAGRAMS: Final = 64
 """The demand for datagrams never exceeds this, nor does what is sent in one turn of the loop."""
@@ -38,6 +38,35 @@ _UNREACHABLE: Final = frozenset(
 """The address cannot be reached now. The next datagram may get through."""
 _NO_BUFFERS_PAUSE: Final = 0.002
 """Seconds until the next attempt where the interface's queue is full, which is an error without an event."""
+
+
+_ONE: Final = 1.0 - 1e-9
+"""A whole token, after sums of fractions. What is missing would be a wait too short for any clock."""
+
+
+class Pacer:
+    """A token bucket: it fills with time, and each datagram takes one token out."""
+
+    __slots__ = ("_burst", "_rate", "_since", "_tokens")
+
+    def __init__(self, pace: SendPace, now: float) -> None:
+        self._rate = pace.datagrams_per_second
+        self._burst = float(pace.burst)
+        self._tokens = self._burst
+        self._since = now
+
+    def take(self, now: float) -> float:
+        """Take a token. Returns 0, or the seconds to wait if there is none."""
+        self._tokens = min(self._burst, self._tokens + (now - self._since) * self._rate)
+        self._since = now
+        if self._tokens >= _ONE:
+            self._tokens -= 1.0
+            return 0.0
+        return (1.0 - self._tokens) / self._rate
+
+    def give_back(self) -> None:
+        """Put a token back: the datagram was not sent after all."""
+        self._tokens = min(self._burst, self._tokens + 1.0)
 
 
 class SocketOwner(Protocol):

@@ -6,18 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
-from penstock.arguments import a_number
+from penstock.arguments import a_count, a_number
 from penstock.net.lifecycle import ConnectionState
 from penstock.net.settings import SocketBuilder, SocketSettings
 from penstock.net.udp.datagram import Datagram, OverflowSettings, UdpOverflow
 from penstock.net.udp.multicast import Interface, Membership, MulticastSettings
-from penstock.net.udp.pace import SendPace
 
 if TYPE_CHECKING:
     from penstock.net.udp.channel import UdpChannel
     from penstock.net.udp.sides import UdpInbound, UdpOutbound
 
-__all__ = ["UdpBuilder", "UdpHandler", "UdpObserver", "UdpSettings", "UdpStateCallback"]
+__all__ = ["SendPace", "UdpBuilder", "UdpHandler", "UdpObserver", "UdpSettings", "UdpStateCallback"]
 
 UdpHandler = Callable[["UdpInbound", "UdpOutbound"], Any]
 """Takes both sides of a socket, and returns what to run: a publisher, a UdpOutbound, or a coroutine."""
@@ -34,6 +33,24 @@ class UdpObserver(Protocol):
 
 UdpStateCallback = Callable[["UdpChannel", ConnectionState], object]
 """An observer as a plain function."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendPace:
+    """So many datagrams per second, and up to ``burst`` of them at once after a rest."""
+
+    datagrams_per_second: float
+    burst: int
+
+    @classmethod
+    def of(cls, datagrams_per_second: float, burst: int | None) -> SendPace:
+        """Check what a user said. Without a ``burst``, it is what belongs to a hundredth of a second.
+
+        The timers of event loops count in milliseconds: with bursts of one, only a few hundred datagrams per
+        second would go out.
+        """
+        rate = a_number(datagrams_per_second, "pace()", above=0)
+        return cls(rate, max(1, int(rate / 100)) if burst is None else a_count(burst, "burst of pace()"))
 
 
 @dataclass(frozen=True, slots=True)
