@@ -6,12 +6,12 @@ without a listener pays one comparison for each batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock.streams.errors import drop_error
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
@@ -83,26 +83,26 @@ class _Careful:
         self._listener = listener
 
     def subscribed(self, stage: Stage) -> None:
-        self._tell("subscribed", stage)
+        self._tell("subscribed", lambda listener: listener.subscribed(stage))
 
     def requested(self, stage: Stage, n: int) -> None:
-        self._tell("requested", stage, n)
+        self._tell("requested", lambda listener: listener.requested(stage, n))
 
     def emitted(self, stage: Stage, n: int) -> None:
-        self._tell("emitted", stage, n)
+        self._tell("emitted", lambda listener: listener.emitted(stage, n))
 
     def queued(self, stage: Stage, n: int) -> None:
-        self._tell("queued", stage, n)
+        self._tell("queued", lambda listener: listener.queued(stage, n))
 
     def waited(self, stage: Stage, seconds: float) -> None:
-        self._tell("waited", stage, seconds)
+        self._tell("waited", lambda listener: listener.waited(stage, seconds))
 
     def terminated(self, stage: Stage, outcome: Outcome) -> None:
-        self._tell("terminated", stage, outcome)
+        self._tell("terminated", lambda listener: listener.terminated(stage, outcome))
 
-    def _tell(self, event: str, *what: Any) -> None:
+    def _tell(self, event: str, tell: Callable[[Listener], None]) -> None:
         try:
-            getattr(self._listener, event)(*what)
+            tell(self._listener)
         except BaseException as error:
             drop_error(error, f"{event}() of the listener {type(self._listener).__name__}")
             if asks_main_thread_to_stop(error):

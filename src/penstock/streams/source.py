@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["IterableSource", "Next", "PublisherSource", "Source", "frames_needed", "too_deep"]
 
 Next = tuple["Stream[Any]", Subscriber[Any]]
-"""The stream to subscribe to next, and who subscribes to it."""
+"""The stream to subscribe to next, and its subscriber."""
 
 
 class Source(ABC):

@@ -1,8 +1,7 @@
 """One operator in a stream: its kind, its arguments, where it was written, and what it watches.
 
-Operators that watch (``do_on_complete``, ``on_error_map``, ``do_finally``, ``log`` and their kin) hear of the
-events of a subscription, never of an element, so a stream that is watched runs the same compiled loop as one
-that is not.
+Operators that watch (``do_on_complete``, ``on_error_map``, ``do_finally``, ``log``) are called for events of
+a subscription, never for an element, so a watched stream runs the same compiled loop as any other.
 """
 
 from __future__ import annotations

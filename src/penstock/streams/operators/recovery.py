@@ -55,8 +55,8 @@ class Retry:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attempts", a_count(self.attempts, "Retry(attempts=…)"))
-        for name in ("first", "longest"):
-            object.__setattr__(self, name, seconds(getattr(self, name), f"Retry({name}=…)"))
+        object.__setattr__(self, "first", seconds(self.first, "Retry(first=…)"))
+        object.__setattr__(self, "longest", seconds(self.longest, "Retry(longest=…)"))
         a_function(self.scheduler, "Retry()")
         a_function(self.randomness, "Retry()")
         self._backoff()  # refuses a first pause above the longest, and a jitter out of range

@@ -119,7 +119,7 @@ class VirtualTimeScheduler(Scheduler):
     def _alone(self) -> Iterator[None]:
         if not self._advancing.acquire(blocking=False):
             raise RuntimeError(
-                "virtual time is already advancing; a task must not advance it, nor may two threads at once: "
+                "virtual time is already advancing; neither a task nor a second thread may advance it: "
                 "use submit_after() in the task and advance from the test"
             )
         try:
