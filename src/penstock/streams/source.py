@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.arguments import describe_all
 from penstock.spec import Publisher, Subscriber
 from penstock.streams.errors import Place, here
-from penstock.streams.fusion import Op, PlainRelay, PullDrain, knows_its_end
+from penstock.streams.fusion import Op, PullDrain, Relay, knows_its_end
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -126,7 +126,7 @@ class PublisherSource(Source):
         if not ops:
             self.publisher.subscribe(downstream)
             return
-        relay = PlainRelay(ops, downstream, self.label, self.place)
+        relay = Relay(ops, downstream, self.label, self.place)
         relay.introduce()
         self.publisher.subscribe(relay)
 

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux
-from penstock.streams.fusion import PlainRelay, QueueDrain
+from penstock.streams.fusion import QueueDrain, Relay
 from penstock.streams.operators.flat_map import Inner
 from penstock.streams.terminal import AsyncReader, BlockingReader, Running
 from penstock.streams.terminal.readers import _One
@@ -56,7 +56,7 @@ SUBSCRIBERS: dict[str, Callable[[], Any]] = {
     "blocking_window": lambda: BlockingReader(4),
     "async_window": an_async_window,
     "one": _One,
-    "relay": a_relay(PlainRelay),
+    "relay": a_relay(Relay),
 }
 LEAVING = ["running", "blocking_window", "async_window", "one"]
 

@@ -7,7 +7,7 @@ of a loop), :mod:`.compiler` (how the text becomes a function) and :mod:`.drain`
 from penstock.streams.fusion.drain import GONE, Drain, Link
 from penstock.streams.fusion.op import Op, Outcome, Watch, operator
 from penstock.streams.fusion.pull import PullDrain, knows_its_end, pull, pull_async
-from penstock.streams.fusion.queue_drain import PlainRelay, QueueDrain, Relay, below
+from penstock.streams.fusion.queue_drain import QueueDrain, Relay, relay_for
 
 __all__ = [
     "GONE",
@@ -15,14 +15,13 @@ __all__ = [
     "Link",
     "Op",
     "Outcome",
-    "PlainRelay",
     "PullDrain",
     "QueueDrain",
     "Relay",
     "Watch",
-    "below",
     "knows_its_end",
     "operator",
     "pull",
     "pull_async",
+    "relay_for",
 ]

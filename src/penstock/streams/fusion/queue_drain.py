@@ -18,7 +18,7 @@ from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.drain import Drain
 from penstock.streams.fusion.op import Op
 
-__all__ = ["PlainRelay", "QueueDrain", "Relay", "below"]
+__all__ = ["QueueDrain", "Relay", "relay_for"]
 
 
 class QueueDrain(Drain):
@@ -211,20 +211,14 @@ class Relay(QueueDrain):
         self.asked = self.taken + len(self.queue)
 
 
-class PlainRelay(Relay):
-    """Passes elements through the operators below a source that has no loop of its own."""
-
-    __slots__ = ()
-
-
-def below(ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place) -> Subscriber[Any]:
-    """The subscriber for a source that cannot take operators into its own loop."""
+def relay_for(ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place) -> Subscriber[Any]:
+    """The subscriber for a source that cannot run the operators below it in its own loop."""
     if not ops:
         return downstream
     return _Awaiting(ops, downstream, name, place)
 
 
-class _Awaiting(PlainRelay):
+class _Awaiting(Relay):
     """A relay that calls ``on_subscribe`` below only when it is subscribed itself."""
 
     __slots__ = ()

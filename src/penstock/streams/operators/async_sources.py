@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.spec import Subscriber
 from penstock.streams.errors import KeptError, drop_error
-from penstock.streams.fusion import Op, PlainRelay
+from penstock.streams.fusion import Op, Relay
 from penstock.streams.home import Home
 from penstock.streams.schedulers import LoopScheduler, Scheduler, SchedulerClosed, background_loop
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
@@ -77,7 +77,7 @@ class AsyncIterableSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Start when the first demand comes."""
-        relay = PlainRelay(ops, downstream, self.label, self.place)
+        relay = Relay(ops, downstream, self.label, self.place)
         relay.introduce()
         scheduler = subscribers_loop(relay.home) if self._loop is None else LoopScheduler(self._loop)
         relay.on_subscribe(_Stepping(relay, self._factory, scheduler))
@@ -102,7 +102,7 @@ class _Stepping:
     )
 
     def __init__(
-        self, relay: PlainRelay, factory: Callable[[], AsyncIterable[Any]], scheduler: LoopScheduler
+        self, relay: Relay, factory: Callable[[], AsyncIterable[Any]], scheduler: LoopScheduler
     ) -> None:
         self._relay = relay
         self._factory = factory
@@ -239,7 +239,7 @@ class FutureSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Start at once; a result waits until there is demand for it."""
-        relay = PlainRelay(ops, downstream, self.label, self.place)
+        relay = Relay(ops, downstream, self.label, self.place)
         relay.introduce()
         if relay.closed:
             return
@@ -278,7 +278,7 @@ class FutureSource(Source):
             if not scheduler.winding_down:
                 relay.on_error(refused)
 
-    def _settle(self, relay: PlainRelay, future: Any, scheduler: LoopScheduler | None = None) -> None:
+    def _settle(self, relay: Relay, future: Any, scheduler: LoopScheduler | None = None) -> None:
         if future.cancelled():
             exiting = scheduler is not None and scheduler.winding_down
             if not relay.closed and not exiting:  # otherwise our subscriber cancelled it

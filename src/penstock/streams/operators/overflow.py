@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.arguments import describe, whole
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error
-from penstock.streams.fusion import Op, QueueDrain, below
+from penstock.streams.fusion import Op, QueueDrain, relay_for
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
@@ -186,7 +186,7 @@ class BackpressureSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
         """Operators below go into a relay, so that this stage sees the demand that they pass on."""
-        target = below(ops, downstream, self.label, self.place)
+        target = relay_for(ops, downstream, self.label, self.place)
         stage = Overflowing(self._size, self._policy, self._when_dropped, target, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self._upstream, stage)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from penstock.arguments import a_function
 from penstock.spec import Subscriber, none_element, none_error
 from penstock.streams.errors import KeptError, drop_error
-from penstock.streams.fusion import Op, PlainRelay, below
+from penstock.streams.fusion import Op, Relay, relay_for
 from penstock.streams.fusion.fragments import NOTHING
 from penstock.streams.operators.overflow import Overflow, Overflowing
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
@@ -40,7 +40,7 @@ class FailedSource(Source):
         self._error = KeptError(error) if isinstance(error, BaseException) else error
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        stage = PlainRelay(ops, downstream, self.label, self.place)
+        stage = Relay(ops, downstream, self.label, self.place)
         stage.introduce()
         if isinstance(self._error, KeptError):
             stage.on_error(self._error.give())
@@ -59,7 +59,7 @@ class SilentSource(Source):
     """``on_subscribe``, and nothing after it."""
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        PlainRelay(ops, downstream, self.label, self.place).introduce()
+        Relay(ops, downstream, self.label, self.place).introduce()
 
 
 class DeferSource(Source):
@@ -102,7 +102,7 @@ class CreateSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         assert self.boundary is not None
-        target = below(ops, downstream, self.label, self.place)
+        target = relay_for(ops, downstream, self.label, self.place)
         stage = Overflowing(self.boundary, self._overflow, None, target, self.label, self.place)
         stage.context = copy_context()
         emitter: Emitter[Any] = Emitter(stage)

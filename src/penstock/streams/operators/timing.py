@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.errors import Place
-from penstock.streams.fusion import Op, PlainRelay, below
+from penstock.streams.fusion import Op, Relay, relay_for
 from penstock.streams.operators.concat import Switching
 from penstock.streams.operators.overflow import Overflow, Overflowing
 from penstock.streams.schedulers import Alarm, Scheduler, Timer, shared_timer
@@ -34,7 +34,7 @@ class TimerSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Set the timer; if it rings before there is demand, the number waits."""
-        relay = PlainRelay(ops, downstream, self.label, self.place)
+        relay = Relay(ops, downstream, self.label, self.place)
         relay.introduce()
         if relay.closed:
             return
@@ -78,7 +78,7 @@ class IntervalSource(Source):
         self._scheduler = scheduler
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        target = below(ops, downstream, self.label, self.place)
+        target = relay_for(ops, downstream, self.label, self.place)
         stage = Overflowing(0, Overflow.ERROR, None, target, self.label, self.place)
         stage.introduce()
         if not stage.closed:
