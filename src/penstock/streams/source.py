@@ -85,12 +85,13 @@ class IterableSource(Source):
     @classmethod
     def over(cls, label: str, iterable: Iterable[Any], *shows: Any) -> IterableSource:
         """A source over an iterable that exists already."""
+        if knows_its_end(iterable):
+            source = cls(label, lambda: iterable, *shows)
+            source.sized = iterable
+            return source
         if isinstance(iterable, Iterator):
             return cls(label, _once(iterable), *shows)
-        source = cls(label, lambda: iterable, *shows)
-        if knows_its_end(iterable):
-            source.sized = iterable
-        return source
+        return cls(label, lambda: iterable, *shows)
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Run the whole chain in one loop."""

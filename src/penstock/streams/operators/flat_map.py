@@ -225,7 +225,9 @@ class Inner:
 
     def on_next(self, element: Any, /) -> None:
         self.queue.append(element)
-        self._stage.wake()
+        stage = self._stage  # wake(), written out: this is done for each element
+        stage.dirty = True
+        stage.drain()
         if self._ahead is not None:
             self._ahead.came(element)
 
@@ -335,10 +337,12 @@ class _Merging(ManySources):
         _MergedInner(self, prefetch, self._ready).subscribe_to(stream)
 
     def poll(self) -> Any:
-        self._remove_ended()
-        if not self._ready or self.halted:
+        ready = self._ready
+        if ready and ready[0][1] is _END:
+            self._remove_ended()
+        if not ready or self.halted:
             return PENDING
-        inner, element = self._ready.popleft()
+        inner, element = ready.popleft()
         inner.took_one()
         return element
 
@@ -371,7 +375,9 @@ class _MergedInner(Inner):
 
     def on_next(self, element: Any, /) -> None:
         self._ready.append((self, element))
-        self._stage.wake()
+        stage = self._stage  # wake(), written out: this is done for each element
+        stage.dirty = True
+        stage.drain()
         if self._ahead is not None:
             self._ahead.came(element)
 
