@@ -289,7 +289,6 @@ class FlatMapSource(Source):
         self._upstream = upstream
         self.members = members
         """The inner streams, if they are known beforehand."""
-        """The inner streams, where they are known before they run."""
         self._to_stream = to_stream
         self._concurrency = concurrency
         self._sequential = sequential
