@@ -160,7 +160,7 @@ def test_a_best_effort_reader_says_what_it_missed() -> None:
 
     with Gateway(Flux.from_iterable(numbers()), control="tcp://127.0.0.1:0", journal=journal) as gateway:
         with Program("tail", gateway.endpoint, "--best-effort", "--rate", "50/s") as tail:
-            missed = tail.wait_for(r"the records (\d+) to (\d+) were missed; going on at (\d+)")
+            missed = tail.wait_for(r"the records (\d+) to (\d+) were missed; continuing at (\d+)")
         stop = True
 
     assert int(missed[1]) <= int(missed[2]) == int(missed[3]) - 1

@@ -6,7 +6,7 @@ for a lock that the main thread holds.
 
 SIGHUP means that the terminal is gone, and ends a command as SIGTERM does. If it is ignored from the start,
 which is what ``nohup`` does, it stays ignored. A command that can reload its settings does so on SIGHUP if
-the terminal is still there or there never was one: then somebody has sent it on purpose.
+the terminal is still there or there never was one: then it was sent on purpose.
 """
 
 from __future__ import annotations

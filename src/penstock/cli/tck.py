@@ -1,4 +1,4 @@
-"""``penstock tck``: does this publisher keep the rules? Anybody's publisher, from the command line."""
+"""``penstock tck``: check at the command line whether a publisher obeys the rules."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def add_parser(commands: Commands) -> None:
 
 
 def run_tck(options: TckOptions) -> int:
-    """Run the kit; 0 if every rule is kept, 1 if not, 2 if the subject cannot be found."""
+    """Run the kit; 0 if every rule is obeyed, 1 if not, 2 if the subject cannot be found."""
     from penstock.tck import About, ProgressLine, Report, format_for, names_of_tests, write_report
     from penstock.tck import run as run_verification
 
@@ -106,7 +106,7 @@ def run_tck(options: TckOptions) -> int:
     took = time.perf_counter() - start
     report = Report(results, about=About.of([verification]))
     if options.report is not None:
-        # First of all: whoever reads the lines below may stop before the last one.
+        # First, because the reader of the lines below may stop before the last one.
         write_report(report, options.report)
     width = max(shutil.get_terminal_size().columns, 60)
     for line in _lines(report, verification.subject_name(), width):
@@ -116,13 +116,13 @@ def run_tck(options: TckOptions) -> int:
         print(f"report written to {options.report}")
     cut_short = any(result.message.startswith("not run:") for result in results)
     if cut_short:
-        print(f"the time limit of {options.time_limit:g} s was over: give it more with --time-limit")
+        print(f"the time limit of {options.time_limit:g} s was reached: allow more with --time-limit")
     broken = report.counts["fail"] or (options.strict and report.counts["unexpected skip"])
     return 1 if broken or cut_short else 0
 
 
 class _Unusable(Exception):
-    """What was named on the command line cannot be used; the text says why."""
+    """The subject cannot be used; the message says why."""
 
 
 def _verification(options: TckOptions) -> Any:
@@ -145,7 +145,9 @@ def _verification(options: TckOptions) -> Any:
     if isinstance(named, type) and issubclass(named, Verification):
         return type(named.__name__, (named,), settings)
     if not callable(named):
-        raise _Unusable(f"{options.subject} is no function, but {named!r}; name one that makes a publisher")
+        raise _Unusable(
+            f"{options.subject} is not a function, but {named!r}; name one that makes a publisher"
+        )
     settings["create_publisher"] = lambda self, elements: named(elements)
     return type("Subject", (PublisherVerification,), settings)
 
@@ -153,10 +155,10 @@ def _verification(options: TckOptions) -> Any:
 def _named(where: str) -> Any:
     module_name, colon, name = where.partition(":")
     if not (module_name and colon and name):
-        raise _Unusable(f"{where!r} does not say where to look; write MODULE:FACTORY")
+        raise _Unusable(f"{where!r} does not name a module and a function; write MODULE:FACTORY")
     from penstock.tck import described, place_of
 
-    # As with `python -m`, what lies in the current directory can be imported.
+    # As with `python -m`, modules of the current directory can be imported.
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

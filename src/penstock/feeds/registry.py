@@ -40,9 +40,9 @@ class FeedUrl:
     """The URL as it was written."""
     scheme: str
     rest: str
-    """What follows the scheme and its colon, without ``//`` and without the flags behind the ``?``."""
+    """What follows the scheme and its colon, without ``//`` and without the flags after the ``?``."""
     flags: frozenset[str] = frozenset()
-    """The words behind the ``?``, if the scheme has declared any."""
+    """The words after the ``?``, if the scheme has declared any."""
 
     def server(self) -> tuple[str, int]:
         """The host and the port of one server to connect to; BadFeed if it is not one."""
@@ -85,7 +85,7 @@ class Scheme:
     """Where the records come from, in a sentence without a capital letter and a full stop."""
     open: Opener
     flags: Mapping[str, str] = field(default_factory=dict)
-    """The words that may stand behind a ``?``, each with its help."""
+    """The words that may follow a ``?``, each with its help."""
     options: frozenset[str] = frozenset()
     """Those of the options ``follow`` and ``take_last_line`` that the feed heeds."""
 

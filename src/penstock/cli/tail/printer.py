@@ -260,7 +260,7 @@ def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = 
 
 
 def _missed(first: int, next: int) -> None:
-    _say(f"the records {first:,} to {next - 1:,} were missed; going on at {next:,}")
+    _say(f"the records {first:,} to {next - 1:,} were missed; continuing at {next:,}")
 
 
 class _Tail:
@@ -275,7 +275,7 @@ class _Tail:
         """Whether the user knows that there is nothing to print yet; without a terminal nobody is told."""
         self._began = time.monotonic()
         self._printed = 0
-        self._behind: int | None = None
+        self._position: int | None = None
         """The offset after the last record that was printed, if it has one."""
         self._welcomes = 1
 
@@ -312,13 +312,13 @@ class _Tail:
         if subscription is not None:
             subscription.cancel()
         ended = self._inbox.error is None or isinstance(self._inbox.error, SourceFailed)
-        if has_left and ended and self._options.id is not None and self._behind:
+        if has_left and ended and self._options.id is not None and self._position:
             # The printing took so long that the subscription has already left. An empty range that begins
             # after what was printed tells the gateway.
             settling = threading.Event()
             late = Inbox(settling.set)
             late.release()
-            _publisher(self._options, "bytes", self._behind).subscribe(late)
+            _publisher(self._options, "bytes", self._position).subscribe(late)
             settling.wait(2 * _SETTLING)
         # The subscription's thread unsubscribes; otherwise the gateway would wait for the lease to end.
         for thread in threading.enumerate():
@@ -347,17 +347,17 @@ class _Tail:
             self._printed += len(portion)
             last = portion[-1]
             if isinstance(last, Record) and last.offset is not None:
-                self._behind = last.offset + 1
-        if self._behind is not None:
+                self._position = last.offset + 1
+        if self._position is not None:
             # A gateway exits when a reader has everything, and `head` or --count may only want a look. So
             # without an id the last record is not acknowledged before the end, or before it is clear that it
             # is not the last one.
-            self._inbox.subscription.acknowledge(self._behind - (self._options.id is None))
+            self._inbox.subscription.acknowledge(self._position - (self._options.id is None))
 
     def _acknowledge_all(self) -> None:
-        if self._behind is not None and self._printed != self._pace.count:
+        if self._position is not None and self._printed != self._pace.count:
             assert self._inbox.subscription is not None
-            self._inbox.subscription.acknowledge(self._behind)
+            self._inbox.subscription.acknowledge(self._position)
 
     def _tell_of_waiting(self) -> None:
         if not self._is_told and time.monotonic() - self._began > _STILL:
