@@ -54,7 +54,7 @@ def test_a_foreign_lock_is_waited_for_and_told(path: Path, caplog: pytest.LogCap
         with locked(path):
             source.give(b"meanwhile")
             eventually(lambda: "another program works on the journal" in (gateway.status()["stalled"] or ""))
-            assert "the gateway waits" in caplog.text
+            assert "the gateway and its source wait" in caplog.text
             stays(lambda: gateway.status()["end"] is None)
         source.give(b"after")
         eventually(lambda: gateway.status()["head"] == 3)
@@ -239,7 +239,15 @@ def test_memory_of_a_gateway_does_not_follow_the_size_of_its_records(tmp_path: P
     assert most < 250
 
 
-@pytest.mark.parametrize("size", [0, -1, True, 1.5])
-def test_the_bound_in_bytes_is_a_whole_number(size: Any) -> None:
-    with pytest.raises(ValueError, match=r"prefetch_bytes=…\) needs a whole number"):
+@pytest.mark.parametrize(
+    ("size", "error", "needs"),
+    [
+        (0, ValueError, "a number of at least 1, not 0"),
+        (-1, ValueError, "a number of at least 1, not -1"),
+        (True, TypeError, "a whole number, not True"),
+        (1.5, TypeError, "a whole number, not 1.5"),
+    ],
+)
+def test_the_bound_in_bytes_is_a_whole_number(size: Any, error: type[Exception], needs: str) -> None:
+    with pytest.raises(error, match=rf"prefetch_bytes=…\) needs {needs}"):
         Gateway(Flux.empty(), ANYWHERE, prefetch_bytes=size)
