@@ -53,7 +53,9 @@ test-fast: .venv/.installed ## Run the tests that are not slow
 
 .PHONY: coverage
 coverage: .venv/.installed ## Run the fast tests and show what they do not reach, layer by layer
-	.venv/bin/python -m pytest -q -m "not slow" --cov --cov-report= $(ARGS)
+	rm -f .coverage .coverage.*
+	.venv/bin/python -m coverage run -m pytest -q -m "not slow" $(ARGS)
+	.venv/bin/python -m coverage combine --quiet
 	.venv/bin/python -m tests.source.coverage_table
 
 .PHONY: measures
