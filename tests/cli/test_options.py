@@ -95,7 +95,7 @@ def test_a_wrong_value_is_named_with_its_flag_and_the_remedy(capsys: pytest.Capt
 
 def test_options_are_loaded_when_they_are_parsed_and_not_before(capsys: pytest.CaptureFixture[str]) -> None:
     def load() -> tuple[type[Declared], Callable[[Declared], int]]:
-        raise ImportError("this needs more: pip install 'penstock-streams[more]'")
+        raise ImportError("this needs more: pip install 'penstock-streams[connect]'")
 
     parser = Parser(prog="penstock")
     commands = cast(Commands, parser.add_subparsers())
@@ -106,7 +106,7 @@ def test_options_are_loaded_when_they_are_parsed_and_not_before(capsys: pytest.C
 
     assert end.value.code == 1
     assert capsys.readouterr().err == (
-        "penstock paint: this needs more: pip install 'penstock-streams[more]'\n"
+        "penstock paint: this needs more: pip install 'penstock-streams[connect]'\n"
     )
 
 
