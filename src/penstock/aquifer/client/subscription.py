@@ -24,6 +24,7 @@ from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
+from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber
 from penstock.streams.spi import drop_error
 
@@ -134,16 +135,17 @@ class AquiferSubscription:
     # ---------------------------------------------------------------- the Subscription
     def request(self, n: int, /) -> None:
         """Ask for ``n`` more elements (§3.8)."""
+        number = whole(n)
         with self._mutex:
             if self._cancelled:
                 return
-            if isinstance(n, bool) or not isinstance(n, int) or n <= 0:
+            if number is None or number <= 0:
                 if self._illegal is None:
                     self._illegal = RuleViolation(
                         "3.9", f"request({n!r}) was called", "Request a whole number of at least 1"
                     )
             else:
-                self._demand = min(self._demand + n, UNBOUNDED)
+                self._demand = min(self._demand + number, UNBOUNDED)
         self._wake()
 
     def cancel(self) -> None:
