@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.net.echo import Echo
+from penstock.net.echo import Echo, LoopSender
 from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, ReceiveStopped, SendRefused
 from penstock.net.handler import HandlerRun, tell_failure, tells_failure
 from penstock.net.inbound import Inbound, is_receive_on, is_untouched_receive
@@ -16,7 +16,7 @@ from penstock.net.lifecycle import ConnectionState, IdleWatch, Shutdown, limits_
 from penstock.net.metrics import Traffic
 from penstock.net.outbound import Ending, Outbound
 from penstock.net.receiver import Receiver
-from penstock.net.sender import Done, FlushRule, LoopSender, StreamSender
+from penstock.net.sender import Done, FlushRule, StreamSender
 from penstock.net.settings import TcpSettings
 from penstock.net.tls import TlsSession, cut_off
 from penstock.net.transport import TimerHandle, Transport

@@ -1,7 +1,8 @@
-"""``outbound.send(inbound.receive())`` with nothing between: the socket is connected to itself.
+"""``outbound.send(inbound.receive())`` with nothing in between: a socket feeds another one, or itself.
 
-Each chunk is counted and written, with nothing else of ours on the way, and a full write buffer pauses
-reading. The end and the errors are those of any other send.
+If it is the same socket, an :class:`Echo` takes the transport's events. Each chunk is counted and written,
+with nothing else of ours on the way, and a full write buffer pauses reading. The end and the errors are those
+of any other send.
 """
 
 from __future__ import annotations
@@ -11,11 +12,35 @@ from typing import TYPE_CHECKING
 
 from penstock.net.sender import StreamSender
 from penstock.net.transport import Transport
+from penstock.spec import UNBOUNDED
 
 if TYPE_CHECKING:
     from penstock.net.bridge import Bridge
 
-__all__ = ["Echo"]
+__all__ = ["Echo", "LoopSender"]
+
+
+class LoopSender(StreamSender):
+    """A StreamSender for what a connection on the same loop receives: bytes, on this thread.
+
+    It asks once, for everything. When this socket is full the other one is held back, whatever was asked of
+    it, so demand would bound nothing that is not bounded already.
+    """
+
+    __slots__ = ()
+
+    def on_next(self, data: bytes, /) -> None:
+        """Write it, without a look at the thread, the type and the demand."""
+        self._bytes += len(data)
+        self._outstanding -= 1
+        self._write(data)
+
+    def _refill(self) -> None:
+        subscription = self._subscription
+        if self._asked or subscription is None or not self._writable:
+            return
+        self._asked = self._outstanding = UNBOUNDED
+        subscription.request(UNBOUNDED)
 
 
 class Echo:

@@ -16,10 +16,10 @@ from typing import Any, Final
 from penstock.net.errors import ConnectionAborted, ReceiveStopped, SendRefused
 from penstock.net.receiver import Receiver, Turn
 from penstock.net.transport import HIGH_WATER, EventLoop, Flush, Transport
-from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
+from penstock.spec import Subscription, none_element, none_error, none_subscription
 from penstock.streams.spi import Link, asks_main_thread_to_stop
 
-__all__ = ["BUDGET", "MOST_ELEMENTS", "Done", "FlushRule", "LoopSender", "Sender", "StreamSender"]
+__all__ = ["BUDGET", "MOST_ELEMENTS", "Done", "FlushRule", "Sender", "StreamSender"]
 
 MOST_ELEMENTS: Final = 1024
 """The demand for elements never exceeds this."""
@@ -483,29 +483,6 @@ class StreamSender(Sender):
             self._write = _drop  # §2.8: elements may still come
         super()._stop(cancel=cancel)
         self._let_go()
-
-
-class LoopSender(StreamSender):
-    """A StreamSender for what a connection on the same loop receives: bytes, on this thread.
-
-    It asks once, for everything. When this socket is full the other one is held back, whatever was asked of
-    it, so demand would bound nothing that is not bounded already.
-    """
-
-    __slots__ = ()
-
-    def on_next(self, data: bytes, /) -> None:
-        """Write it, without a look at the thread, the type and the demand."""
-        self._bytes += len(data)
-        self._outstanding -= 1
-        self._write(data)
-
-    def _refill(self) -> None:
-        subscription = self._subscription
-        if self._asked or subscription is None or not self._writable:
-            return
-        self._asked = self._outstanding = UNBOUNDED
-        subscription.request(UNBOUNDED)
 
 
 def _drop(data: bytes) -> None:
