@@ -1,7 +1,7 @@
 """The transport of asyncio and uvloop, and how to know that everything written has left this process.
 
 A plain transport tells that itself: if its buffer may hold nothing at all, it is full with the first byte and
-says when it is empty. Under TLS there is a second transport below, whose buffer nobody can see. It holds
+says when it is empty. Under TLS there is a second transport below, whose buffer is hidden. It holds
 bytes only as long as the kernel takes none, so what counts is whether the socket can be written to. An event
 loop does not let others watch a socket that belongs to one of its transports. A poll object of our own does,
 and the loop can watch that like any other descriptor.
@@ -79,7 +79,7 @@ class AsyncioTransport:
         return bool(self.raw.is_closing())
 
     def set_protocol(self, events: TransportEvents) -> None:
-        """Call somebody else from now on."""
+        """Pass all further events to this object."""
         self.raw.set_protocol(events)
 
     def flush(self, done: Callable[[], object]) -> AsyncioFlush:

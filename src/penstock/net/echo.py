@@ -76,7 +76,7 @@ class Echo:
             self._sender.on_error(why)
 
     def cancel(self) -> None:
-        """Nobody wants the echo any more: give the transport back."""
+        """The send was cancelled: give the transport back."""
         if not self._transport.is_closing():
             self._transport.set_protocol(self._bridge)
         self._sender.cancel()

@@ -39,7 +39,7 @@ class ConnectionState(enum.Enum):
     """The stages in the life of a connection. Observers hear of each once, in this order."""
 
     CONNECTED = "connected"
-    """The socket is up, and TLS with it if there is any. Nobody has the connection yet."""
+    """The socket is up, and TLS with it if there is any. The handler has not been called."""
     CONFIGURED = "configured"
     """The inbound and outbound sides exist. The handler is called next."""
     DISCONNECTING = "disconnecting"
@@ -148,7 +148,7 @@ class IdleWatch:
                 limit.last, limit.since, limit.looks = progress, now, 0
                 continue
             limit.looks += 1
-            # While the loop was held up nobody looked, and nobody read what arrived meanwhile either.
+            # While the loop was blocked, nothing was read and nothing was looked at.
             if now - limit.since >= limit.seconds and limit.looks >= _LOOKS:
                 self._expire(IdleTimeout(f"{limit.what} for {limit.seconds:g} s"))
                 return

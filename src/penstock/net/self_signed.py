@@ -1,4 +1,4 @@
-"""Self-signed certificates to try things out: only a peer that is told to trusts one."""
+"""Self-signed certificates, to try things out. A peer trusts one only if you tell it to."""
 
 from __future__ import annotations
 

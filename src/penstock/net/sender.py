@@ -1,7 +1,7 @@
 """Senders: Subscribers that write to a socket, and ask their source for as much as the socket takes.
 
 :class:`Sender` is what they have in common: one source, elements from any thread, demand that waits while the
-socket is full, and an end that is told once. :class:`StreamSender` is the policy for connections, and
+socket is full, and one end. :class:`StreamSender` is the policy for connections, and
 ``DatagramSender`` in :mod:`penstock.net.udp.sender` the one for datagrams.
 """
 
@@ -486,4 +486,4 @@ class StreamSender(Sender):
 
 
 def _drop(data: bytes) -> None:
-    """Takes elements that nobody waits for."""
+    """Takes the elements of a send that is over."""

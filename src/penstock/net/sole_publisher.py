@@ -35,7 +35,7 @@ class SolePublisher(ABC, Generic[E]):
     @property
     @abstractmethod
     def _name(self) -> str:
-        """What a second subscriber is told that somebody else receives."""
+        """How the error for a second subscriber names what is received."""
 
     @abstractmethod
     def _begin(self) -> None:

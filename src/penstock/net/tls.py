@@ -124,7 +124,7 @@ _authorities: WeakKeyDictionary[ssl.SSLContext, str] = WeakKeyDictionary()
 
 
 def _ask_for_certificates(context: ssl.SSLContext, authority: Path, name: str) -> None:
-    """``client_authority`` holds for every name. But no name may come to trust anybody by accident."""
+    """``client_authority`` holds for every name. But no name may trust clients by accident."""
     if _authorities.get(context) == os.fspath(authority):
         return
     if context in _authorities:

@@ -1,4 +1,4 @@
-"""The line between streams and the event loop: what a connection needs from below, and hears from there.
+"""The seam between streams and the event loop: what a connection calls, and what it is called with.
 
 Connection, receiver and sender know these protocols and nothing of asyncio. Two implementations exist:
 :mod:`penstock.net.asyncio_transport`, for the sockets of asyncio and uvloop, and the one in the tests, which
@@ -163,7 +163,7 @@ class Transport(Protocol):
         ...
 
     def set_protocol(self, events: TransportEvents) -> None:
-        """Call somebody else from now on."""
+        """Pass all further events to this object."""
         ...
 
     def flush(self, done: Callable[[], object]) -> Flush:

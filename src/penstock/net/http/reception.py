@@ -73,7 +73,7 @@ class Reception:
             self._unclaimed.pop()  # atomic: several threads may try
         except IndexError:
             raise ReceiverTaken(
-                "somebody already receives what this client sends; subscribe once and share the stream "
+                "what this client sends already has a subscriber; subscribe once and share the stream "
                 "with .share()"
             ) from None
         return steps

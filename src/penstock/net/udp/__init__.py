@@ -1,1 +1,1 @@
-"""UDP: datagrams as a stream, with a named answer to those that nobody waits for."""
+"""UDP: datagrams as streams, with a policy for those that arrive without demand."""

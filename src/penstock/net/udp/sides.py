@@ -41,11 +41,11 @@ class UdpInbound:
     def receive(self) -> Flux[Datagram]:
         """The datagrams as they arrive, each with the address of its sender.
 
-        Emits when a datagram has arrived and there is demand. Backpressures nobody, because a UDP sender
-        cannot be made to wait: datagrams without demand are kept up to the capacity of ``overflow()``; beyond
-        it they are dropped, or the stream fails. Completes when the socket is closed and everything that
-        arrived has been emitted. Cancels when its subscriber cancels; the socket is not read any more, and
-        can still send.
+        Emits when a datagram has arrived and there is demand.
+        Backpressures nobody, because a UDP sender cannot be made to wait: datagrams without demand are kept
+        up to the capacity of ``overflow()``; beyond it they are dropped, or the stream fails.
+        Completes when the socket is closed and everything that arrived has been emitted.
+        Cancels when its subscriber cancels; the socket is not read any more, and can still send.
         """
         return flux_of(_ReceiveSource(self._receiver))
 
