@@ -229,7 +229,7 @@ def test_a_handler_that_ends_on_a_pool_after_its_peer_has_gone_lets_the_server_c
             await until(lambda: not running.connections)
             closing = begun(running.aclose(grace=10 * LONG))
             await asyncio.sleep(0)
-            timer = threading.TimerHandle(0.1, go_on.set)
+            timer = threading.Timer(0.1, go_on.set)
             timer.start()
             await closing
             timer.join()
