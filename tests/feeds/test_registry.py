@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.feeds import BadFeed, Feed, FeedOptions, FeedUrl, Scheme, UnknownScheme
+from penstock.feeds import BadFeed, Feed, FeedOptions, FeedUrl, Scheme, UnknownScheme, registry
 from penstock.spec import Publisher
 from penstock.streams import Flux
 
@@ -36,8 +37,11 @@ WORDS = Scheme(
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _words() -> None:
+def _words() -> Iterator[None]:
     feeds.register(WORDS)
+    yield
+    # For the tests of others; a program has its schemes until it ends.
+    del registry._known[WORDS.name]
 
 
 def test_a_scheme_that_is_registered_is_opened_by_its_url() -> None:
