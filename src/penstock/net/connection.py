@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.net.echo import Echo, LoopSender
-from penstock.net.errors import ConnectionAborted, IdleTimeout, NetError, ReceiveStopped, SendRefused
-from penstock.net.handler import HandlerRun, tell_failure, tells_failure
+from penstock.net.errors import ConnectionAborted, IdleTimeout, ReceiveStopped, SendRefused
+from penstock.net.handler import HandlerRun, handler_stream, tell_failure, tells_failure
 from penstock.net.inbound import Inbound, is_receive_on, is_untouched_receive
 from penstock.net.lifecycle import ConnectionState, IdleWatch, Shutdown, limits_of, tell_state
 from penstock.net.metrics import Traffic
@@ -21,7 +21,7 @@ from penstock.net.settings import TcpSettings
 from penstock.net.tls import TlsSession, cut_off
 from penstock.net.transport import TimerHandle, Transport
 from penstock.streams import Mono
-from penstock.streams.spi import Stream, as_stream, connect
+from penstock.streams.spi import Stream, connect
 
 if TYPE_CHECKING:
     from penstock.net.bridge import Bridge
@@ -174,9 +174,9 @@ class Connection:
         self._receiver.open(self.transport)
         for option in self.settings.options:
             self._connections.set_option(self, option)
-        tell_state(self, ConnectionState.CONNECTED)
+        self._tell(ConnectionState.CONNECTED)
         self._watch = self._watching()
-        tell_state(self, ConnectionState.CONFIGURED)
+        self._tell(ConnectionState.CONFIGURED)
         with tells_failure(self._handler_done):
             for call in self.settings.on_connection:
                 call(self)
@@ -184,14 +184,12 @@ class Connection:
                 self._run(self.settings.handler(self.inbound, self.outbound))
 
     def _run(self, work: Any) -> None:
-        if work is None:
-            raise NetError(
-                "the handler returned None; it has to return what to run: outbound.send(…), a publisher or a "
-                "coroutine. To keep the connection open without sending, return Mono.never()"
-            )
-        stream = work.mono() if isinstance(work, Outbound) else as_stream(work, "handle()")
+        stream = handler_stream(work, "connection")
         self._handler = HandlerRun(self._handler_done)
         connect(stream, self._handler)
+
+    def _tell(self, state: ConnectionState) -> None:
+        tell_state(self, state, self.settings.wiretap, self.settings.observers)
 
     def _handler_done(self, error: BaseException | None) -> None:
         if error is not None and tell_failure(self.label, error, lost=self._lost, stopped=self._stopped):
@@ -292,7 +290,7 @@ class Connection:
             why = "the connection was closed" if error is None else f"the connection was lost ({error})"
             sender.lost(why, error)
         self._tell_peer_end()
-        tell_state(self, ConnectionState.DISCONNECTING)
+        self._tell(ConnectionState.DISCONNECTING)
         self._connections.remove(self)
         calls, self._on_lost = self._on_lost, None
         for call in calls or ():

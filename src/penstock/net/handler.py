@@ -8,12 +8,23 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.net.errors import NetError, ReceiveStopped
+from penstock.net.outbound import SendChain
 from penstock.spec import UNBOUNDED, Subscription
-from penstock.streams.spi import asks_main_thread_to_stop
+from penstock.streams.spi import Stream, as_stream, asks_main_thread_to_stop
 
-__all__ = ["HandlerRun", "tell_failure", "tells_failure"]
+__all__ = ["HandlerRun", "handler_stream", "tell_failure", "tells_failure"]
 
 _log = logging.getLogger("penstock.net")
+
+
+def handler_stream(work: Any, what: str) -> Stream[Any]:
+    """What a handler returned, as a stream to run."""
+    if work is None:
+        raise NetError(
+            "the handler returned None; it has to return what to run: outbound.send(…), a publisher or a "
+            f"coroutine. To keep the {what} open without sending, return Mono.never()"
+        )
+    return work.mono() if isinstance(work, SendChain) else as_stream(work, "handle()")
 
 
 class HandlerRun:

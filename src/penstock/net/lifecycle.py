@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
 
 from penstock.net.errors import IdleTimeout
 from penstock.net.metrics import Traffic
 from penstock.net.transport import EventLoop, Flush, TimerHandle, Transport
+from penstock.net.wiretap import Wiretap
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
@@ -59,16 +60,32 @@ StateCallback = Callable[["Connection", ConnectionState], object]
 """An observer as a plain function."""
 
 
-def tell_state(connection: Connection, state: ConnectionState) -> None:
+class Observed(Protocol):
+    """A connection or a UDP channel."""
+
+    @property
+    def label(self) -> str:
+        """Its name in the log."""
+        ...
+
+
+S = TypeVar("S", bound=Observed)
+
+
+def tell_state(
+    subject: S,
+    state: ConnectionState,
+    wiretap: Wiretap | None,
+    observers: Iterable[Callable[[S, ConnectionState], object]],
+) -> None:
     """Tell the wiretap and all observers. An observer that raises is logged, and the others still hear."""
-    settings = connection.settings
-    if settings.wiretap is not None:
-        settings.wiretap.tell(connection.label, state.name)
-    for observer in settings.observers:
+    if wiretap is not None:
+        wiretap.tell(subject.label, state.name)
+    for observer in observers:
         try:
-            observer(connection, state)
+            observer(subject, state)
         except Exception as fault:
-            _log.error("%s an observer failed at %s: %r", connection.label, state.name, fault, exc_info=fault)
+            _log.error("%s an observer failed at %s: %r", subject.label, state.name, fault, exc_info=fault)
 
 
 # ---------------------------------------------------------------- idle timeouts

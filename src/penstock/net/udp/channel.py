@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.net.errors import ConnectionAborted, NetError, SendRefused
-from penstock.net.handler import HandlerRun, tells_failure
+from penstock.net.handler import HandlerRun, handler_stream, tells_failure
 from penstock.net.labels import address_text
-from penstock.net.lifecycle import CloseReport, ConnectionState
+from penstock.net.lifecycle import CloseReport, ConnectionState, tell_state
 from penstock.net.loops import Disposable
 from penstock.net.metrics import UdpCounters, UdpMetrics, kernel_dropped
 from penstock.net.sender import Done, FlushRule
@@ -25,7 +25,7 @@ from penstock.net.udp.sender import DatagramSender, Pacer
 from penstock.net.udp.settings import UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
 from penstock.net.udp.transport import AsyncioDatagramTransport
-from penstock.streams.spi import Stream, as_stream, connect
+from penstock.streams.spi import Stream, connect
 
 __all__ = ["UdpChannel", "open_channel"]
 
@@ -154,13 +154,8 @@ class UdpChannel(Disposable):
             self._run(handler(self.inbound, self.outbound))
 
     def _run(self, work: Any) -> None:
-        if work is None:
-            raise NetError(
-                "the handler returned None; it has to return what to run: outbound.send(…), a publisher or a "
-                "coroutine. To keep the socket open without sending, return Mono.never()"
-            )
+        stream = handler_stream(work, "socket")
         self._handler = HandlerRun(self._handler_done)
-        stream = work.mono() if isinstance(work, UdpOutbound) else as_stream(work, "handle()")
         connect(stream, self._handler)
 
     def _handler_done(self, error: BaseException | None) -> None:
@@ -282,13 +277,7 @@ class UdpChannel(Disposable):
 
     # ---------------------------------------------------------------- observers, wiretap and counts
     def _tell(self, state: ConnectionState) -> None:
-        if self.settings.wiretap is not None:
-            self.settings.wiretap.tell(self.label, state.name)
-        for observer in self.settings.observers:
-            try:
-                observer(self, state)
-            except Exception as fault:
-                _log.error("%s an observer failed at %s: %r", self.label, state.name, fault, exc_info=fault)
+        tell_state(self, state, self.settings.wiretap, self.settings.observers)
 
     def _watching(self, event: str) -> Callable[[Datagram], object] | None:
         """What to do with each datagram that is read or written, if anything: count it, log it."""
