@@ -25,8 +25,7 @@ from penstock.streams.fusion.fragments import Kind
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.read_ahead import ReadAhead, step_of
 from penstock.streams.operators.sources import DeferSource, FailedSource
-from penstock.streams.schedulers.process_wide import Renewable, renew_after_fork
-from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+from penstock.streams.schedulers.scheduler import Renewable, asks_main_thread_to_stop, renew_after_fork
 from penstock.streams.source import Next, PublisherSource, Source
 from penstock.streams.stream import Stream, as_stream, flux_of, mono_of
 from penstock.streams.terminal import AsyncReader

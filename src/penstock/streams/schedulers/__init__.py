@@ -10,12 +10,16 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop
 
 from penstock.streams.schedulers.event_loop import BackgroundLoopScheduler, LoopScheduler, background_loop
-from penstock.streams.schedulers.inline import ImmediateScheduler, TrampolineScheduler
-from penstock.streams.schedulers.process_wide import (
+from penstock.streams.schedulers.inline import ImmediateScheduler, TrampolineScheduler, VirtualTimeScheduler
+from penstock.streams.schedulers.scheduler import (
+    Alarm,
     ProcessWide,
+    Scheduler,
+    SchedulerClosed,
     SharedSchedulerError,
+    Task,
+    Timer,
 )
-from penstock.streams.schedulers.scheduler import Alarm, Scheduler, SchedulerClosed, Task, Timer
 from penstock.streams.schedulers.threads import (
     ElasticScheduler,
     PoolScheduler,
@@ -25,7 +29,6 @@ from penstock.streams.schedulers.threads import (
     shared_timer,
 )
 from penstock.streams.schedulers.timers import RealTimeScheduler
-from penstock.streams.schedulers.virtual import VirtualTimeScheduler
 
 __all__ = [
     "Alarm",

@@ -13,15 +13,17 @@ from collections.abc import Callable
 from threading import get_ident
 
 from penstock.streams.schedulers.inline import ImmediateScheduler
-from penstock.streams.schedulers.process_wide import ProcessWide, StaysOpen, renew_after_fork
 from penstock.streams.schedulers.scheduler import (
+    ProcessWide,
     Scheduler,
     SchedulerClosed,
+    StaysOpen,
     Task,
     Timer,
     asks_main_thread_to_stop,
     check_delay,
     refuse,
+    renew_after_fork,
     report_task_error,
 )
 from penstock.streams.schedulers.timers import shared_timers

@@ -10,8 +10,14 @@ from queue import SimpleQueue
 
 from penstock.arguments import a_whole_number
 from penstock.streams.schedulers.inline import ImmediateScheduler
-from penstock.streams.schedulers.process_wide import ProcessWide, StaysOpen, renew_after_fork
-from penstock.streams.schedulers.scheduler import SchedulerClosed, Task, report_task_error
+from penstock.streams.schedulers.scheduler import (
+    ProcessWide,
+    SchedulerClosed,
+    StaysOpen,
+    Task,
+    renew_after_fork,
+    report_task_error,
+)
 from penstock.streams.schedulers.timers import RealTimeScheduler, shared_timers
 
 

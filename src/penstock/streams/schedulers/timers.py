@@ -12,7 +12,6 @@ import itertools
 import threading
 import time
 
-from penstock.streams.schedulers.process_wide import renew_after_fork
 from penstock.streams.schedulers.scheduler import (
     Scheduler,
     SchedulerClosed,
@@ -20,6 +19,7 @@ from penstock.streams.schedulers.scheduler import (
     Timer,
     check_delay,
     refuse,
+    renew_after_fork,
     report_task_error,
 )
 
