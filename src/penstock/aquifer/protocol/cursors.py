@@ -30,13 +30,24 @@ class LeaseClock:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._looked: float | None = None
+        self.looked: float | None = None
+        """What the system's clock said when it was last looked at."""
+        self._began = 0.0
+
+    @property
+    def uptime(self) -> float:
+        """Seconds since the system's clock was first looked at."""
+        return 0.0 if self.looked is None else self.looked - self._began
 
     def advance(self, now: float) -> None:
-        """It is ``now`` on a clock that never goes back."""
-        if self._looked is not None:
-            self.now += min(max(now - self._looked, 0.0), _LONGEST_STEP)
-        self._looked = now
+        """It is ``now`` on the system's clock, which never goes back."""
+        looked = self.looked
+        if looked is None:
+            self._began = now
+        elif now > looked:
+            step = now - looked
+            self.now += step if step < _LONGEST_STEP else _LONGEST_STEP
+        self.looked = now
 
 
 class Cursors:

@@ -68,14 +68,6 @@ class SessionRegistry:
         self._numbers = count(1)
         self._farewells: list[Reply] = []
         """Answers to requests that waited in a session when it ended."""
-        self._now = self._started = float("nan")
-
-    def advance(self, now: float) -> None:
-        """It is ``now``."""
-        if self._started != self._started:
-            self._started = now
-        self._now = now
-        self.clock.advance(now)
 
     # ---------------------------------------------------------------- who is here
     def all(self) -> list[Session]:
@@ -132,7 +124,7 @@ class SessionRegistry:
 
     def end(self, session: Session, event: SessionEvent) -> None:
         """End a session, for a reason that is not its own."""
-        session.handle(event, self._now)
+        session.handle(event, self.clock.looked or 0.0)
         self.close(session, event)
 
     def close(self, session: Session, event: SessionEvent) -> None:
@@ -223,7 +215,7 @@ class SessionRegistry:
         departed = self.departed
         return GatewayStatus(
             epoch=log.epoch,
-            uptime=round(self._now - self._started, 3) if self._now == self._now else 0.0,
+            uptime=round(self.clock.uptime, 3),
             first=log.first,
             head=log.head,
             low_watermark=log.low_watermark,

@@ -8,7 +8,6 @@ gateway's server.
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from penstock.aquifer.errors import ErrorCode, ProtocolViolation
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.administration import Administration
 from penstock.aquifer.protocol.admission import acknowledged_for, format_for, problem_with, start_for, why_not
-from penstock.aquifer.protocol.cursors import Cursors
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import TOPIC_BYTES, Flag, Frame
 from penstock.aquifer.protocol.messages import (
@@ -89,7 +87,16 @@ class SessionTable:
         writable: bool = False,
         access: Access | None = None,
     ) -> None:
-        self.registry = SessionRegistry(log, limits, ports, source)
+        self.registry = registry = SessionRegistry(log, limits, ports, source)
+        self.sessions = registry.sessions
+        """The sessions by the routing id of their control connection."""
+        self.by_topic = registry.by_topic
+        """The extended sessions by their topic."""
+        self.counters = registry.counters
+        """What came in that should not have, by kind."""
+        self.cursors = registry.cursors
+        """The cursors of the durable subscribers."""
+        self._clock = registry.clock
         self.transactions = Transactions(log, limits, writable=writable)
         """What others write to this gateway, if it lets them."""
         self.administration = Administration(self.registry, self.transactions, log, limits, access)
@@ -102,26 +109,6 @@ class SessionTable:
         self._access_version = access.version if access is not None else 0
 
     # ---------------------------------------------------------------- what there is to know
-    @property
-    def sessions(self) -> dict[bytes, Session]:
-        """The sessions by the routing id of their control connection."""
-        return self.registry.sessions
-
-    @property
-    def by_topic(self) -> dict[bytes, ExtendedSession]:
-        """The extended sessions by their topic."""
-        return self.registry.by_topic
-
-    @property
-    def counters(self) -> Counter[str]:
-        """What came in that should not have, by kind."""
-        return self.registry.counters
-
-    @property
-    def cursors(self) -> Cursors:
-        """Durable subscribers, and for how long those that are away are remembered."""
-        return self.registry.cursors
-
     def low_watermark(self) -> int:
         """The lowest offset that must not be forgotten to make room."""
         return self.registry.low_watermark()
@@ -137,7 +124,7 @@ class SessionTable:
     # ---------------------------------------------------------------- messages
     def receive(self, parts: Sequence[bytes], now: float, caller: Caller = LOCAL) -> list[Reply]:
         """Deal with a message from the control socket: routing id, perhaps more, a delimiter, the body."""
-        self.registry.advance(now)
+        self._clock.advance(now)
         if len(parts) == 2 and not parts[1]:
             # Not a question, but how a socket with ZMQ_PROBE_ROUTER introduces itself. An answer without a
             # question would make a REQ close the connection.
@@ -182,7 +169,7 @@ class SessionTable:
                 # Peers choose their routing ids. A session belongs to the key that opened it.
                 text = "this session belongs to another key: open a connection of your own"
                 return self._refuse(envelope, "not allowed", text, ErrorCode.AUTH)
-            session.heard = registry.clock.now
+            session.heard = self._clock.now
         if isinstance(message, Subscribe):
             if message.cancel:
                 return self._cancel(message, session, envelope, now)
@@ -407,7 +394,7 @@ class SessionTable:
     def tick(self, now: float) -> list[Reply]:
         """End the leases that have run out, and answer the requests that have waited long enough."""
         registry = self.registry
-        registry.advance(now)
+        self._clock.advance(now)
         replies = self._revoke()
         replies += registry.take_farewells()
         for session in registry.all():
