@@ -31,7 +31,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.records.batch import Batch
 from penstock.aquifer.records.codecs import Codec, codec_named
-from penstock.aquifer.records.packer import Packer, UnpackableElement
+from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import CurveClient
 from penstock.arguments import a_whole_number, seconds
 
@@ -256,11 +256,10 @@ class Transaction:
 
     def _flush(self) -> None:
         elements, self._buffer = self._buffer, []
-        try:
-            batches = self._packer.pack(elements, 0)
-        except UnpackableElement as error:
-            raise error.cause from None
-        for batch in batches:
+        packed = self._packer.pack(elements, 0)
+        if packed.error is not None:
+            raise packed.error
+        for batch in packed.batches:
             self._send(batch)
 
     def _send(self, batch: Batch) -> None:

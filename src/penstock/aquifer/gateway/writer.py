@@ -18,7 +18,7 @@ from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.records.batch import Batch
-from penstock.aquifer.records.packer import Packer, UnpackableElement
+from penstock.aquifer.records.packer import Packer
 from penstock.spec import UNBOUNDED
 
 __all__ = ["LogWriter"]
@@ -114,19 +114,14 @@ class LogWriter:
         return True
 
     def _write(self, elements: list[object]) -> bool:
-        bad: UnpackableElement | None = None
-        try:
-            packed = self._packer.pack(elements, self._log.head)
-        except UnpackableElement as unpackable:
-            bad, packed = unpackable, unpackable.packed
-        if packed and not self._append(packed):
+        batches, taken, error = self._packer.pack(elements, self._log.head)
+        if batches and not self._append(batches):
             return False
-        self._written += len(elements) if bad is None else bad.taken
-        if bad is not None:
+        self._written += taken
+        if error is not None:
             self._intake.cancel()
-            cause = bad.cause
-            self._end(f"an element could not become a record: {type(cause).__name__}: {cause}")
-            _log.error("the gateway stopped: an element could not become a record", exc_info=cause)
+            self._end(f"an element could not become a record: {type(error).__name__}: {error}")
+            _log.error("the gateway stopped: an element could not become a record", exc_info=error)
             return False
         self._request_more()
         return True

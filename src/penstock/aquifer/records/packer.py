@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.records import Record, arrow
@@ -13,18 +13,17 @@ from penstock.aquifer.records import batch as batches
 from penstock.aquifer.records.batch import ARROW, MSGPACK, Batch, RecordMetadata
 from penstock.aquifer.records.codecs import Codec
 
-__all__ = ["Packer", "UnpackableElement"]
+__all__ = ["Packed", "Packer"]
 
 
-class UnpackableElement(Exception):
-    """An element that cannot become a record; everything before it could."""
+class Packed(NamedTuple):
+    """The batches of some elements; if one cannot become a record, those of the elements before it."""
 
-    def __init__(self, packed: list[Batch], taken: int, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.packed = packed
-        self.taken = taken
-        """How many elements are in ``packed``."""
-        self.cause = cause
+    batches: list[Batch]
+    taken: int
+    """How many elements are in ``batches``."""
+    error: Exception | None = None
+    """Why the element after these cannot become a record."""
 
 
 class Packer:
@@ -42,25 +41,28 @@ class Packer:
         self.first_request = 1 if batched or self._arrow else 64
         """How many elements to ask for while nothing is known about their size; then 0."""
 
-    def pack(self, elements: Sequence[Any], first: int) -> list[Batch]:
+    def pack(self, elements: Sequence[Any], first: int) -> Packed:
         """The batches for these elements, the first record of which gets the offset ``first``."""
         packed: list[Batch] = []
         start = 0
-        for chunk in self._chunks(elements):
-            try:
-                for batch in self._batches(chunk, first):
-                    packed.append(batch)
-                    first = batch.end
-            except Exception as error:
-                if len(chunk) == 1:
-                    raise UnpackableElement(packed, start, error) from error
-                # One of them is at fault: pack those before it.
-                packed, done = self._one_by_one(chunk, first, packed)
-                raise UnpackableElement(packed, start + done, error) from error
-            start += len(chunk)
+        try:
+            for chunk in self._chunks(elements):
+                try:
+                    for batch in self._batches(chunk, first):
+                        packed.append(batch)
+                        first = batch.end
+                except Exception as error:
+                    if len(chunk) == 1:
+                        return Packed(packed, start, error)
+                    # One of them is at fault: pack those before it.
+                    packed, done = self._one_by_one(chunk, first, packed)
+                    return Packed(packed, start + done, error)
+                start += len(chunk)
+        except TypeError as error:  # From _chunks: an element that is not a list of records.
+            return Packed([], 0, error)
         if packed:
             self._learn(len(elements), packed)
-        return packed
+        return Packed(packed, len(elements))
 
     def _chunks(self, elements: Sequence[Any]) -> Iterator[Sequence[Any]]:
         """The records in portions of a good size."""
@@ -72,7 +74,7 @@ class Packer:
         for records in elements:
             if not isinstance(records, list | tuple):
                 text = f"batched=True takes lists of records, not {type(records).__name__}: see buffer()"
-                raise UnpackableElement([], 0, TypeError(text))
+                raise TypeError(text)
             if size <= 2 * len(records) <= 4 * size:
                 # Good as it is.
                 yield from _cut(list(chain.from_iterable(small)), size)
