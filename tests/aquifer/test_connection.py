@@ -9,11 +9,20 @@ from contextlib import contextmanager
 import pytest
 import zmq
 
-from penstock.aquifer import AquiferPublisher, Endpoint, Gateway, GatewayUnreachable, LogReader
+from penstock.aquifer import (
+    AquiferPublisher,
+    Batch,
+    Endpoint,
+    Gateway,
+    GatewayUnreachable,
+    LogReader,
+    Producer,
+)
 from penstock.aquifer.client.connection import GatewayConnection
-from penstock.aquifer.protocol.messages import Complete, OnComplete, encode
+from penstock.aquifer.protocol.messages import Complete, Next, OnComplete, OnNext, decode, encode
 from penstock.aquifer.records.batch import RecordMetadata, pack_metadata, pack_values
 from penstock.streams import Flux
+from tests.aquifer.faults.proxy import ControlProxy
 from tests.aquifer.faults.rigs import free_endpoint
 from tests.aquifer.faults.slow_line import SlowLine
 from tests.aquifer.writing import Courier
@@ -27,6 +36,8 @@ class Peer:
 
     def __init__(self, answer: Answer) -> None:
         self.heard = 0
+        self.repeats = False
+        self._last: list[bytes] = []
         self._answer = answer
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -38,11 +49,22 @@ class Peer:
     def _run(self) -> None:
         while not self._stopping.is_set():
             if self._socket.poll(20):
-                *envelope, _ = self._socket.recv_multipart()
+                *envelope, question = self._socket.recv_multipart()
                 self.heard += 1
+                if self.repeats:
+                    # The last answer once more, before this one.
+                    self._last, last = [*envelope, self._reply(question)], self._last
+                    for message in (last, self._last):
+                        if message:
+                            self._socket.send_multipart(message)
+                    continue
                 after = self._answer(self.heard)
                 if after is not None and not self._stopping.wait(after):
                     self._socket.send_multipart([*envelope, encode(OnComplete())])
+
+    def _reply(self, question: bytes) -> bytes:
+        asked = decode(question)
+        return encode(OnNext(asked.count) if isinstance(asked, Next) else OnComplete())
 
     def close(self) -> None:
         self._stopping.set()
@@ -108,6 +130,40 @@ def test_a_question_whose_connection_was_lost_is_asked_again_soon() -> None:
             thread.join()
         finally:
             client.close()
+
+
+def test_an_answer_to_an_earlier_question_is_not_taken_for_that_to_the_next() -> None:
+    """Each answer comes twice, the second one late: after the next question."""
+    with asking(lambda number: 0.0) as (peer, asker):
+        peer.repeats = True
+        for number in range(20):
+            answer = asker.ask(Next(number), patience=10)
+            assert isinstance(answer, OnNext)
+            assert answer.count == number
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_line_that_doubles_every_message_makes_no_difference(seed: int) -> None:
+    with (
+        Gateway(None, "tcp://127.0.0.1:0", writable=True) as gateway,
+        ControlProxy(gateway.endpoint, seed=seed, drop=0.0, repeat=1.0) as line,
+        Producer(line.endpoint, "doubled", patience=20) as producer,
+        LogReader(line.endpoint, patience=20) as log,
+    ):
+        for batch in range(20):
+            with producer.transaction(batch) as transaction:
+                for piece in range(3):
+                    transaction.write_batch(
+                        Batch(
+                            0, 1, pack_values([b"%d.%d" % (batch, piece)]), pack_metadata(RecordMetadata(1))
+                        )
+                    )
+            assert log.state().head == 3 * (batch + 1)
+            assert log.state(name="reader", acknowledge=batch).acknowledged == batch
+        assert line.repeated > 100
+        gateway.complete()
+        expected = [b"%d.%d" % (batch, piece) for batch in range(20) for piece in range(3)]
+        assert list(AquiferPublisher(gateway.endpoint).flux()) == expected
 
 
 @pytest.mark.slow

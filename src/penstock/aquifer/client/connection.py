@@ -9,6 +9,7 @@ question leave, or bytes of the answer arrive, nobody gives up.
 from __future__ import annotations
 
 import time
+from itertools import count
 from types import TracebackType
 from typing import Final, Self
 
@@ -16,6 +17,7 @@ import zmq
 from msgspec import UNSET
 
 from penstock.aquifer.client.sockets import BytesMoved, GatewaySockets
+from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.protocol.gateway_errors import error_from, key_refused, put_off, unreachable
 from penstock.aquifer.protocol.messages import Control, OnError, decode, encode, extension
 from penstock.aquifer.protocol.subscribe_options import RECONNECT
@@ -54,6 +56,9 @@ class GatewayConnection:
         self._sockets: GatewaySockets | None = None
         self._reusable = False
         """Whether the next question may use the connection that is there."""
+        self._numbers = count(1)
+        self._number = b""
+        """The number of the present question: an answer with another one belongs to an earlier question."""
 
     def ask(
         self,
@@ -82,7 +87,7 @@ class GatewayConnection:
         attempt = losses = 0
         while time.monotonic() < give_up:
             attempt += 1
-            leaves = self._send(question)
+            leaves = self._send(question, repeat)
             answer, lost, give_up = self._await(held + repeats.pause(attempt), give_up, patience, leaves)
             if answer is None:
                 self._reusable = False  # A late answer must not be taken for one to the next question.
@@ -121,7 +126,7 @@ class GatewayConnection:
     ) -> None:
         self.close()
 
-    def _send(self, question: tuple[bytes | memoryview, ...]) -> int:
+    def _send(self, question: tuple[bytes | memoryview, ...], repeat: bool) -> int:
         """Send the question; return how many bytes this connection will have sent when it has left."""
         if self._sockets is None:
             self._sockets = GatewaySockets(self.endpoint, self._curve)
@@ -130,8 +135,10 @@ class GatewayConnection:
             sockets.connect()
             self._reusable, self.connected = True, False
         sockets.control_messages()  # Answers to earlier questions.
+        self._number = next(self._numbers).to_bytes(8, "big")
         leaves = sockets.control_bytes().sent + sum(map(len, question))
-        sockets.send(*question)
+        # A plain gateway, which is not asked twice, may not know what to do with a number.
+        sockets.send(*question, number=self._number if repeat else None)
         return leaves
 
     def _await(
@@ -152,8 +159,9 @@ class GatewayConnection:
             if zmq.EVENT_HANDSHAKE_FAILED_AUTH in events:
                 raise key_refused(self.endpoint)
             self.connected |= zmq.EVENT_HANDSHAKE_SUCCEEDED in events
-            for message in sockets.control_messages():
-                return decode(message), False, give_up
+            for number, message in sockets.answers():
+                if number in (self._number, b""):  # Or one of a peer that drops the number.
+                    return decode(message), False, give_up
             now = time.monotonic()
             if zmq.EVENT_DISCONNECTED in events:
                 return None, True, give_up
@@ -170,7 +178,7 @@ class GatewayConnection:
 def _pause_before_retry(answer: Control) -> float | None:
     """Seconds, if the gateway only asks to come back later."""
     details = extension(answer.x) if isinstance(answer, OnError) else None
-    if details is None or details.code not in ("BUSY", "CLOSING"):
+    if details is None or details.code not in (ErrorCode.BUSY, ErrorCode.CLOSING):
         return None
     retry = details.retry if details.retry is not UNSET else _RETRY
     return min(max(retry, 1), _LONGEST_RETRY) / 1000

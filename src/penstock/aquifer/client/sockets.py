@@ -114,12 +114,15 @@ class GatewaySockets:
             self._data = None
 
     # ---------------------------------------------------------------- messages
-    def send(self, message: bytes | memoryview, *attached: bytes | memoryview) -> None:
-        """Send a control message."""
+    def send(
+        self, message: bytes | memoryview, *attached: bytes | memoryview, number: bytes | None = None
+    ) -> None:
+        """Send a control message; a gateway puts the ``number`` before its answer, as for a REQ_CORRELATE."""
         if self._control is None:
             return
+        envelope = [b""] if number is None else [number, b""]
         try:
-            self._control.socket.send_multipart([b"", message, *attached], zmq.NOBLOCK)
+            self._control.socket.send_multipart([*envelope, message, *attached], zmq.NOBLOCK)
         except zmq.Again:
             # There is no connection, not even one in the making: the gateway rejected our key. The code that
             # waits for the answer notices that.
@@ -143,6 +146,10 @@ class GatewaySockets:
     def control_messages(self) -> list[bytes]:
         """The control messages that have arrived."""
         return [parts[-1] for parts in _all(self._control, 256)]
+
+    def answers(self) -> list[tuple[bytes, bytes]]:
+        """The control messages that have arrived, each with the number before it, which may be empty."""
+        return [(parts[0] if len(parts) > 1 else b"", parts[-1]) for parts in _all(self._control, 256)]
 
     def frames(self) -> Sequence[Sequence[bytes | memoryview]]:
         """The data frames that have arrived (extended dialect)."""

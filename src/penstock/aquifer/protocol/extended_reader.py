@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 from msgspec import UNSET
 
-from penstock.aquifer.errors import Overtaken, ProtocolViolation, SourceFailed
+from penstock.aquifer.errors import ErrorCode, Overtaken, ProtocolViolation, SourceFailed
 from penstock.aquifer.protocol.effects import Effect, Finish, ReaderMessage, Send, Take
 from penstock.aquifer.protocol.frames import Flag, Frame, parse
 from penstock.aquifer.protocol.gateway_errors import error_from
@@ -248,9 +248,9 @@ class ExtendedReader:
             return []
         details = extension(message.x)
         code = details.code if details is not None else None
-        if code in ("SESSION", "LEASE"):
+        if code in (ErrorCode.SESSION, ErrorCode.LEASE):
             return self._side.lost(message.message, now)
-        if details is not None and code in ("BUSY", "CLOSING"):
+        if details is not None and code in (ErrorCode.BUSY, ErrorCode.CLOSING):
             return self._side.rest(message, details, now)
         return [Finish(error_from(message))]
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 
 from msgspec import UNSET
 
-from penstock.aquifer.errors import AquiferError, GatewayUnreachable, OffsetGone, ProtocolViolation
+from penstock.aquifer.errors import AquiferError, ErrorCode, GatewayUnreachable, OffsetGone, ProtocolViolation
 from penstock.aquifer.protocol.credit import Window
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, ReaderMessage, Send
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
@@ -366,7 +366,7 @@ class SubscriberSide:
         if details is None and self._dialect == "auto":
             # It may just not have liked the x: once more, without.
             return self._ask_plainly(now)
-        if details is not None and details.code in ("BUSY", "CLOSING", "SESSION"):
+        if details is not None and details.code in (ErrorCode.BUSY, ErrorCode.CLOSING, ErrorCode.SESSION):
             return self.rest(message, details, now)
         reader = self.reader
         if details is not None and isinstance(reader, ExtendedReader) and self._was_overtaken(details):
@@ -387,7 +387,9 @@ class SubscriberSide:
             return self._finish(put_off(self.endpoint, self.options.patience, message))
         if now >= self._tell_at:
             # It is normal that a gateway is closed or restarted, but not that it is too busy.
-            level = logging.INFO if now == self._put_off and details.code != "BUSY" else logging.WARNING
+            level = (
+                logging.INFO if now == self._put_off and details.code != ErrorCode.BUSY else logging.WARNING
+            )
             self._tell_at = now + _TELL_EVERY
             _log.log(level, "%s says: %s (%s); trying again", self.endpoint, message.message, details.code)
         self._enter(Phase.RESTING)
