@@ -99,7 +99,13 @@ class PipelineSource:
             journal = SqliteJournal(folder / "source.db")
             if isinstance(source, feeds.Feed):
                 source.remember_at(str(folder / "source.db.source"), journal.epoch)
-            self._gateway = Gateway(source, journal=journal, codec=self._codec, **address._asdict())
+            self._gateway = Gateway(
+                source,
+                journal=journal,
+                codec=self._codec,
+                control=address.control,
+                allow_remote=address.allow_remote,
+            )
             endpoint = closing.enter_context(self._gateway).endpoint
             reader = reader.option("leaseSeconds", f"{_A_WEEK:.0f}").option("waitSeconds", "0.2")
         else:
@@ -178,8 +184,10 @@ class PipelineSink:
         if not isinstance(sink, Subscriber):
             return writer.foreachBatch(sink)
         address = listen_address(results.sparkSession, self._host)
-        self._journal = SqliteJournal(folder / "sink.db")
-        self._gateway = Gateway(None, journal=self._journal, writable=True, **address._asdict())
+        journal = SqliteJournal(folder / "sink.db")
+        self._gateway = Gateway(
+            None, journal=journal, writable=True, control=address.control, allow_remote=address.allow_remote
+        )
         endpoint = closing.enter_context(self._gateway).endpoint
         self._relay = _SubscriberRelay(sink)
         closing.callback(self._relay.close)

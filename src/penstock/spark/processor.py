@@ -170,9 +170,16 @@ class SparkProcessor(Processor[Any, Any]):
             after = MemoryJournal(max_records=half // 2)
             address = listen_address(self._spark, self._host)
             self._before = Gateway(
-                self._inlet, codec=self._codec, journal=before, prefetch=half, **address._asdict()
+                self._inlet,
+                codec=self._codec,
+                journal=before,
+                prefetch=half,
+                control=address.control,
+                allow_remote=address.allow_remote,
             ).start()
-            self._after = Gateway(None, writable=True, journal=after, **address._asdict()).start()
+            self._after = Gateway(
+                None, writable=True, journal=after, control=address.control, allow_remote=address.allow_remote
+            ).start()
             self._bridge = bridge = _Bridge(self, self._outlet)
             self._started = True
         window = half // 2
