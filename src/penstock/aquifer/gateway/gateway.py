@@ -215,8 +215,7 @@ class Gateway:
         try:
             self._log.close()
         finally:
-            if self._intake.feed is not None:
-                self._intake.feed.journalled(self._log.head)
+            self._intake.note_stored(self._log.head)
 
     async def aclose(self) -> None:
         """:meth:`close` without blocking the event loop."""
@@ -296,10 +295,6 @@ class Gateway:
     def skipped(self) -> int:
         """How many elements the source has left out, because they could not become records."""
         return self._intake.skipped
-
-    @skipped.setter
-    def skipped(self, count: int) -> None:
-        self._intake.skipped = count
 
     def status(self) -> GatewayStatus:
         """The log, the subscribers and the counters at this moment: what ``gateway status`` shows."""

@@ -69,7 +69,6 @@ class Intake:
         self.feed: ReplayableSource | None = None
         """The source, if it wants to know how far the log has come."""
         self._log = log
-        self._skipped = 0
         self._arrived: deque[Any] = deque()
         self._most_bytes = nbytes
         """How many bytes may wait, if the source can be slowed down."""
@@ -155,11 +154,16 @@ class Intake:
     @property
     def skipped(self) -> int:
         """How many elements the source has left out, because they could not become records."""
-        return self._skipped if self.feed is None else self.feed.skipped
+        return 0 if self.feed is None else self.feed.skipped
 
-    @skipped.setter
-    def skipped(self, count: int) -> None:
-        self._skipped = count
+    def note_stored(self, head: int) -> None:
+        """Tell the source how many records the log has, if it wants to know."""
+        if self.feed is not None:
+            try:
+                self.feed.journalled(head)
+            except Exception:
+                # The records are stored; only what the source remembers of it is out of date.
+                _log.exception("the source could not note how far the log has come")
 
     @property
     def waiting(self) -> int:

@@ -194,8 +194,7 @@ class LogWriter:
                 self._log.retire()  # What is deleted makes space, too.
             else:
                 self._go_on()
-                if self._intake.feed is not None:
-                    self._intake.feed.journalled(self._log.head)
+                self._intake.note_stored(self._log.head)
                 return True
 
     def _look_after_the_house(self) -> None:
