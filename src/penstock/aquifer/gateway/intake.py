@@ -226,7 +226,7 @@ class Intake:
         while len(self._arrived) * self._mean_bytes > self._most_bytes and not self._cancelled:
             with self._changed:
                 self._held_back = True
-                # The writer may have taken something just before it could know that somebody waits for that.
+                # With a timeout: the writer may have taken something just before this thread began to wait.
                 self._changed.wait(_GLANCE)
                 self._held_back = False
 

@@ -83,7 +83,7 @@ class SharedSegment:
         return PLACE.pack(number, start, len(payload))
 
     def keep_only(self, in_use: list[int]) -> None:
-        """Clear what the reader has seen and does not use any more: see ``NextFields.segment``."""
+        """Free the payloads that the reader has seen and does not use any more."""
         seen, held = max(in_use[0], self._before), set(in_use[1:])
         for number in [number for number in self._taken if number < seen and number not in held]:
             del self._taken[number]
@@ -142,14 +142,14 @@ class SharedSegments:
         self.tick(now)
 
     def tick(self, now: float) -> None:
-        """Let go of memory whose reader has not come back, or that is too much."""
+        """Free the memory of readers that have not come back, or of too many of them."""
         for token, segment in list(self._parked.items()):
             if len(self._parked) <= _PARKED and now - segment.rests_since <= _PARKED_SECONDS:
                 break
             self._parked.pop(token).close()
 
     def close(self) -> None:
-        """Let go of all memory."""
+        """Free all memory."""
         for segment in (*self._lent.values(), *self._parked.values()):
             segment.close()
         self._lent.clear()

@@ -25,7 +25,7 @@ _log = logging.getLogger("penstock.aquifer")
 
 _CHANGES_A_TURN: Final = 256
 _LARGE: Final = 64 * 1024
-"""Payloads of as many bytes go into the shared memory of a session that has some."""
+"""Payloads of at least this many bytes go into the shared memory of a session that has some."""
 _SHARED: Final = int(Flag.SHARED)
 _PIECE: Final = int(Flag.PIECE)
 
@@ -132,7 +132,7 @@ class SocketPorts:
         socket.setsockopt(zmq.SUBSCRIBE, topic)
 
     def tick(self, now: float) -> None:
-        """Let go of shared memory whose reader has not come back."""
+        """Free shared memory whose reader has not come back."""
         self._segments.tick(now)
 
     def close_all(self, sessions: Sequence[Session]) -> None:

@@ -109,7 +109,7 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
 
 
 def _loss(state: State, seal: Seal | None, has_log: bool) -> str | None:
-    """What is missing after an end that was not in order, if something is."""
+    """What is missing after a crash; None if nothing is."""
     if seal is not None and seal.epoch == state.epoch:
         missing = seal.serial - state.serial
         return f"the last {missing} transactions are missing" if missing > 0 else None

@@ -24,7 +24,7 @@ _RUN_BYTES: Final = 1024 * 1024
 _RUN_BATCHES: Final = 1024
 """A run ends at either bound: many tiny batches take as long to read as a few large ones."""
 _LEAST_RUNS: Final = 16
-"""With little memory for runs they are made shorter, so that there are still so many."""
+"""With little memory the runs are shorter, so that this many still fit."""
 
 # The innermost select finds the batch that an offset is in, wherever in it that is.
 _FROM_OFFSET: Final = """
@@ -60,7 +60,7 @@ class DiskReader:
             return run.find(offset)
 
     def close(self) -> None:
-        """Wait until nobody reads, and let go of the file and the memory. May be called again."""
+        """Wait until nobody reads, and close the file. It can be called again."""
         with self.lock:
             if self._connection is not None:
                 self._connection.close()

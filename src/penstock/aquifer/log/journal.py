@@ -127,7 +127,7 @@ class Journal(Protocol):
         ...
 
     def close(self) -> None:
-        """Store what is still to be stored and let go of the files. May be called again."""
+        """Store the rest and close the files. It can be called again."""
         ...
 
 

@@ -135,7 +135,7 @@ class OwnerLock:
         _write_at(self._descriptor, text, at)
 
     def release(self, *, closed: bool = False) -> None:
-        """Let others have it; ``closed`` if the journal was closed in good order. May be called again."""
+        """Release the lock; ``closed`` if the journal was closed properly. It can be called again."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             if closed:

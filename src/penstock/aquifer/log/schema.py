@@ -97,7 +97,7 @@ class State(NamedTuple):
     software: str = penstock.__version__
     """The oldest version that can read this file, as far as is known."""
     codec: str = ""
-    """The codec of the records; empty while nobody has said."""
+    """The codec of the records; empty while it is unknown."""
     serial: int = 0
     """How many transactions there were before."""
     opened: str = ""

@@ -269,7 +269,7 @@ class SqliteJournal(Journal):
         self._files.check_all()
 
     def close(self) -> None:
-        """Store what is still to be stored and let go of the files. May be called again."""
+        """Store the rest and close the files. It can be called again."""
         if not self._lock.held:
             return
         closed = False
@@ -362,7 +362,7 @@ class SqliteJournal(Journal):
         mark_changes = self._marks.changes(marks, now) if marks else {}
         before = self._state
         with as_journal_errors(self.path), transaction(self._connection):
-            # First of all: if it is not ours any more, nothing below makes sense.
+            # First of all: if the journal belongs to another process now, store nothing.
             state = State(
                 before.epoch,
                 *self._start,

@@ -314,7 +314,7 @@ class ExtendedSession(Session):
 
     @property
     def failed(self) -> bool:
-        """Whether the end that is to be told is a failure: not that of a range that was delivered."""
+        """Whether the stream ends with a failure, and not with the end of a range that was delivered."""
         return self.log.failure is not None and (self.to is None or self.cursor < self.to)
 
     def tick(self, now: float) -> list[Reply]:
@@ -322,7 +322,7 @@ class ExtendedSession(Session):
         if self._waiting is None:
             return []
         envelope, wanted, deadline = self._waiting
-        # After what was declared before; and what is gone from the log cannot be declared any more.
+        # After what was declared before; records that are gone from the log cannot be declared.
         first = max(self.cursor, self._declared, self.log.first)
         count = min(wanted, self.stop - first) if self._state is SessionState.STREAMING else 0
         if count <= 0 and now < deadline and self._state is not SessionState.ENDED:
@@ -414,7 +414,7 @@ class ExtendedSession(Session):
         before = self.repeats
         replies = self._take_credit(message, envelope, now)
         if self.repeats > before and self.received >= self.cursor:
-            # It asks again though it has everything: it has missed the end, which will be told once more.
+            # It asks again although it has everything: it missed the end, so tell it again.
             self.handle(SessionEvent.END_MISSED, now)
         return replies
 

@@ -156,7 +156,7 @@ class OnSubscribeFields(_Extension):
     fmt: str | UnsetType = UNSET
     """The payload format that was chosen."""
     ackevery: int | UnsetType = UNSET
-    """Acknowledge at least every so many records, if asked to by the ACK flag."""
+    """Acknowledge at least after this many records, if the ACK flag asks for it."""
     maxframe: int | UnsetType = UNSET
     """The most bytes of payload in one frame, unless one record alone has more."""
     lease: int | UnsetType = UNSET
@@ -266,14 +266,14 @@ class OnSubscribe(_Message):
 
 
 class Next(_Message):
-    """Request: so many records can be taken."""
+    """Request: the subscriber can take ``count`` records."""
 
     count: int
     x: NextFields | _Foreign = UNSET
 
 
 class OnNext(_Message):
-    """Reply: so many records are being sent."""
+    """Reply: ``count`` records are being sent."""
 
     count: int
     x: OnNextFields | _Foreign = UNSET

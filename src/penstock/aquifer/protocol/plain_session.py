@@ -1,4 +1,4 @@
-"""A subscriber that knows nothing but the document: Next, OnNext, and so many records.
+"""A plain subscriber: it knows nothing but the document, which has Next, OnNext and a count.
 
 It has a data port of its own, so that its demand is its own. Its next request acknowledges the batch before.
 A batch is bounded in records and in bytes, however much was requested. The answer to a request waits a little

@@ -79,7 +79,7 @@ class SessionRegistry:
         return next((session for session in self.by_topic.values() if session.name == name), None)
 
     def owner_of(self, name: str) -> str | None:
-        """The key that an id belongs to, empty if that is none; None if nobody has it, or nobody knows."""
+        """The key that owns an id, empty for no key; None if there is no such id, or its owner is unknown."""
         session = self.named(name)
         return self.cursors.owner_of(name) if session is None else session.owner
 
