@@ -9,9 +9,8 @@ from msgspec import UNSET
 
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.frames import Flag, Frame
+from penstock.aquifer.protocol.frames import PIECE, CutFrame, Flag, Frame, FrameAssembly
 from penstock.aquifer.protocol.messages import Next, NextFields, OnError
-from penstock.aquifer.protocol.pieces import PIECE, CutFrame, FrameAssembly
 from penstock.aquifer.protocol.subscriber_side import Phase
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog

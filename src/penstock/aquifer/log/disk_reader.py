@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from penstock.aquifer.errors import JournalDamaged, JournalError
 from penstock.aquifer.log.batch_window import BatchWindow, Position
-from penstock.aquifer.log.sqlite_errors import as_journal_errors, damaged
-from penstock.aquifer.log.sqlite_rows import head_in, records_checksum
+from penstock.aquifer.log.sqlite_rows import as_journal_errors, damaged, head_in, records_checksum
 from penstock.aquifer.records.batch import Batch
 
 __all__ = ["DiskReader"]

@@ -30,7 +30,15 @@ from typing import Final
 
 from penstock.aquifer.errors import JournalError, JournalFull, JournalInUse, JournalLocked
 from penstock.aquifer.log.batch_window import BatchWindow, Position, end_of
-from penstock.aquifer.log.database import BUSY_MILLISECONDS, WAL_BYTES, connect, open_database
+from penstock.aquifer.log.database import (
+    BUSY_MILLISECONDS,
+    WAL_BYTES,
+    State,
+    connect,
+    open_database,
+    transaction,
+    write_state,
+)
 from penstock.aquifer.log.disk_reader import DiskReader
 from penstock.aquifer.log.journal import (
     Cursor,
@@ -44,15 +52,15 @@ from penstock.aquifer.log.journal import (
 )
 from penstock.aquifer.log.marks import Mark, Marks
 from penstock.aquifer.log.ownership import JournalFiles, OwnerLock
-from penstock.aquifer.log.schema import State, transaction, write_state
-from penstock.aquifer.log.sqlite_errors import as_journal_errors, damaged
 from penstock.aquifer.log.sqlite_rows import (
     CURSORS,
     HEAD_COLUMNS,
     MARKS,
     BatchHead,
     CheckedTable,
+    as_journal_errors,
     batch_checksum,
+    damaged,
     head_in,
 )
 from penstock.aquifer.records.batch import Batch

@@ -11,10 +11,9 @@ from msgspec import UNSET
 
 from penstock.aquifer.errors import ErrorCode, Overtaken, ProtocolViolation, SourceFailed
 from penstock.aquifer.protocol.effects import Effect, Finish, ReaderMessage, Send, Take
-from penstock.aquifer.protocol.frames import Flag, Frame, parse
+from penstock.aquifer.protocol.frames import Flag, Frame, FrameAssembly, parse
 from penstock.aquifer.protocol.gateway_errors import error_from
 from penstock.aquifer.protocol.messages import Next, NextFields, OnError, OnSubscribeFields, decode, extension
-from penstock.aquifer.protocol.pieces import FrameAssembly
 from penstock.aquifer.protocol.subscribe_options import Segment
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from msgspec import UNSET
 
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.frames import Flag, Frame
+from penstock.aquifer.protocol.frames import CutFrame, Flag, Frame
 from penstock.aquifer.protocol.messages import (
     CompleteFields,
     Control,
@@ -31,7 +31,6 @@ from penstock.aquifer.protocol.messages import (
     extension,
 )
 from penstock.aquifer.protocol.pace import Pace
-from penstock.aquifer.protocol.pieces import CutFrame
 from penstock.aquifer.protocol.session import (
     LogView,
     Reply,

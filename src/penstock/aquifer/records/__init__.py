@@ -4,16 +4,19 @@ from penstock.aquifer.records.batch import (
     ARROW,
     MSGPACK,
     Batch,
+    Record,
+    RecordMetadata,
     in_format,
     joined,
+    pack_metadata,
     pack_values,
     part,
     sizes_of,
+    unpack_metadata,
     unpack_values,
     values_of,
 )
 from penstock.aquifer.records.codecs import Codec, codec_named
-from penstock.aquifer.records.record import Record, RecordMetadata, pack_metadata, unpack_metadata
 
 __all__ = [
     "ARROW",

@@ -1,24 +1,24 @@
-"""A batch: the records that are stored, journalled and sent as one.
+"""Records, their metadata, and batches: the records that are stored and sent as one.
 
 Records are packed once, when they come in. From then on the same bytes are the entry in the log, the row in
-the journal and the payload on the wire; they are taken apart again only for a subscriber that may have no
-more than a part of them, or that wants another format.
+the journal and the payload on the wire. They are unpacked again only for a subscriber that may have no more
+than a part of them, or that wants another format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from penstock.aquifer.records import arrow
-from penstock.aquifer.records.record import RecordMetadata, pack_metadata, unpack_metadata
 
 __all__ = [
     "ARROW",
     "MSGPACK",
     "Batch",
+    "Record",
     "RecordMetadata",
     "in_format",
     "joined",
@@ -30,6 +30,48 @@ __all__ = [
     "unpack_values",
     "values_of",
 ]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A value with what the log knows about it.
+
+    On the way into a gateway only ``value`` has to be given; ``Record(value, key=b"sensor-7")`` gives a
+    record a key, and ``timestamp`` a time other than that of its arrival. The offset is the gateway's to
+    give, whatever is set here.
+    """
+
+    value: Any
+    key: bytes | None = None
+    timestamp: int | None = None
+    """Microseconds since 1970 (UTC)."""
+    offset: int | None = None
+    """The record's offset in the log."""
+
+
+class RecordMetadata(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """The times and keys of the records of a batch."""
+
+    timestamp: int
+    """When the batch came in, in microseconds since 1970 (UTC)."""
+    keys: list[bytes | None] | None = None
+    """A key for each record, if any of them has one."""
+    timestamps: list[int] | None = None
+    """A time for each record, if they differ from that of the batch."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(RecordMetadata).decode
+
+
+def pack_metadata(metadata: RecordMetadata) -> bytes:
+    """The metadata as it is stored and sent."""
+    return _encode(metadata)
+
+
+def unpack_metadata(packed: bytes) -> RecordMetadata:
+    """The metadata that :func:`pack_metadata` packed; ``msgspec.DecodeError`` if it is not valid."""
+    return _decode(packed)
+
 
 MSGPACK: Final = "msgpack"
 """Payload: a msgpack array of binaries, one for each record."""
@@ -60,7 +102,6 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
         return len(self.payload) + len(self.metadata)
 
 
-_encode = msgspec.msgpack.Encoder().encode
 _values = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
