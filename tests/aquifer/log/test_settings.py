@@ -40,7 +40,9 @@ def test_the_bounds_of_the_journal_in_memory(setting: str) -> None:
 
 @pytest.mark.parametrize("value", [0, -3.5, float("nan"), float("inf")])
 def test_an_age_that_is_none(path: Path, value: float) -> None:
-    with pytest.raises(ValueError, match=r"SqliteJournal\(max_age\) needs a (finite )?number"):
+    with pytest.raises(
+        ValueError, match=r"SqliteJournal\(max_age\) needs a (finite number|number above 0), not"
+    ):
         SqliteJournal(path, max_age=value)
 
 

@@ -204,7 +204,8 @@ class TestRefusals:
             theirs.execute("create table batches (theirs)")
         before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
 
-        with pytest.raises(JournalDamaged, match=r"not a journal of Penstock\. Nothing was changed in it"):
+        says = r"not a journal of Penstock\. Nothing was changed in it; give"
+        with pytest.raises(JournalDamaged, match=says):
             SqliteJournal(path)
 
         after = {file.name: file.read_bytes() for file in path.parent.iterdir()}
