@@ -33,6 +33,12 @@ def numbers(count: int) -> Flux[Any]:
     return Flux.range(count).map(lambda n: {"n": n})
 
 
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other test runs on this machine have pipelines, too."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def left_behind() -> list[str]:
     """Threads and folders of pipelines."""
     ours = ("penstock-pipeline", "penstock-gateway", "penstock-aquifer")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from penstock.streams import Flux, Mono, on_dropped, stream
+from penstock.streams.fusion import drain
 
 PATIENCE = 60.0
 
@@ -77,6 +79,32 @@ def test_a_stream_without_end_to_its_depth_fails(
             definition(0).take(1_000_000).count().block(PATIENCE)
         with pytest.raises(RecursionError):
             list(definition(0).take(1_000_000))
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda function: function.__name__)
+def test_the_error_arrives_if_the_thread_with_the_new_stack_runs_first(
+    definition: Callable[[int], Flux[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_and_wait(function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        done = _thread.allocate_lock()  # the plainest means: there is hardly any stack left
+        done.acquire()
+
+        def run() -> None:
+            try:
+                function(*arguments)
+            finally:
+                done.release()
+
+        _thread.start_new_thread(run, ())
+        done.acquire(True, PATIENCE)
+
+    monkeypatch.setattr(drain, "start_new_thread", start_and_wait)
+    monkeypatch.setattr(stream, "too_deep", lambda source, below: None)
+    with (
+        on_dropped(error=lambda error, where: None, element=lambda element, where: None),
+        pytest.raises(RecursionError),
+    ):
+        definition(0).take(1_000_000).count().block(PATIENCE)
 
 
 def test_the_error_says_what_to_use_instead() -> None:

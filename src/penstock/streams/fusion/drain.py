@@ -222,13 +222,15 @@ class Drain(Link):
             if not self._owner.acquire(False):
                 return
             try:
-                wanted = self.turn() if self.context is None else self.context.run(self.turn)
+                try:
+                    wanted = self.turn() if self.context is None else self.context.run(self.turn)
+                finally:
+                    self._owner.release()
             except RecursionError as error:
-                # This stack is too deep even for the last signal: another thread has a fresh one.
+                # This stack is too deep even for the last signal: another thread has a fresh one. It must
+                # find the drain free, because nobody looks again after us.
                 start_new_thread(self._rescue, (error,))
                 return
-            finally:
-                self._owner.release()
             if wanted:
                 self.ask(wanted)
 

@@ -206,16 +206,17 @@ class _PublishOn(Prefetching):
             self.set_stop()
         while True:
             try:
-                self.turn()
-                again = not self.closed and self.demand > self.emitted >= self.stop_at
-                if again:
-                    self.dirty = True
+                try:
+                    self.turn()
+                    again = not self.closed and self.demand > self.emitted >= self.stop_at
+                    if again:
+                        self.dirty = True
+                finally:
+                    self.idle = True
+                    self._owner.release()
             except RecursionError as error:
                 start_new_thread(self._rescue, (error,))  # see Drain.drain()
                 return
-            finally:
-                self.idle = True
-                self._owner.release()
             if self.closed or not (self.mailbox or self.dirty or self.halted):
                 return
             if not self._owner.acquire(False):
