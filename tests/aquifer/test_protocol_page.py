@@ -176,7 +176,7 @@ def test_the_times_of_the_plain_dialect_are_those_of_the_code() -> None:
 
     assert f"and {plain_reader._SETTLE * 1000:g} ms more" in rows
     assert f"after {plain_reader._JOIN:g} s without it" in rows
-    assert f"a record is taken for {plain_reader._UNKNOWN // 1024} KiB" in rows
+    assert f"a record counts as {plain_reader._UNKNOWN // 1024} KiB" in rows
     assert f"up to {plain_reader._LONGEST * 1000:g} ms" in rows
 
 
