@@ -13,6 +13,7 @@
 b'hello'
 """
 
+from penstock.net.asyncio_transport import AsyncioTransport
 from penstock.net.connection import Connection
 from penstock.net.errors import (
     BindFailed,
@@ -51,6 +52,7 @@ from penstock.net.wiretap import Wiretap, WiretapFormat
 
 __all__ = [
     "Address",
+    "AsyncioTransport",
     "BadCertificate",
     "BindFailed",
     "CloseReport",

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, ref
 
 from penstock.net.labels import local_of, remote_of
 from penstock.net.tls import TlsSession
-from penstock.net.transport import HIGH_WATER, SocketHandle, TransportEvents
+from penstock.net.transport import HIGH_WATER, Flush, SocketHandle, TransportEvents
 
 __all__ = ["AsyncioFlush", "AsyncioTransport"]
 
@@ -48,6 +48,7 @@ class AsyncioTransport:
     )
 
     def __init__(self, raw: Any, loop: asyncio.AbstractEventLoop) -> None:
+        """Made by a server or a client, for each connection."""
         self.raw = raw
         """The event loop's own transport, for what is not offered here."""
         self.loop = loop
@@ -82,7 +83,7 @@ class AsyncioTransport:
         """Pass all further events to this object."""
         self.raw.set_protocol(events)
 
-    def flush(self, done: Callable[[], object]) -> AsyncioFlush:
+    def flush(self, done: Callable[[], object]) -> Flush:
         """Calls ``done`` when everything written has been handed to the kernel."""
         return AsyncioFlush(self.loop, self.raw, done)
 
@@ -90,7 +91,7 @@ class AsyncioTransport:
         """Whether one direction can be closed alone: not under TLS."""
         return bool(self.raw.can_write_eof())
 
-    def end(self) -> AsyncioFlush | None:
+    def end(self) -> Flush | None:
         """Tell the peer that we send no more, after what was written.
 
         Plain TCP closes its half. TLS has ``close_notify``. The transports of both loops send that only

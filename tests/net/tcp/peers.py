@@ -10,10 +10,16 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.net import RunningServer
+from penstock.net import AsyncioTransport, Connection, RunningServer
 
 LONG = 20.0
 """Seconds after which something that should have happened is taken for not happening."""
+
+
+def raw(connection: Connection) -> Any:
+    """The event loop's own transport of a connection."""
+    assert isinstance(connection.transport, AsyncioTransport)
+    return connection.transport.raw
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.net import BindFailed, ConnectFailed, Inbound, NetError, Outbound, TcpClient, TcpServer
 from tests.net.tcp.loops import LOOPS, run_on
-from tests.net.tcp.peers import LONG, Listener, Peer, settled, soon, until
+from tests.net.tcp.peers import LONG, Listener, Peer, raw, settled, soon, until
 
 pytestmark = pytest.mark.usefixtures("quiet_loop")
 on_each_loop = pytest.mark.parametrize("kind", LOOPS)
@@ -287,7 +287,7 @@ def test_a_unix_socket_has_both_directions_to_itself(kind: str, tmp_path: Path) 
         path = str(tmp_path / "half.socket")
         async with await ECHO.unix(path).bind(), await TcpClient.create().unix(path).connect() as client:
             await soon(client.outbound.send(b"x" * 100_000))
-            client.transport.raw.write_eof()
+            raw(client).write_eof()
             assert len(b"".join(await soon(client.inbound.receive().collect_list()))) == 100_000
 
     run_on(kind, main())

@@ -17,6 +17,7 @@ from penstock.tck import (
     SubscriberBlackboxVerification,
 )
 from tests.net.tcp.loops import LoopThread
+from tests.net.tcp.peers import raw
 
 ENDLESS = 2**31
 """From here on the kit means a stream without an end."""
@@ -70,7 +71,7 @@ def closing() -> Iterator[None]:
 
 def one_byte_at_a_time(connection: Connection) -> None:
     """TCP has no elements: reading single bytes makes a known number of them."""
-    connection.transport.raw.max_size = 1
+    raw(connection).max_size = 1
 
 
 class Idle:

@@ -19,7 +19,7 @@ from penstock.net import (
 from penstock.net.framing import FrameTooLong, lines
 from penstock.streams import Flux, Mono, on_dropped
 from tests.net.tcp.loops import LOOPS, run_on
-from tests.net.tcp.peers import Listener, Peer, begun, soon, until
+from tests.net.tcp.peers import Listener, Peer, begun, raw, soon, until
 
 pytestmark = pytest.mark.usefixtures("quiet_loop")
 on_each_loop = pytest.mark.parametrize("kind", LOOPS)
@@ -186,7 +186,7 @@ def test_this_side_may_say_that_it_is_done_and_read_on(kind: str) -> None:
             await TcpClient.create().port(running.port).connect() as client,
         ):
             await soon(client.outbound.send(bytes(100_000)))
-            client.transport.raw.write_eof()
+            raw(client).write_eof()
             assert b"".join(await soon(client.inbound.receive().collect_list())) == b"100000"
 
     run_on(kind, main())
@@ -363,7 +363,7 @@ def test_bytes_of_one_connection_go_out_on_another(kind: str) -> None:
                     forth = begun(there.outbound.send(inbound.receive()))
                     back = begun(outbound.send(there.inbound.receive()))
                     await forth
-                    there.transport.raw.write_eof()
+                    raw(there).write_eof()
                     await back
 
             async with await TcpServer.create().handle(relay).bind() as proxy, await Peer.of(proxy) as peer:

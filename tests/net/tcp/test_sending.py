@@ -22,7 +22,7 @@ from penstock.net import (
 from penstock.net.framing import json_line, length_prefix, length_prefixed, lines
 from penstock.streams import Flux, Mono, Sinks
 from tests.net.tcp.loops import LOOPS, run_on
-from tests.net.tcp.peers import Peer, begun, soon, until
+from tests.net.tcp.peers import Peer, begun, raw, soon, until
 
 pytestmark = pytest.mark.usefixtures("quiet_loop")
 on_each_loop = pytest.mark.parametrize("kind", LOOPS)
@@ -184,7 +184,7 @@ def test_a_send_that_was_cancelled_leaves_the_connection_to_the_next(kind: str) 
             first.cancel()
             await soon(cancelled.wait())
             await soon(client.outbound.send(b"two"))
-            client.transport.raw.write_eof()
+            raw(client).write_eof()
             assert b"".join(await soon(client.inbound.receive().collect_list())) == b"one two"
 
     run_on(kind, main())

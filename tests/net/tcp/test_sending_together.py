@@ -179,7 +179,8 @@ def test_a_coroutine_that_sends_without_end_lets_others_run(kind: str) -> None:
 
 def waits_for_the_kernel(connection: Connection) -> bool:
     sender = connection._sender
-    return sender is not None and sender._flushing is not None and sender._flushing._watched is not None
+    flushing = None if sender is None else sender._flushing
+    return isinstance(flushing, AsyncioFlush) and flushing._watched is not None
 
 
 @on_each_loop
