@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 
 import pytest
 
@@ -132,6 +133,17 @@ def test_a_pace_is_kept_to_the_millisecond_on_the_clock_of_the_test() -> None:
         assert len(sending.transport.sent) == tenth
         sending.loop.pass_time(0.1001)
     assert 20 - len(sending.transport.sent) > 0
+
+
+def test_bytes_from_another_thread_are_those_of_the_moment_they_were_sent() -> None:
+    sending = Sending()
+    data = bytearray(b"before")
+    thread = threading.Thread(target=sending.source.give, args=(data,))
+    thread.start()
+    thread.join()
+    data[:] = b"after!"
+    sending.loop.settle()
+    assert sending.transport.sent == [b"before"]
 
 
 def received(owner: Owner, transport: MemoryDatagrams, demand: int) -> tuple[DatagramReceiver, Reader]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -227,3 +229,21 @@ def test_an_idle_connection_is_closed_with_an_error_for_its_reader() -> None:
     loop.pass_time(60 * 1.25)
     assert connection.closed
     assert isinstance(reader.error, IdleTimeout)
+
+
+def test_a_send_and_a_wait_fail_on_another_thread_once_the_event_loop_is_closed() -> None:
+    connection, transport, loop = connected()
+    loop.close()
+    sent, waiting = Reader(), Reader()
+
+    def use() -> None:
+        connection.outbound.send(Flux.just(b"one")).subscribe(sent)
+        connection.on_dispose().subscribe(waiting)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    for reader in (sent, waiting):
+        assert isinstance(reader.error, ConnectionAborted)
+        assert "event loop of this connection is closed" in str(reader.error)
+    assert transport.writes == []

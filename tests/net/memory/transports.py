@@ -40,6 +40,7 @@ class MemoryLoop:
         self._ready: deque[Callable[[], object]] = deque()
         self._timers: list[tuple[float, int, MemoryTimer]] = []
         self._numbers = count()
+        self._closed = False
 
     def call_soon(self, callback: Callable[..., object], /, *args: Any) -> None:
         self._ready.append(lambda: callback(*args))
@@ -55,7 +56,11 @@ class MemoryLoop:
         return self._now
 
     def is_closed(self) -> bool:
-        return False
+        return self._closed
+
+    def close(self) -> None:
+        """Nothing is called any more."""
+        self._closed = True
 
     def turn(self) -> bool:
         """Make the calls that are due now, not those that they lead to; whether there were any."""
