@@ -4,11 +4,16 @@ import gc
 import signal
 
 import pytest
+from hypothesis import settings
 
 from tests.required_tools import skipped_part_lines
 
 # A run under nohup ignores SIGHUP, and so would every command that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# A busy machine may take any time for an example.
+settings.register_profile("penstock", deadline=None)
+settings.load_profile("penstock")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -233,7 +233,7 @@ def test_2_13_none_from_inside_subscribe_is_told_once():
     assert case.rules == ["2.13"]
 
 
-@pytest.mark.parametrize("n", [0, -1, -(2**70), 1.5, "x", None])
+@pytest.mark.parametrize("n", [0, -1, -(2**70), 1.5, "x", None, True])
 def test_3_9_is_answered_by_the_guard_around_the_publisher(n):
     case = Case(Puppet(), Probe(), around="publisher")
     case.probe.subscription.request(n)

@@ -49,6 +49,17 @@ def test_falsy_elements_are_elements(around):
     assert case.rules == []
 
 
+def test_3_9_any_whole_number_may_be_requested(around):
+    class Whole:
+        def __index__(self):
+            return 3
+
+    case = Case(Puppet(), Probe(), around=around)
+    case.probe.subscription.request(Whole())
+    assert case.wire.requests == [3]
+    assert case.rules == []
+
+
 def test_1_2_the_end_needs_no_demand(around):
     case = Case(Puppet(), Probe(), around=around)
     case.to.on_complete()

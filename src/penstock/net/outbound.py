@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from penstock.arguments import whole
 from penstock.net.errors import ConnectionAborted, SendRefused
 from penstock.net.sender import Done, FlushRule
 from penstock.spec import Publisher, Subscriber, check_subscriber, non_positive_request
@@ -274,7 +275,7 @@ class _EndSubscription:
             subscriber.on_error(error)
 
     def request(self, n: int, /) -> None:
-        if n < 1:
+        if (whole(n) or 0) < 1:
             self.fail(non_positive_request(n))  # §3.9
 
     def cancel(self) -> None:
@@ -320,7 +321,7 @@ class _SendSubscription:
             subscriber.on_error(error)
 
     def request(self, n: int, /) -> None:
-        if n < 1:
+        if (whole(n) or 0) < 1:
             subscriber = self._subscriber
             self.cancel()
             if subscriber is not None:

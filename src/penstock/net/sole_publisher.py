@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from penstock.arguments import whole
 from penstock.net.errors import ReceiverTaken
 from penstock.net.transport import EventLoop
 from penstock.spec import Subscriber, check_subscriber, non_positive_request
@@ -104,8 +105,9 @@ class SolePublisher(ABC, Generic[E]):
     def _request(self, n: int) -> None:
         if self._cancelled:
             return  # §3.6
-        if n >= 1:
-            self._asked(n)
+        number = whole(n)
+        if number is not None and number >= 1:
+            self._asked(number)
             return
         subscriber = self._subscriber
         self._cancel()

@@ -101,6 +101,26 @@ def test_a_copy_of_the_journal_without_its_log(open_sqlite: OpenSqlite, path: Pa
         SqliteJournal(tmp_path / "restored.db")
 
 
+def test_a_backup_of_an_open_journal_opens_with_a_new_epoch_only(
+    open_sqlite: OpenSqlite, path: Path, tmp_path: Path
+) -> None:
+    journal = open_sqlite()
+    fill(journal, [3])
+    journal.flush()
+    copy = tmp_path / "copy.db"
+    with (
+        contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as source,
+        contextlib.closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
+
+    with pytest.raises(JournalDamaged, match=LOST):
+        SqliteJournal(copy)
+    with contextlib.closing(SqliteJournal(copy, accept_loss=True)) as restored:
+        assert restored.head == 3
+        assert restored.epoch != journal.epoch
+
+
 def test_an_old_copy_in_the_place_of_a_journal_whose_owner_was_killed(
     open_sqlite: OpenSqlite, path: Path, tmp_path: Path
 ) -> None:

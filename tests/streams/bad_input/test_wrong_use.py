@@ -284,6 +284,14 @@ def test_a_subscriber_may_request_any_whole_number(stream: Flux[int]) -> None:
     assert recorder.check().items == [0, 1, 2]
 
 
+@pytest.mark.parametrize("n", [True, 1.0, "1", None])
+def test_what_is_not_a_whole_number_is_no_request(n: Any) -> None:
+    recorder = Recorder.of(Flux.range(9))
+    recorder.subscription.request(n)
+    assert isinstance(recorder.error, RuleViolation)
+    assert recorder.items == []
+
+
 def test_a_sink_takes_any_whole_number_and_a_pool_too() -> None:
     sink = Sinks.unicast(Whole(1))  # type: ignore[arg-type]
     sink.try_emit(1)

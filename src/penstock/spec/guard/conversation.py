@@ -8,6 +8,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, Generic, NoReturn, TypeVar
 
+from penstock.arguments import whole
 from penstock.spec.guard.reports import (
     Guard,
     Report,
@@ -159,18 +160,19 @@ class Conversation(Guard, Generic[T]):
 
     def ask(self, n: object) -> None:
         """Take a request of the Subscriber and pass it on, now or after the signal it was made in."""
+        number = whole(n)
         if not self._open:
             self._called_too_late("request")
-        elif not isinstance(n, int) or n < 1:
+        elif number is None or number < 1:
             self._ask_illegally(n)
         elif not self._guards_subscriber:
-            self._ask(n)
+            self._ask(number)
         else:
             first = self._asking.take()
             if not first and self._asking.is_anothers():
                 self._report(overlapping_requests(self._sink))
             try:
-                self._ask(n)
+                self._ask(number)
             finally:
                 if first:
                     self._asking.give_back()

@@ -160,7 +160,7 @@ class Drain(Link):
         """Ask for ``n`` more elements (§3.8). Returns normally whatever ``n`` is (§3.16)."""
         if self.closed:
             return  # §3.6
-        if isinstance(n, int) and n > 0:
+        if type(n) is int and n > 0:
             self.mailbox.append(n)
         elif (number := whole(n)) is not None and number > 0:
             n = number

@@ -128,7 +128,7 @@ class Overflowing(QueueDrain):
 
     def request(self, n: int, /) -> None:
         """Count demand at once: the source, perhaps on another thread, has to see it."""
-        number = n if isinstance(n, int) else whole(n)
+        number = whole(n)
         if number is not None and number > 0:
             with self._counting:
                 self._requested += number
