@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address
 
+from penstock.arguments import describe
+
 __all__ = ["Endpoint"]
 
 _EXAMPLE = "tcp://127.0.0.1:5556"
@@ -45,6 +47,8 @@ class Endpoint:
     @classmethod
     def parse(cls, text: str) -> Endpoint:
         """Read ``tcp://HOST:PORT``; ``*`` as the port means any free one, as 0 does."""
+        if not isinstance(text, str):
+            raise TypeError(f"an endpoint is a string like {_EXAMPLE!r}, not {describe(text)}")
         scheme, separator, place = text.partition("://")
         if not separator or scheme != "tcp":
             raise _wrong(text, "it has to start with tcp://, the only supported transport")

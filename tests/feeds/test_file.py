@@ -399,3 +399,8 @@ def test_lines_of_standard_input_end_with_the_pipe(tmp_path: Path) -> None:
         gateway.stdin.close()
         gateway.wait_for("the source has ended")
         assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"one", b"two"]
+
+
+def test_a_relative_path_after_two_slashes_is_told_how_it_is_written() -> None:
+    with pytest.raises(BadFeed, match=r"file://no/such means /no/such, .* a relative path is file:PATH"):
+        feeds.open("file://no/such")

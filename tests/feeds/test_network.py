@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.server
 import socket
@@ -330,3 +331,21 @@ def test_with_that_word_it_listens_anywhere(scheme: str, place: str) -> None:
 def test_a_source_that_cannot_be_opened_says_why(text: str, says: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(FeedError, match=says):
         feeds.open(text.format(port=taken.getsockname()[1]))
+
+
+@pytest.mark.parametrize("url", ["tcp://127.0.0.1:9", "tcp-listen://127.0.0.1:0", "udp://127.0.0.1:0"])
+def test_on_an_event_loop_the_way_to_open_a_feed_is_told(url: str) -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match=r"await asyncio.to_thread\(feeds.open, url\)"):
+            feeds.open(url)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("url", ["tcp-listen://127.0.0.1:0", "udp://127.0.0.1:0"])
+def test_that_way_works(url: str) -> None:
+    async def main() -> None:
+        feed = await asyncio.to_thread(feeds.open, url)
+        await asyncio.to_thread(feed.close)
+
+    asyncio.run(main())

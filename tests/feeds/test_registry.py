@@ -94,6 +94,21 @@ def test_an_option_that_cannot_be_is_named(options: dict[str, Any], says: str) -
         FeedOptions(**options)
 
 
+@pytest.mark.parametrize("wrong", [None, 5, b"file:x", Path("x")])
+def test_what_is_not_a_url_is_named(wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"feeds.open\(\) needs a URL such as 'file:app.log', not "):
+        feeds.open(wrong)
+
+
+def test_options_and_schemes_of_another_type_are_named() -> None:
+    options: Any = {"codec": "json"}
+    with pytest.raises(TypeError, match=r"feeds.open\(\) needs FeedOptions\(…\), not {'codec': 'json'}"):
+        feeds.open("words:one", options)
+    scheme: Any = "words"
+    with pytest.raises(TypeError, match=r"register\(\) needs a Scheme, not 'words'"):
+        feeds.register(scheme)
+
+
 # ---------------------------------------------------------------- other packages
 MODULE = """
 from penstock import feeds
@@ -107,16 +122,24 @@ class Once(feeds.Feed):
 ONCE = feeds.Scheme("once", "once:", "one record", lambda url, options: Once())
 NOTHING = "not a scheme"
 """
+REGISTERING = """
+from elsewhere_feeds import feeds, Once
+
+TWICE = feeds.Scheme("twice", "twice:", "one record", lambda url, options: Once())
+feeds.register(TWICE)
+"""
 ENTRY_POINTS = """
 [penstock.feeds]
 once = elsewhere_feeds:ONCE
 broken = no_such_module:THING
 nothing = elsewhere_feeds:NOTHING
+twice = registering_feeds:TWICE
 """
 
 
 def with_another_package(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     (folder / "elsewhere_feeds.py").write_text(MODULE)
+    (folder / "registering_feeds.py").write_text(REGISTERING)
     about = folder / "elsewhere-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
@@ -127,6 +150,7 @@ def with_another_package(folder: Path, program: str) -> subprocess.CompletedProc
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
+        timeout=60,
     )
 
 
@@ -162,3 +186,10 @@ def test_a_feed_of_another_package_that_cannot_be_used_is_one_sentence(
 
     assert says in done.stdout, done.stderr
     assert done.stdout.count("\n") == 1
+
+
+def test_a_package_that_registers_its_scheme_while_it_is_loaded_is_not_waited_for(tmp_path: Path) -> None:
+    program = "from penstock import feeds\nprint(feeds.open('twice:').name)"
+    done = with_another_package(tmp_path, program)
+
+    assert done.stdout == "one record\n", done.stderr

@@ -184,8 +184,8 @@ class IdList(_Status):
     """How many sessions without an id are not shown."""
     next: str | None = None
     """The id after which the next page of the list begins; None if this is the last page."""
-    total: int = 0
-    """How many ids there are in all."""
+    total: int | UnsetType = UNSET
+    """How many ids there are in all; absent if the gateway did not send a list."""
 
 
 class Handover(_Status):

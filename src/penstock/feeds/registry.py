@@ -11,6 +11,7 @@ where ``KAFKA`` is a :class:`Scheme`. A program can call :func:`register`.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import pkgutil
@@ -21,6 +22,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from penstock.arguments import describe
 from penstock.endpoint import Endpoint
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, UnknownScheme
 
@@ -62,6 +64,17 @@ class FeedUrl:
             )
         return "0.0.0.0" if endpoint.host == "*" else endpoint.host, endpoint.port
 
+    def refuse_on_a_loop(self) -> None:
+        """Raise if an event loop runs in this thread; for a feed that waits for the network to be opened."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        raise RuntimeError(
+            f"opening {self.text} would block the event loop that runs in this thread: write "
+            "await asyncio.to_thread(feeds.open, url), and await asyncio.to_thread(feed.close) at the end"
+        )
+
     def _endpoint(self) -> Endpoint:
         try:
             return Endpoint.parse(f"tcp://{self.rest}")
@@ -90,7 +103,8 @@ class Scheme:
     """Those of the options ``follow`` and ``take_last_line`` that the feed heeds."""
 
 
-_lock: Final = threading.Lock()
+_lock: Final = threading.RLock()
+"""Reentrant: the module of an entry point may call :func:`register` while it is imported."""
 _known: Final[dict[str, Scheme]] = {}
 _entry_points: Final[dict[str, EntryPoint]] = {}
 """Those of other packages that were not loaded yet."""
@@ -106,6 +120,10 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
     there and a port that is taken are a :class:`FeedUnavailable`. The feed has to be closed.
     """
     options = options if options is not None else FeedOptions()
+    if not isinstance(url, str):
+        raise TypeError(f"feeds.open() needs a URL such as 'file:app.log', not {describe(url)}")
+    if not isinstance(options, FeedOptions):
+        raise TypeError(f"feeds.open() needs FeedOptions(…), not {describe(options)}")
     name, colon, rest = url.partition(":")
     scheme = _scheme(name)
     if scheme is None or bool(colon) != (":" in scheme.form):
@@ -128,6 +146,8 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
 
 def register(scheme: Scheme) -> None:
     """Add a scheme to those of this process; BadFeed if there is another one of that name."""
+    if not isinstance(scheme, Scheme):
+        raise TypeError(f"register() needs a Scheme, not {describe(scheme)}")
     _fill()
     with _lock:
         known = _known.setdefault(scheme.name, scheme)

@@ -20,6 +20,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.security import CurveClient
 from penstock.aquifer.status import AdminAnswer, Handover, IdList, IdStatus, SessionStatus
+from penstock.arguments import seconds
 
 __all__ = ["Administrator"]
 
@@ -35,11 +36,15 @@ class Administrator:
 
     def __init__(self, endpoint: str, *, patience: float = 10.0, curve: CurveClient | None = None) -> None:
         place = gateway_endpoint(endpoint, "Administrator")
-        self._connection = GatewayConnection(place, curve, patience=patience)
+        self._connection = GatewayConnection(
+            place, curve, patience=seconds(patience, "Administrator(patience=…)", positive=True)
+        )
 
     def ids(self) -> IdList:
         """List the durable ids, connected or not, and the sessions without one: see :meth:`Gateway.ids`."""
         listed = self._ask(AdminRequest(list=True), IdList)
+        if listed.total is UNSET:
+            raise self._cannot()  # It took the question for a probe, and sent its status.
         while listed.next is not None:
             more = self._ask(AdminRequest(list=True, after=listed.next), IdList)
             listed.ids += more.ids

@@ -16,6 +16,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.security import CurveClient
 from penstock.aquifer.status import GatewayStatus
+from penstock.arguments import seconds
 
 __all__ = ["probe"]
 
@@ -27,7 +28,8 @@ def probe(endpoint: str, timeout: float = 2.5, curve: CurveClient | None = None)
     :class:`~penstock.aquifer.Refused` if the key is not let in, and
     :class:`~penstock.aquifer.ProtocolViolation` if the gateway speaks the plain dialect only.
     """
-    with GatewayConnection(gateway_endpoint(endpoint, "probe"), curve, patience=timeout) as connection:
+    patience = seconds(timeout, "probe(timeout=…)", positive=True)
+    with GatewayConnection(gateway_endpoint(endpoint, "probe"), curve, patience=patience) as connection:
         # Not repeated: a plain gateway may not survive a second Subscribe.
         answer = connection.ask(Subscribe(x=SubscribeFields(v=VERSION, probe=True)), repeat=False)
         if not isinstance(answer, OnSubscribe):

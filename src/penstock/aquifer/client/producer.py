@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from types import TracebackType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, NoReturn, Self
 
 from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
 from penstock.aquifer.errors import ProtocolViolation
@@ -29,11 +29,11 @@ from penstock.aquifer.protocol.messages import (
     OnNext,
     Put,
 )
-from penstock.aquifer.records.batch import Batch
+from penstock.aquifer.records.batch import Batch, Record
 from penstock.aquifer.records.codecs import Codec, codec_named
 from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import CurveClient
-from penstock.arguments import a_whole_number, seconds
+from penstock.arguments import a_whole_number, describe, seconds
 
 __all__ = ["PreparedPart", "Producer", "Transaction"]
 
@@ -85,12 +85,11 @@ class Producer:
     ) -> None:
         if name is not None and (not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME):
             raise ValueError(f"name={name!r}: give 1 to {_LONGEST_NAME} characters, or None")
-        for option, duration in (("patience", patience), ("commit_timeout", commit_timeout)):
-            seconds(duration, f"Producer({option}={duration!r})", positive=True)
+        patience = seconds(patience, f"Producer({patience=!r})", positive=True)
         self.name = name if name is not None else f"producer-{secrets.token_hex(8)}"
         """The name under which the gateway knows this producer."""
         self._codec = codec_named(codec)
-        self._commit_timeout = commit_timeout
+        self._commit_timeout = seconds(commit_timeout, f"Producer({commit_timeout=!r})", positive=True)
         self._connection = GatewayConnection(gateway_endpoint(endpoint, "Producer"), curve, patience=patience)
         self._turn = threading.RLock()
         """Held while a request is under way."""
@@ -117,8 +116,10 @@ class Producer:
         not be published. In both cases run the batch again.
         """
         a_whole_number(batch_id, "commit(batch_id)", least=0, most=_MOST)
-        timeout = self._commit_timeout if timeout is None else timeout
-        committed: list[tuple[int, int, int]] = [part for part in sorted(parts) if part.pieces]
+        patience = self._commit_timeout if timeout is None else seconds(timeout, "commit()", positive=True)
+        committed: list[tuple[int, int, int]] = [
+            part for part in sorted(map(_prepared, parts)) if part.pieces
+        ]
         commit = Commit(query=self.name, batch=batch_id, parts=committed)
         advice = (
             f"batch {batch_id} of {self.name!r} may not be published. A commit waits while the log is full: "
@@ -126,7 +127,7 @@ class Producer:
         )
         question = Complete(x=CompleteFields(commit=commit))
         with self._turn:
-            answer = self._connection.ask(question, patience=timeout, advice=advice)
+            answer = self._connection.ask(question, patience=patience, advice=advice)
         self._check(answer, OnComplete)
 
     def close(self) -> None:
@@ -141,6 +142,12 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Producer cannot be pickled, because it has a connection: make one in each process that "
+            "writes. What Transaction.prepare() returns can be pickled"
+        )
 
     def _stage(self, batch_id: int, part: int, attempt: int, seq: int, batch: Batch) -> None:
         """Leave a piece with the gateway; no reader sees it before the commit."""
@@ -158,6 +165,8 @@ class Producer:
 
 class _Phase(Enum):
     OPEN = auto()
+    FAILED = auto()
+    """A write failed, so records are missing."""
     PREPARED = auto()
     COMMITTED = auto()
     ABORTED = auto()
@@ -190,8 +199,18 @@ class Transaction:
 
         Records are sent about a megabyte at a time, so an iterable of any length may be given, and many small
         writes are cheap. A value that the codec cannot encode raises when its turn comes, perhaps in a later
-        call; then abort the transaction.
+        call.
+
+        If records could not be encoded or sent, the transaction can only be aborted: it would not be
+        complete. An iterable that raises is different. The records before are written, and whether the
+        transaction goes on is up to the caller; a ``with`` block that does not catch the exception aborts it.
         """
+        if isinstance(records, str | bytes | bytearray | memoryview | Mapping | Record):
+            raise TypeError(
+                f"write() takes several records, and {describe(records)} is one: write([record]) writes it"
+            )
+        if isinstance(records, Batch):
+            raise TypeError("write() takes records one by one: write_batch() writes a Batch")
         with self._lock:
             self._check_open("write to")
             for record in records:
@@ -217,6 +236,7 @@ class Transaction:
     def commit(self) -> None:
         """Publish the records; see :meth:`Producer.commit`."""
         with self._lock:
+            self._check_open("commit")
             self._producer.commit(self.batch_id, [self.prepare()])
             self._phase = _Phase.COMMITTED
 
@@ -235,18 +255,23 @@ class Transaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._phase is not _Phase.OPEN:
+        if self._phase not in (_Phase.OPEN, _Phase.FAILED):
             return  # The block has committed, prepared or aborted it.
         if error is None:
             self.commit()
         else:
             self.abort()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a Transaction cannot be pickled, because it has a connection: begin one in each process that "
+            "writes, with a part of its own, and pass on what prepare() returns"
+        )
+
     def _check_open(self, what: str) -> None:
         if self._phase is not _Phase.OPEN:
             raise RuntimeError(
-                f"cannot {what} the transaction for batch {self.batch_id}: it is {self._phase.name.lower()}; "
-                "begin another with Producer.transaction()"
+                f"cannot {what} the transaction for batch {self.batch_id}: {_STATES[self._phase]}"
             )
 
     def _enough(self) -> int:
@@ -256,12 +281,36 @@ class Transaction:
 
     def _flush(self) -> None:
         elements, self._buffer = self._buffer, []
+        # Unless all of them are sent, some are missing, and the rest must not be committed without them.
+        self._phase = _Phase.FAILED
         packed = self._packer.pack(elements, 0)
         if packed.error is not None:
             raise packed.error
         for batch in packed.batches:
             self._send(batch)
+        self._phase = _Phase.OPEN
 
     def _send(self, batch: Batch) -> None:
+        self._phase = _Phase.FAILED
         self._producer._stage(self.batch_id, self._part, self._attempt, self._pieces, batch)
         self._pieces += 1
+        self._phase = _Phase.OPEN
+
+
+_AGAIN: Final = "begin another with Producer.transaction()"
+_STATES: Final = {
+    _Phase.FAILED: f"a write failed, so records are missing; abort it and {_AGAIN}",
+    _Phase.PREPARED: "it is prepared; pass what prepare() returned to Producer.commit(), "
+    f"or to run the batch again {_AGAIN}",
+    _Phase.COMMITTED: f"it is committed; {_AGAIN}",
+    _Phase.ABORTED: f"it is aborted; {_AGAIN}",
+}
+
+
+def _prepared(part: Any) -> PreparedPart:
+    """A prepared part, also if it has become a plain tuple or list on its way here."""
+    try:
+        numbers = PreparedPart(*part)
+    except TypeError:
+        raise TypeError(f"commit() needs what prepare() returned, not {describe(part)}") from None
+    return PreparedPart(*(a_whole_number(n, "commit(parts)", least=0, most=_MOST) for n in numbers))

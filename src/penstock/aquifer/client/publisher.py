@@ -88,8 +88,9 @@ class AquiferPublisher(Publisher[Any]):
             raise ValueError(f"dialect={dialect!r}: give 'auto', 'extended' or 'plain'")
         for name, count in (("window", window), ("max_window", max_window), ("window_bytes", window_bytes)):
             a_count(count, f"AquiferPublisher({name}={count!r})")
-        for name, duration in (("lease", lease), ("timeout", timeout), ("patience", patience)):
-            seconds(duration, f"AquiferPublisher({name}={duration!r})", positive=True)
+        lease = seconds(lease, f"AquiferPublisher({lease=!r})", positive=True)
+        timeout = seconds(timeout, f"AquiferPublisher({timeout=!r})", positive=True)
+        patience = seconds(patience, f"AquiferPublisher({patience=!r})", positive=True)
         self._codec = codec_named(codec)
         if records and self._codec.name == "arrow":
             raise ValueError("records=True and codec='arrow': the rows of a batch are not single records")

@@ -378,7 +378,12 @@ class FileFeed(Feed):
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
-    return FileFeed(url.text.removeprefix("file:"), options)
+    path = url.text.removeprefix("file:")
+    if path.startswith("//") and not path.startswith("///") and not os.path.exists(path):
+        raise BadFeed(
+            f"{url.text} means /{path.lstrip('/')}, which is not there; a relative path is file:PATH"
+        )
+    return FileFeed(path, options)
 
 
 SCHEMES = (

@@ -262,7 +262,9 @@ class _ListDecoder(Decoder[Any]):
 
 
 def _open_tcp(url: FeedUrl, options: FeedOptions) -> Feed:
-    return TcpFeed(*url.server(), options, once="once" in url.flags)
+    server = url.server()
+    url.refuse_on_a_loop()
+    return TcpFeed(*server, options, once="once" in url.flags)
 
 
 def _open_tcp_listen(url: FeedUrl, options: FeedOptions) -> Feed:
@@ -272,7 +274,9 @@ def _open_tcp_listen(url: FeedUrl, options: FeedOptions) -> Feed:
             f"{url.text}: the sender counts the lines that are in the journal, so none can be skipped: "
             "?acknowledge and on_bad_line='skip' (--on-bad-line skip) exclude each other"
         )
-    return TcpListenFeed(*url.listener(options), options, acknowledge=acknowledge)
+    listener = url.listener(options)
+    url.refuse_on_a_loop()
+    return TcpListenFeed(*listener, options, acknowledge=acknowledge)
 
 
 SCHEMES = (

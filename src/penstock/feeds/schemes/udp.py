@@ -83,7 +83,9 @@ class UdpFeed(Feed):
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
-    return UdpFeed(*url.listener(options), options)
+    listener = url.listener(options)
+    url.refuse_on_a_loop()
+    return UdpFeed(*listener, options)
 
 
 SCHEMES = (Scheme("udp", "udp://HOST:PORT", "a line in each datagram that anybody sends to the port", _open),)
