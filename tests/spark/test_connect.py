@@ -106,4 +106,4 @@ def test_a_client_reads_writes_and_runs_pipelines(server: str, serve: Serve, tmp
     assert found["copied"] == {"total": sum(range(RECORDS)), "failure": None}
     assert sorted(row["doubled"] for row in log_of(sink)) == [2 * number for number in range(RECORDS)]
     assert found["pipeline"] == {"rows": list(range(0, RECORDS, 100)), "records": RECORDS}
-    assert "Install the package where the Spark Connect server runs" in found["shipping"]
+    assert "Install the package on the server and on its executors" in found["shipping"]

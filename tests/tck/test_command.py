@@ -156,7 +156,7 @@ def test_a_run_has_a_time_limit_and_shows_where_it_is(capsys: pytest.CaptureFixt
 
     out = capsys.readouterr().out
     assert "not run: the time limit of 0.5 s is over" in out
-    assert "give it more with --time-limit" in out
+    assert "allow more with --time-limit" in out
 
 
 def test_a_module_that_exits_when_it_is_imported_is_told(

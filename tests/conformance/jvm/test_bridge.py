@@ -173,7 +173,7 @@ def test_the_adapters_of_the_library_see_our_publishers() -> None:
 @in_jvm
 def test_what_is_no_part_of_a_stream_is_refused() -> None:
     for thing in (None, 3, "text", JClass("java.lang.Object")()):
-        with pytest.raises(TypeError, match="no Java Publisher, Subscriber or Processor"):
+        with pytest.raises(TypeError, match="is not a Java Publisher, Subscriber or Processor"):
             from_java(thing)
     with pytest.raises(NoneViolation):
         flow.publisher(None)  # type: ignore[arg-type]
