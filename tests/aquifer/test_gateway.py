@@ -588,7 +588,7 @@ def test_a_gateway_with_a_subscriber_that_does_not_read_closes_in_time() -> None
         eventually(lambda: session_of(gateway)["in_flight"] > 4_000_000)
         started = time.monotonic()
         gateway.close()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_nobody_there_is_told_in_time_with_a_remedy(clients: list[LogReader]) ->
     begun = time.monotonic()
     with pytest.raises(GatewayUnreachable, match=r"after 0\.5 s; is it running there, and do both sides"):
         ask(clients, free_endpoint(), patience=0.5).state()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
 
 
 def test_a_gateway_that_comes_late_is_waited_for(clients: list[LogReader]) -> None:

@@ -215,7 +215,7 @@ def test_nobody_at_the_endpoint_is_an_error_after_the_patience_that_was_given() 
     error = read(NOWHERE, patience=0.5).wait(10).error
     assert isinstance(error, GatewayUnreachable)
     assert "no gateway answers at tcp://127.0.0.1:1" in str(error)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < 9
 
 
 def test_a_gateway_that_went_for_good_is_an_error_after_the_patience_that_was_given() -> None:
@@ -225,7 +225,7 @@ def test_a_gateway_that_went_for_good_is_an_error_after_the_patience_that_was_gi
     started = time.monotonic()
     assert isinstance(reader.request(UNBOUNDED).wait(15).error, GatewayUnreachable)
     assert "was lost" in str(reader.error)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 14
 
 
 def test_a_subscriber_may_be_there_before_the_gateway() -> None:

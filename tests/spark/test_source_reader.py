@@ -194,9 +194,9 @@ def test_waiting_for_news_takes_as_long_as_it_may_and_no_longer(readers: Readers
         start = reader.initialOffset()
         begun = time.monotonic()
         assert reader.latestOffset(start, ALL) is start
-        assert 0.25 < time.monotonic() - begun < 5
+        assert 0.25 < time.monotonic() - begun < 20
         source.complete()
         assert gateway.join(120)
         begun = time.monotonic()
         assert reader.latestOffset(start, ALL) is start
-        assert 0.25 < time.monotonic() - begun < 5
+        assert 0.25 < time.monotonic() - begun < 20

@@ -60,7 +60,7 @@ def test_a_key_that_is_not_on_the_list_is_refused_at_once() -> None:
         error = read(gateway.curve_endpoint, curve=AS_MALLORY, patience=20).wait().error
         assert isinstance(error, Refused)
         assert "does not let this key in" in str(error)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
         assert gateway.status()["subscribers"] == []
         assert read(gateway.curve_endpoint, curve=AS_ALICE).wait().items == Numbers().values(0, 5000)
 
@@ -71,7 +71,7 @@ def test_who_comes_without_a_key_finds_nobody_there() -> None:
         error = read(gateway.curve_endpoint, patience=1.0).wait().error
         assert isinstance(error, GatewayUnreachable)
         assert "do both sides use keys or neither?" in str(error)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
 
 
 @pytest.mark.slow
