@@ -105,7 +105,7 @@ class SolePublisher(ABC, Generic[E]):
     def _request(self, n: int) -> None:
         if self._cancelled:
             return  # §3.6
-        number = whole(n)
+        number = n if type(n) is int else whole(n)
         if number is not None and number >= 1:
             self._asked(number)
             return

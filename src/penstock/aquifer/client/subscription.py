@@ -135,7 +135,7 @@ class AquiferSubscription:
     # ---------------------------------------------------------------- the Subscription
     def request(self, n: int, /) -> None:
         """Ask for ``n`` more elements (§3.8)."""
-        number = whole(n)
+        number = n if type(n) is int else whole(n)
         with self._mutex:
             if self._cancelled:
                 return
