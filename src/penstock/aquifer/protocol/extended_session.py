@@ -32,6 +32,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.pace import Pace
 from penstock.aquifer.protocol.session import (
+    ENDINGS,
     LogView,
     Reply,
     Session,
@@ -432,15 +433,10 @@ class ExtendedSession(Session):
 
     # ---------------------------------------------------------------- the table
     _anytime: ClassVar[dict[SessionEvent, tuple[Any, SessionState | None]]] = {
+        **ENDINGS,
         SessionEvent.NEXT: (_take_credit, None),
         SessionEvent.CANCEL: (_leave, SessionState.CLOSED),
         SessionEvent.COMPLETE: (_leave, SessionState.CLOSED),
-        SessionEvent.EXPIRED: (None, SessionState.CLOSED),
-        SessionEvent.TAKEN_OVER: (None, SessionState.CLOSED),
-        SessionEvent.REVOKED: (None, SessionState.CLOSED),
-        SessionEvent.EVICTED: (None, SessionState.CLOSED),
-        SessionEvent.CONTESTED: (None, SessionState.CLOSED),
-        SessionEvent.FAILED: (None, SessionState.CLOSED),
     }
     table: ClassVar[Table] = {
         SessionState.JOINING: {

@@ -12,7 +12,15 @@ from typing import Any, ClassVar, Final
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import Next, OnComplete, OnError, OnNext, demand
-from penstock.aquifer.protocol.session import LogView, Reply, Session, SessionEvent, SessionState, Table
+from penstock.aquifer.protocol.session import (
+    ENDINGS,
+    LogView,
+    Reply,
+    Session,
+    SessionEvent,
+    SessionState,
+    Table,
+)
 from penstock.aquifer.records import values_of
 from penstock.aquifer.security import Caller
 
@@ -117,14 +125,9 @@ class PlainSession(Session):
         return [Reply(envelope, OnComplete())]
 
     _anytime: ClassVar[dict[SessionEvent, tuple[Any, SessionState | None]]] = {
+        **ENDINGS,
         SessionEvent.CANCEL: (_leave, SessionState.CLOSED),
         SessionEvent.COMPLETE: (_leave, SessionState.CLOSED),
-        SessionEvent.EXPIRED: (None, SessionState.CLOSED),
-        SessionEvent.TAKEN_OVER: (None, SessionState.CLOSED),
-        SessionEvent.REVOKED: (None, SessionState.CLOSED),
-        SessionEvent.EVICTED: (None, SessionState.CLOSED),
-        SessionEvent.CONTESTED: (None, SessionState.CLOSED),
-        SessionEvent.FAILED: (None, SessionState.CLOSED),
     }
     table: ClassVar[Table] = {
         SessionState.JOINING: {

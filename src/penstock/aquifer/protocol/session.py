@@ -25,6 +25,7 @@ from penstock.aquifer.security import Caller
 from penstock.aquifer.status import SessionStatus
 
 __all__ = [
+    "ENDINGS",
     "FAREWELLS",
     "DataPorts",
     "LogView",
@@ -205,6 +206,18 @@ Handler: TypeAlias = Callable[..., list[Reply]]
 """A method of the session: (session, message, envelope, now) -> replies."""
 Table: TypeAlias = Mapping[SessionState, Mapping[SessionEvent, tuple[Handler | None, SessionState | None]]]
 """For each state and event: the method that handles it, and the state that follows (None: the same)."""
+ENDINGS: Final[Mapping[SessionEvent, tuple[None, SessionState]]] = dict.fromkeys(
+    (
+        SessionEvent.EXPIRED,
+        SessionEvent.TAKEN_OVER,
+        SessionEvent.REVOKED,
+        SessionEvent.EVICTED,
+        SessionEvent.CONTESTED,
+        SessionEvent.FAILED,
+    ),
+    (None, SessionState.CLOSED),
+)
+"""These events close a session of either dialect in any state."""
 
 
 class Session(ABC):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from _thread import allocate_lock, get_ident
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec import none_element, none_error
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
-from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
-from penstock.streams.terminal.readers import TerminalReader
+from penstock.streams.operators.read_ahead import step_of
+from penstock.streams.terminal.readers import MeasuringReader, QueueReader
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -19,47 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["AsyncReader", "await_one", "iterate_async"]
 
 
-class AsyncReader(TerminalReader):
-    """A Subscriber that a coroutine reads; elements may come from any thread.
+class AsyncReader(QueueReader):
+    """A Subscriber that a coroutine reads; elements may come from any thread."""
 
-    An element costs an append and one look at a flag. The event loop is woken only when it had run out of
-    elements, not for each of them.
-    """
-
-    __slots__ = (
-        "_idle",
-        "_loop",
-        "_mutex",
-        "_queue",
-        "_thread",
-        "_waiting",
-    )
+    __slots__ = ("_loop", "_mutex", "_thread", "_waiting")
+    way = "async for"
 
     def __init__(self, prefetch: int) -> None:
         super().__init__(prefetch)
-        self._queue: deque[Any] = deque()
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._mutex = allocate_lock()
-        self._idle = False
         self._waiting: asyncio.Future[None] | None = None
-
-    def on_next(self, element: Any, /) -> None:
-        if element is None:
-            raise none_element("async for")
-        self._queue.append(element)
-        if self._idle:
-            self._wake()
-
-    def on_error(self, error: BaseException, /) -> None:
-        if error is None:
-            raise none_error()
-        self._keep(error)
-        self._wake()
-
-    def on_complete(self) -> None:
-        self._over = True
-        self._wake()
 
     def _wake(self) -> None:
         with self._mutex:
@@ -121,31 +90,10 @@ class AsyncReader(TerminalReader):
                 await self.home.cleaned_up(left)
 
 
-class AsyncByteReader(AsyncReader):
-    """The same for elements that can be large: bounded in bytes as well."""
+class AsyncByteReader(MeasuringReader, AsyncReader):
+    """The same for elements that can be large."""
 
-    __slots__ = ("_bound", "_small")
-
-    def __init__(self, prefetch: int, step: int) -> None:
-        super().__init__(prefetch)
-        self._ahead = self._bound = ReadAhead(
-            step, prefetch, lambda: list(self._queue), on_pausable=self._skip_small
-        )
-        self._small = 0
-        """Elements below this size need not be measured."""
-
-    def _skip_small(self) -> None:
-        self._small = SMALL
-
-    def on_next(self, element: Any, /) -> None:
-        """Hand the element over, and measure it if it may be large."""
-        if type(element) is bytes and len(element) < self._small:
-            self._queue.append(element)
-            if self._idle:
-                self._wake()
-            return
-        super().on_next(element)
-        self._bound.came(element)
+    __slots__ = ()
 
 
 def _settle(future: asyncio.Future[None]) -> None:

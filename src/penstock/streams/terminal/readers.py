@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 from queue import SimpleQueue
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
 from penstock.streams.errors import drop_error
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlockingReader",
+    "MeasuringReader",
+    "QueueReader",
     "TerminalReader",
     "first_future",
     "iterate",
@@ -93,25 +95,27 @@ class TerminalReader:
             drop_error(error, "a stream after its reader left")
 
 
-class BlockingReader(TerminalReader):
-    """A Subscriber that another thread reads; holds at most ``prefetch`` elements.
+class QueueReader(TerminalReader):
+    """Passes elements on through a queue, to a thread or to a coroutine.
 
-    An element costs an append and one look at a flag. The reader's thread is woken only when it had run out
-    of elements, not for each of them. The order matters: a source appends and then looks at the flag, the
+    An element costs an append and one look at a flag. The reader is woken only when it had run out of
+    elements, not for each of them. The order matters: a source appends and then looks at the flag, the
     reader sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("_idle", "_queue", "_woken")
+    __slots__ = ("_bound", "_idle", "_queue", "_small")
+    way: ClassVar[str]
+    """How the stream is read, for messages."""
 
     def __init__(self, prefetch: int) -> None:
         super().__init__(prefetch)
         self._queue: deque[Any] = deque()
         self._idle = False
-        self._woken: SimpleQueue[None] = SimpleQueue()
+        """Whether the reader waits, or is about to."""
 
     def on_next(self, element: Any, /) -> None:
         if element is None:
-            raise none_element("for")
+            raise none_element(self.way)
         self._queue.append(element)
         if self._idle:
             self._wake()
@@ -125,6 +129,47 @@ class BlockingReader(TerminalReader):
     def on_complete(self) -> None:
         self._over = True
         self._wake()
+
+    def _wake(self) -> None:
+        raise AssertionError("each reader wakes in its own way")
+
+
+class MeasuringReader(QueueReader):
+    """Mixed into a reader whose elements can be large: bounds what waits in bytes as well."""
+
+    __slots__ = ()  # A mixin must not have any of its own: QueueReader has _bound and _small for it.
+
+    def __init__(self, prefetch: int, step: int) -> None:
+        super().__init__(prefetch)
+        self._ahead = self._bound = ReadAhead(
+            step, prefetch, lambda: list(self._queue), on_pausable=self._skip_small
+        )
+        self._small = 0
+        """Elements below this size need not be measured."""
+
+    def _skip_small(self) -> None:
+        self._small = SMALL
+
+    def on_next(self, element: Any, /) -> None:
+        """Hand the element over, and measure it if it may be large."""
+        if type(element) is bytes and len(element) < self._small:
+            self._queue.append(element)
+            if self._idle:
+                self._wake()
+            return
+        super().on_next(element)
+        self._bound.came(element)
+
+
+class BlockingReader(QueueReader):
+    """A Subscriber that another thread reads; holds at most ``prefetch`` elements."""
+
+    __slots__ = ("_woken",)
+    way = "for"
+
+    def __init__(self, prefetch: int) -> None:
+        super().__init__(prefetch)
+        self._woken: SimpleQueue[None] = SimpleQueue()
 
     def _wake(self) -> None:
         self._idle = False
@@ -164,31 +209,10 @@ class BlockingReader(TerminalReader):
             self.cancel()
 
 
-class BlockingByteReader(BlockingReader):
-    """The same for elements that can be large: bounded in bytes as well."""
+class BlockingByteReader(MeasuringReader, BlockingReader):
+    """The same for elements that can be large."""
 
-    __slots__ = ("_bound", "_small")
-
-    def __init__(self, prefetch: int, step: int) -> None:
-        super().__init__(prefetch)
-        self._ahead = self._bound = ReadAhead(
-            step, prefetch, lambda: list(self._queue), on_pausable=self._skip_small
-        )
-        self._small = 0
-        """Elements below this size need not be measured."""
-
-    def _skip_small(self) -> None:
-        self._small = SMALL
-
-    def on_next(self, element: Any, /) -> None:
-        """Hand the element over, and measure it if it may be large."""
-        if type(element) is bytes and len(element) < self._small:
-            self._queue.append(element)
-            if self._idle:
-                self._wake()
-            return
-        super().on_next(element)
-        self._bound.came(element)
+    __slots__ = ()
 
 
 def iterate(stream: Stream[Any], prefetch: int | None) -> Iterator[Any]:
