@@ -230,7 +230,7 @@ def test_the_status_of_nobody_is_an_error_soon() -> None:
 
     assert done.returncode == 1
     assert re.fullmatch(
-        r"penstock gateway status: no gateway answers at .* after 3 s; is it running there.*\n", done.stderr
+        r"penstock gateway status: no gateway answers at .* after 2 s; is it running there.*\n", done.stderr
     )
 
 
