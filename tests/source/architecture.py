@@ -26,14 +26,14 @@ _DATA, _DEMAND, _INK, _PAPER = "#00796b", "#c2571a", "#37474f", "#fafafa"
 
 
 # ---------------------------------------------------------------- what the code says
-def imports_between_packages(source: Source) -> Counter[Pair]:
-    """How many modules of one package import something of another one, by pair of packages."""
+def imports_between_packages(source: Source) -> set[Pair]:
+    """Which package imports something of which other one."""
     pairs = {
-        (each.importer, package_of(each.importer), package_of(_target(source, each.module, each.name)))
+        (package_of(each.importer), package_of(_target(source, each.module, each.name)))
         for module in source.modules.values()
         for each in module.imports
     }
-    return Counter((a, b) for _, a, b in pairs if a != b and _is_package(source, a, b))
+    return {(a, b) for a, b in pairs if a != b and _is_package(source, a, b)}
 
 
 def _target(source: Source, module: str, name: str | None) -> str:
@@ -45,7 +45,7 @@ def _is_package(source: Source, *names: str) -> bool:
     return all(name != "penstock" and name in source.modules and source[name].is_package for name in names)
 
 
-def layers(arrows: Counter[Pair]) -> list[str]:
+def layers(arrows: set[Pair]) -> list[str]:
     """The packages, each above those that it imports."""
     left = {name for pair in arrows for name in pair}
     order: list[str] = []
@@ -70,12 +70,11 @@ def table_of_ways(ways: dict[str, list[Pair]]) -> str:
     return "\n".join(lines)
 
 
-def table_of_imports(arrows: Counter[Pair]) -> str:
-    """Who imports whom, the topmost first; the number is that of the importing modules."""
-    lines = ["| Package | imports (modules that do) |", "|---|---|"]
+def table_of_imports(arrows: set[Pair]) -> str:
+    """Who imports whom, the topmost first."""
+    lines = ["| Package | imports |", "|---|---|"]
     for package in layers(arrows):
-        imported = [(b, n) for (a, b), n in sorted(arrows.items()) if a == package]
-        text = ", ".join(f"`{_short(b)}` ({n})" for b, n in imported)
+        text = ", ".join(f"`{_short(b)}`" for a, b in sorted(arrows) if a == package)
         lines.append(f"| `{_short(package)}` | {text or 'nothing of ours'} |")
     return "\n".join(lines) + "\n"
 
@@ -145,18 +144,18 @@ def _arc(a: int, b: int, middle: int, count: int, colour: str, up: bool) -> str:
     )
 
 
-def draw_imports(arrows: Counter[Pair]) -> str:
+def draw_imports(arrows: set[Pair]) -> str:
     """Packages one above the other; an arc to the right for every import downwards."""
     order = layers(arrows)
     step, x = 62, 130
     at = {package: 40 + step * number for number, package in enumerate(order)}
     parts = []
-    for (a, b), count in sorted(arrows.items()):
+    for a, b in sorted(arrows):
         reach = x + 80 + (at[b] - at[a]) * 0.8
         path = f"M {x + 70} {at[a]} C {reach:.0f} {at[a]}, {reach:.0f} {at[b]}, {x + 75} {at[b]}"
         parts.append(
-            f'<path d="{path}" fill="none" stroke="{_INK}" stroke-opacity="0.55" '
-            f'stroke-width="{1 + min(count, 40) * 0.08:.1f}" marker-end="url(#import)"/>'
+            f'<path d="{path}" fill="none" stroke="{_INK}" stroke-opacity="0.55" stroke-width="1.6" '
+            'marker-end="url(#import)"/>'
         )
     for package, y in at.items():
         parts.append(
