@@ -44,7 +44,8 @@ format: .venv/.installed ## Mend what can be mended of the style
 	.venv/bin/ruff format .
 
 .PHONY: test
-test: lint docs ## Lint, build the documentation, then run all tests (ARGS="..." goes to pytest)
+test: .venv/.installed ## Lint, build the documentation, then run all tests (ARGS="..." goes to pytest)
+	+@$(MAKE) --no-print-directory --jobs=2 ARGS= lint docs
 	.venv/bin/python -m tests.side_by_side $(ARGS)
 
 .PHONY: test-fast
