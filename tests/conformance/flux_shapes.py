@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.streams import Flux, Mono, Overflow, Retry, Sinks
+from penstock.streams import CircuitBreaker, Flux, Mono, Overflow, Retry, Sinks
 from tests.conformance.shapes import (
     POOL,
     SINGLE,
@@ -27,12 +27,24 @@ FLUX_SOURCES: dict[str, Shape] = {
         lambda n: Flux.concat(Flux.range(n // 2), Flux.range(n - n // 2)),
         lambda: Flux.concat(Flux.error(Fails)),
     ),
+    "concat_delay_error": Shape(
+        lambda n: Flux.concat_delay_error(Flux.range(n // 2), Flux.range(n - n // 2)),
+        lambda: Flux.concat_delay_error(Flux.error(Fails)),
+    ),
     "create": Shape(emitted, lambda: Flux.create(lambda emitter: emitter.error(Fails())), most=20_000),
     "defer": Shape(
         lambda n: Flux.defer(lambda: Flux.range(n)), lambda: Flux.defer(lambda: Flux.error(Fails))
     ),
     "empty": Shape(lambda n: Flux.empty(), most=0),
     "error": Shape(lambda n: Flux.range(n), lambda: Flux.error(Fails)),
+    "first_with_signal": Shape(
+        lambda n: Flux.first_with_signal(Flux.range(n), Flux.never()),
+        lambda: Flux.first_with_signal(Flux.error(Fails), Flux.never()),
+    ),
+    "first_with_value": Shape(
+        lambda n: Flux.first_with_value(Flux.range(n), Flux.error(Fails)) if n else Flux.empty(),
+        lambda: Flux.first_with_value(Flux.error(Fails), Flux.empty()),
+    ),
     "from_async_iterable": Shape(lambda n: Flux.from_async_iterable(lambda: numbers(n)), profile="threads"),
     "from_iterable": Shape(lambda n: Flux.from_iterable(list(range(n)))),
     "from_publisher": Shape(
@@ -54,11 +66,31 @@ FLUX_SOURCES: dict[str, Shape] = {
         lambda n: Flux.merge(Flux.range(n // 2), Flux.range(n - n // 2)),
         lambda: Flux.merge(Flux.error(Fails)),
     ),
+    "merge_delay_error": Shape(
+        lambda n: Flux.merge_delay_error(Flux.range(n // 2), Flux.range(n - n // 2)),
+        lambda: Flux.merge_delay_error(Flux.error(Fails)),
+    ),
+    "merge_ordered": Shape(
+        lambda n: Flux.merge_ordered(Flux.range(n // 2), Flux.range(n - n // 2)),
+        lambda: Flux.merge_ordered(Flux.error(Fails), Flux.range(3)),
+    ),
+    "merge_priority": Shape(
+        lambda n: Flux.merge_priority(Flux.range(n // 2), Flux.range(n - n // 2)),
+        lambda: Flux.merge_priority(Flux.error(Fails), Flux.range(3)),
+    ),
+    "merge_sequential": Shape(
+        lambda n: Flux.merge_sequential(Flux.range(n // 2), Flux.range(n - n // 2)),
+        lambda: Flux.merge_sequential(Flux.error(Fails), Flux.range(3)),
+    ),
     "never": Shape(lambda n: Flux.never().timeout(0.001, Flux.range(n)), profile="threads"),
     "range": Shape(lambda n: Flux.range(n)),
     "using": Shape(
         lambda n: Flux.using(lambda: n, Flux.range, lambda _: None),
         lambda: Flux.using(lambda: 0, lambda _: Flux.error(Fails), lambda _: None),
+    ),
+    "using_when": Shape(
+        lambda n: Flux.using_when(Mono.just(n), Flux.range, lambda _: None),
+        lambda: Flux.using_when(Mono.just(0), lambda _: Flux.error(Fails), lambda _: None),
     ),
     "zip": Shape(
         lambda n: Flux.zip(Flux.range(n), Flux.range(n)), lambda: Flux.zip(Flux.error(Fails), Flux.range(3))
@@ -77,12 +109,14 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "cache": through(lambda f: f.cache(), fanout="multicast"),
     "cast": through(lambda f: f.cast(int)),
     "checkpoint": through(lambda f: f.checkpoint("here")),
+    "circuit_breaker": through(lambda f: f.circuit_breaker(CircuitBreaker(1000))),
     "collect": folding(lambda f: f.collect(list, list.append)),
     "collect_dict": folding(lambda f: f.collect_dict(identity)),
     "collect_list": folding(lambda f: f.collect_list()),
     "collect_multimap": folding(lambda f: f.collect_multimap(identity)),
     "collect_set": folding(lambda f: f.collect_set()),
     "concat_map": through(lambda f: f.concat_map(lambda x: Flux.just(x))),
+    "concat_map_delay_error": through(lambda f: f.concat_map_delay_error(lambda x: Flux.just(x))),
     "concat_with": through(lambda f: f.concat_with(Flux.empty())),
     "count": folding(lambda f: f.count()),
     "default_if_empty": Shape(
@@ -90,6 +124,9 @@ FLUX_OPERATORS: dict[str, Shape] = {
         lambda: Flux.error(Fails).default_if_empty(1),
     ),
     "delay_elements": threads(through(lambda f: f.delay_elements(0), most=100)),
+    "dematerialize": Shape(
+        lambda n: Flux.range(n).materialize().dematerialize(), lambda: Flux.error(Fails).dematerialize()
+    ),
     "distinct": through(lambda f: f.distinct()),
     "distinct_until_changed": through(lambda f: f.distinct_until_changed()),
     "do_finally": through(lambda f: f.do_finally(lambda outcome: None)),
@@ -103,11 +140,13 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "do_on_terminate": through(lambda f: f.do_on_terminate(lambda: None)),
     "element_at": folding(lambda f: f.element_at(1)),
     "expand": through(lambda f: f.expand(lambda x: Flux.empty())),
+    "expand_deep": through(lambda f: f.expand_deep(lambda x: Flux.empty())),
     "filter": Shape(
         lambda n: Flux.range(2 * n).filter(lambda x: x % 2), lambda: Flux.error(Fails).filter(bool)
     ),
     "first": folding(lambda f: f.first()),
     "flat_map": through(lambda f: f.flat_map(lambda x: Flux.just(x))),
+    "flat_map_delay_error": through(lambda f: f.flat_map_delay_error(lambda x: Flux.just(x))),
     "flat_map_iterable": through(lambda f: f.flat_map_iterable(lambda x: [x])),
     "flat_map_sequential": through(lambda f: f.flat_map_sequential(lambda x: Flux.just(x))),
     "handle": through(lambda f: f.handle(lambda x, sink: sink.next(x))),
@@ -123,6 +162,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "map": through(lambda f: f.map(identity)),
     "map_async": threads(through(lambda f: f.map_async(awaited))),
     "map_not_none": through(lambda f: f.map_not_none(identity)),
+    "materialize": Shape(lambda n: Flux.range(n - 1).materialize() if n else Flux.empty()),
     "merge_with": through(lambda f: f.merge_with(Flux.empty())),
     "named": through(lambda f: f.named("x")),
     "of_type": through(lambda f: f.of_type(int)),
@@ -138,6 +178,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "reduce": folding(lambda f: f.reduce(lambda a, b: a + b)),
     "reduce_with": folding(lambda f: f.reduce_with(int, lambda a, b: a + b)),
     "repeat": Shape(lambda n: Flux.range(n).repeat(0)),
+    "repeat_when": through(lambda f: f.repeat_when(lambda ends: Flux.empty())),
     "retry": recovering(lambda f: f.retry(1)),
     "retry_when": recovering(lambda f: f.retry_when(Retry.backoff(1, first=0.001))),
     "scan": through(lambda f: f.scan(lambda a, b: b)),

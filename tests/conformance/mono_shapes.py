@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.streams import Flux, Mono, Retry
+from penstock.streams import CircuitBreaker, Flux, Mono, Retry
 from tests.conformance.shapes import (
     POOL,
     SINGLE,
@@ -23,6 +23,12 @@ MONO_SOURCES: dict[str, Shape] = {
     ),
     "empty": Shape(lambda n: Mono.empty(), most=0),
     "error": Shape(lambda n: Mono.empty(), lambda: Mono.error(Fails), most=0),
+    "first_with_signal": single(lambda m: Mono.first_with_signal(m, Mono.never())),
+    "first_with_value": Shape(
+        lambda n: Mono.first_with_value(Mono.empty(), Mono.just(1)) if n else Mono.empty(),
+        lambda: Mono.first_with_value(Mono.error(Fails), Mono.empty()),
+        most=1,
+    ),
     "from_callable": Shape(lambda n: Mono.from_callable(lambda: 1 if n else None), most=1),
     "from_future": Shape(lambda n: Mono.from_future(settled(1 if n else None)), most=1),
     "from_publisher": Shape(
@@ -40,8 +46,18 @@ MONO_SOURCES: dict[str, Shape] = {
         lambda n: Mono.using(lambda: n, lambda n: Mono.just_or_empty(1 if n else None), lambda _: None),
         most=1,
     ),
+    "using_when": Shape(
+        lambda n: Mono.using_when(Mono.just(n), lambda n: Mono.just_or_empty(n or None), lambda _: None),
+        lambda: Mono.using_when(Mono.just(0), lambda _: Mono.error(Fails), lambda _: None),
+        most=1,
+    ),
     "when": Shape(
         lambda n: Mono.when(Flux.range(3), Mono.just(1)), lambda: Mono.when(Flux.error(Fails)), most=0
+    ),
+    "when_delay_error": Shape(
+        lambda n: Mono.when_delay_error(Flux.range(3), Mono.just(1)),
+        lambda: Mono.when_delay_error(Flux.error(Fails)),
+        most=0,
     ),
     "zip": single(lambda m: Mono.zip(m, Mono.just(1))),
 }
@@ -50,6 +66,7 @@ MONO_OPERATORS: dict[str, Shape] = {
     "cache": single(lambda m: m.cache(), fanout="multicast"),
     "cast": single(lambda m: m.cast(int)),
     "checkpoint": single(lambda m: m.checkpoint("here")),
+    "circuit_breaker": single(lambda m: m.circuit_breaker(CircuitBreaker(1000))),
     "concat_with": single(lambda m: m.concat_with(Flux.empty())),
     "default_if_empty": Shape(
         lambda n: (
@@ -61,6 +78,11 @@ MONO_OPERATORS: dict[str, Shape] = {
         most=1,
     ),
     "delay_element": threads(single(lambda m: m.delay_element(0))),
+    "dematerialize": Shape(
+        lambda n: Mono.just_or_empty(n or None).materialize().dematerialize(),
+        lambda: Mono.error(Fails).dematerialize(),
+        most=1,
+    ),
     "do_finally": single(lambda m: m.do_finally(lambda outcome: None)),
     "do_on_cancel": single(lambda m: m.do_on_cancel(lambda: None)),
     "do_on_complete": single(lambda m: m.do_on_complete(lambda: None)),
@@ -71,6 +93,8 @@ MONO_OPERATORS: dict[str, Shape] = {
     "do_on_subscribe": single(lambda m: m.do_on_subscribe(lambda subscription: None)),
     "do_on_success": single(lambda m: m.do_on_success(lambda x: None)),
     "do_on_terminate": single(lambda m: m.do_on_terminate(lambda: None)),
+    "expand": single(lambda m: m.expand(lambda x: Flux.empty())),
+    "expand_deep": single(lambda m: m.expand_deep(lambda x: Flux.empty())),
     "filter": single(lambda m: m.filter(lambda x: True)),
     "flat_map": single(lambda m: m.flat_map(lambda x: Mono.just(x))),
     "flat_map_iterable": single(lambda m: m.flat_map_iterable(lambda x: [x])),
@@ -89,6 +113,7 @@ MONO_OPERATORS: dict[str, Shape] = {
     "map": single(lambda m: m.map(identity)),
     "map_async": threads(single(lambda m: m.map_async(awaited))),
     "map_not_none": single(lambda m: m.map_not_none(identity)),
+    "materialize": Shape(lambda n: Mono.just(n).materialize() if n else Mono.empty(), most=1),
     "merge_with": single(lambda m: m.merge_with(Flux.empty())),
     "named": single(lambda m: m.named("x")),
     "of_type": single(lambda m: m.of_type(int)),
@@ -98,6 +123,7 @@ MONO_OPERATORS: dict[str, Shape] = {
     "on_error_return": single(lambda m: m.on_error_return(1), recovers=True),
     "publish_on": threads(single(lambda m: m.publish_on(POOL))),
     "repeat": single(lambda m: m.repeat(0)),
+    "repeat_when": single(lambda m: m.repeat_when(lambda ends: Flux.empty())),
     "retry": single(lambda m: m.retry(1)),
     "retry_when": single(lambda m: m.retry_when(Retry.backoff(1, first=0.001)), recovers=True),
     "single": Shape(

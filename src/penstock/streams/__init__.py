@@ -15,8 +15,10 @@ from penstock.streams.explain import explain, scan
 from penstock.streams.flux import Flux
 from penstock.streams.fusion.fragments import HandleSink
 from penstock.streams.mono import Mono
+from penstock.streams.operators.circuit import CircuitBreaker, CircuitOpen, CircuitState
 from penstock.streams.operators.overflow import BufferOverflow, Overflow
 from penstock.streams.operators.recovery import Retry, RetryExhausted
+from penstock.streams.operators.retry_budget import RetryBudget
 from penstock.streams.operators.sources import Emitter, GenerateSink
 from penstock.streams.processor import StreamProcessor, processor
 from penstock.streams.sinks import EmissionFailed, EmitResult, Sink, SinkOne, Sinks
@@ -25,6 +27,9 @@ from penstock.streams.terminal import Running
 
 __all__ = [
     "BufferOverflow",
+    "CircuitBreaker",
+    "CircuitOpen",
+    "CircuitState",
     "Comparable",
     "EmissionFailed",
     "EmitResult",
@@ -38,6 +43,7 @@ __all__ = [
     "Outcome",
     "Overflow",
     "Retry",
+    "RetryBudget",
     "RetryExhausted",
     "Running",
     "Signal",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,16 @@ from typing import Any
 
 from penstock.streams.schedulers.scheduler import SchedulerClosed, asks_main_thread_to_stop
 
-__all__ = ["KeptError", "Place", "annotate", "drop_elements", "drop_error", "here", "on_dropped"]
+__all__ = [
+    "KeptError",
+    "Place",
+    "annotate",
+    "drop_elements",
+    "drop_error",
+    "here",
+    "on_dropped",
+    "together",
+]
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 
@@ -63,6 +72,11 @@ class KeptError:
         """The error for one more subscriber."""
         self.error.__traceback__ = self._traceback
         return self.error
+
+
+def together(failures: Sequence[BaseException], message: str) -> BaseException:
+    """One error for several failures: the failure itself if there is one, otherwise an ExceptionGroup."""
+    return failures[0] if len(failures) == 1 else BaseExceptionGroup(message, failures)
 
 
 def annotate(error: BaseException, operator: str, place: Place | None) -> None:

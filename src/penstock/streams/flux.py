@@ -6,9 +6,12 @@ from penstock.streams.api.boundaries import FluxBoundaries, FluxSharing, FluxTim
 from penstock.streams.api.collection import FluxCollection
 from penstock.streams.api.combination import FluxCombination
 from penstock.streams.api.creation import FluxCreation
+from penstock.streams.api.delayed_errors import FluxDelayedErrors
+from penstock.streams.api.failures import FluxFailures
 from penstock.streams.api.filters import FluxFilters
 from penstock.streams.api.flat_map import FluxFlatMap
 from penstock.streams.api.hooks import FluxHooks
+from penstock.streams.api.order import FluxOrder
 from penstock.streams.api.recovery import FluxRecovery
 from penstock.streams.api.terminal import FluxTerminal
 from penstock.streams.api.transforms import FluxLists, FluxTransforms
@@ -23,9 +26,12 @@ class Flux(
     FluxFilters[T],
     FluxFlatMap[T],
     FluxCombination[T],
+    FluxOrder[T],
     FluxLists[T],
     FluxCollection[T],
     FluxRecovery[T],
+    FluxDelayedErrors[T],
+    FluxFailures[T],
     FluxTiming[T],
     FluxBoundaries[T],
     FluxSharing[T],

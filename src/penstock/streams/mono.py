@@ -6,9 +6,12 @@ from penstock.streams.api.boundaries import MonoBoundaries, MonoSharing, MonoTim
 from penstock.streams.api.collection import MonoCollection
 from penstock.streams.api.combination import MonoCombination
 from penstock.streams.api.creation import MonoCreation
+from penstock.streams.api.delayed_errors import MonoDelayedErrors
+from penstock.streams.api.failures import MonoFailures
 from penstock.streams.api.filters import MonoFilters
 from penstock.streams.api.flat_map import MonoFlatMap
 from penstock.streams.api.hooks import MonoHooks
+from penstock.streams.api.order import MonoOrder
 from penstock.streams.api.recovery import MonoRecovery
 from penstock.streams.api.terminal import MonoTerminal
 from penstock.streams.api.transforms import MonoTransforms
@@ -23,8 +26,11 @@ class Mono(
     MonoFilters[T],
     MonoFlatMap[T],
     MonoCombination[T],
+    MonoOrder[T],
     MonoCollection[T],
     MonoRecovery[T],
+    MonoDelayedErrors[T],
+    MonoFailures[T],
     MonoTiming[T],
     MonoBoundaries[T],
     MonoSharing[T],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
 
-__all__ = ["FluxCombination", "MonoCombination"]
+__all__ = ["FluxCombination", "MonoCombination", "streams_of"]
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -26,7 +26,8 @@ E = TypeVar("E")
 _COLLECTIONS = (list, tuple, set, frozenset)
 
 
-def _streams(publishers: tuple[Any, ...], wanted_by: str) -> tuple[Stream[Any], ...]:
+def streams_of(publishers: tuple[Any, ...], wanted_by: str) -> tuple[Stream[Any], ...]:
+    """All publishers as streams; a list of streams is a mistake that is easily made."""
     for given in publishers:
         if isinstance(given, _COLLECTIONS) and isinstance(next(iter(given), None), Stream):
             raise TypeError(
@@ -51,7 +52,7 @@ class FluxCombination(Stream[T]):
         Emits when the present publisher does.
         Completes when the last one has completed.
         """
-        return flux_of(ConcatSource("concat", _flattened(_streams(publishers, "concat()"), ConcatSource)))
+        return flux_of(ConcatSource("concat", _flattened(streams_of(publishers, "concat()"), ConcatSource)))
 
     @staticmethod
     def merge(*publishers: Publisher[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
@@ -63,7 +64,7 @@ class FluxCombination(Stream[T]):
         Emits when any of them has an element; ``prefetch`` of each wait here.
         Completes when all have completed.
         """
-        streams = _streams(publishers, "merge()")
+        streams = streams_of(publishers, "merge()")
         outer = flux_of(IterableSource.over("sources", streams))
         prefetch = a_count(prefetch, "merge()")
         at_once = max(1, len(streams))
@@ -89,7 +90,7 @@ class FluxCombination(Stream[T]):
         """
         if combinator is not None:
             a_function(combinator, "zip()")
-        streams = _streams(publishers, "zip()")
+        streams = streams_of(publishers, "zip()")
         if not streams:
             return flux_of(IterableSource.over("zip", ()))
         return flux_of(ZipSource(streams, combinator, a_count(prefetch, "zip()")))
@@ -102,7 +103,7 @@ class FluxCombination(Stream[T]):
         Completes when the last one has completed.
         Cancels when its subscriber cancels.
         """
-        streams = _streams((self, *publishers), "concat_with()")
+        streams = streams_of((self, *publishers), "concat_with()")
         return flux_of(ConcatSource("concat_with", _flattened(streams, ConcatSource)))
 
     def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
@@ -114,7 +115,7 @@ class FluxCombination(Stream[T]):
         Cancels when its subscriber cancels, or any of them fails.
         """
         return FluxCombination.merge(
-            *_flattened(_streams((self, *publishers), "merge_with()"), FlatMapSource)
+            *_flattened(streams_of((self, *publishers), "merge_with()"), FlatMapSource)
         )
 
     def zip_with(self, other: Publisher[E], combinator: Callable[[T, E], R] | None = None) -> Flux[Any]:
@@ -202,7 +203,7 @@ class MonoCombination(Stream[T]):
         Completes when the last one has completed.
         Cancels when its subscriber cancels.
         """
-        return flux_of(ConcatSource("concat_with", _streams((self, *publishers), "concat_with()")))
+        return flux_of(ConcatSource("concat_with", streams_of((self, *publishers), "concat_with()")))
 
     def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
         """Mix the elements of other publishers in as they arrive.
@@ -213,7 +214,7 @@ class MonoCombination(Stream[T]):
         Cancels when its subscriber cancels, or any of them fails.
         """
         return FluxCombination.merge(
-            *_flattened(_streams((self, *publishers), "merge_with()"), FlatMapSource)
+            *_flattened(streams_of((self, *publishers), "merge_with()"), FlatMapSource)
         )
 
     def zip_with(self, other: Mono[E], combinator: Callable[[T, E], R] | None = None) -> Mono[Any]:
@@ -280,4 +281,4 @@ def _then(stream: Stream[Any], other: Any) -> Mono[Any]:
 
 def _then_many(stream: Stream[Any], other: Any) -> Flux[Any]:
     ignored = stream._as_mono(operator("ignore", label="then_many"))
-    return flux_of(ConcatSource("then_many", _streams((ignored, other), "then_many()")))
+    return flux_of(ConcatSource("then_many", streams_of((ignored, other), "then_many()")))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
 
-__all__ = ["CONCURRENCY", "INNER_PREFETCH", "FluxFlatMap", "MonoFlatMap"]
+__all__ = ["CONCURRENCY", "INNER_PREFETCH", "FluxFlatMap", "MonoFlatMap", "to_stream"]
 
 R = TypeVar("R")
 
@@ -25,7 +25,8 @@ CONCURRENCY = 16
 """How many inner streams, or coroutines, run at once by default."""
 
 
-def _to_stream(mapper: Callable[[Any], Any], operator: str) -> Callable[[Any], Stream[Any]]:
+def to_stream(mapper: Callable[[Any], Any], operator: str) -> Callable[[Any], Stream[Any]]:
+    """``mapper``, with its results as streams."""
     a_function(mapper, f"{operator}()", may_await=True)
     return lambda element: as_stream(mapper(element), f"the function of {operator}()")
 
@@ -59,7 +60,7 @@ class FluxFlatMap(Stream[T]):
             FlatMapSource(
                 "flat_map",
                 self,
-                _to_stream(mapper, "flat_map"),
+                to_stream(mapper, "flat_map"),
                 a_count(concurrency, "flat_map()"),
                 a_count(prefetch, "flat_map()"),
                 mapper,
@@ -87,7 +88,7 @@ class FluxFlatMap(Stream[T]):
             FlatMapSource(
                 "flat_map_sequential",
                 self,
-                _to_stream(mapper, "flat_map_sequential"),
+                to_stream(mapper, "flat_map_sequential"),
                 a_count(concurrency, "flat_map_sequential()"),
                 a_count(prefetch, "flat_map_sequential()"),
                 mapper,
@@ -107,7 +108,7 @@ class FluxFlatMap(Stream[T]):
         Cancels when its subscriber cancels, or an inner stream fails.
         """
         source = ConcatMapSource(
-            "concat_map", self, _to_stream(mapper, "concat_map"), a_count(prefetch, "concat_map()"), mapper
+            "concat_map", self, to_stream(mapper, "concat_map"), a_count(prefetch, "concat_map()"), mapper
         )
         return flux_of(source)
 
@@ -125,8 +126,8 @@ class FluxFlatMap(Stream[T]):
         Completes when no element leads any further.
         Cancels when its subscriber cancels, or any stream fails.
         """
-        to_stream = _to_stream(leads_to, "expand")
-        return flux_of(FollowSource("expand", self, lambda: ExpandRule(to_stream), leads_to))
+        open_stream = to_stream(leads_to, "expand")
+        return flux_of(FollowSource("expand", self, lambda: ExpandRule(open_stream), leads_to))
 
     def map_async(
         self,
@@ -189,7 +190,7 @@ class MonoFlatMap(Stream[T]):
         Completes when that stream does, or this Mono is empty.
         Cancels when its subscriber cancels, or ``mapper`` raises.
         """
-        source = ConcatMapSource("flat_map_many", self, _to_stream(mapper, "flat_map_many"), 1, mapper)
+        source = ConcatMapSource("flat_map_many", self, to_stream(mapper, "flat_map_many"), 1, mapper)
         return flux_of(source)
 
     def map_async(self, function: Callable[[T], Awaitable[R]]) -> Mono[R]:

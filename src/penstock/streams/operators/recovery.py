@@ -9,12 +9,13 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.arguments import a_count, a_function, seconds
+from penstock.arguments import a_count, a_function, describe, seconds
 from penstock.backoff import Backoff
 from penstock.spec import Subscriber
 from penstock.streams.errors import Place
 from penstock.streams.fusion import Op
 from penstock.streams.operators.concat import Switching
+from penstock.streams.operators.retry_budget import RetryBudget
 from penstock.streams.operators.sources import FailedSource
 from penstock.streams.schedulers import Alarm, Scheduler, SchedulerClosed, Timer, shared_timer
 from penstock.streams.source import Next, Source
@@ -22,7 +23,15 @@ from penstock.streams.source import Next, Source
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["ConcatSource", "DelayedSource", "FollowSource", "Retry", "RetryExhausted"]
+__all__ = [
+    "ConcatSource",
+    "DelayedSource",
+    "FollowRule",
+    "FollowSource",
+    "Following",
+    "Retry",
+    "RetryExhausted",
+]
 
 
 class RetryExhausted(RuntimeError):
@@ -46,6 +55,10 @@ class Retry:
     jitter: float = 0.5
     only: tuple[type[BaseException], ...] = (Exception,)
     """Any other error is passed on at once."""
+    when: Callable[[BaseException], object] | None = None
+    """Says of an error whether another attempt makes sense; if not, the error is passed on at once."""
+    budget: RetryBudget | None = None
+    """Bounds the attempts of all streams that share it."""
     transient: bool = False
     """Whether an element that arrives resets the count."""
     scheduler: Callable[[], Scheduler] = field(default=shared_timer, repr=False)
@@ -57,6 +70,10 @@ class Retry:
         object.__setattr__(self, "attempts", a_count(self.attempts, "Retry(attempts=…)"))
         object.__setattr__(self, "first", seconds(self.first, "Retry(first=…)"))
         object.__setattr__(self, "longest", seconds(self.longest, "Retry(longest=…)"))
+        if self.when is not None:
+            a_function(self.when, "Retry(when=…)")
+        if self.budget is not None and not isinstance(self.budget, RetryBudget):
+            raise TypeError(f"Retry(budget=…) needs a RetryBudget, not {describe(self.budget)}")
         a_function(self.scheduler, "Retry()")
         a_function(self.randomness, "Retry()")
         self._backoff()  # refuses a first pause above the longest, and a jitter out of range
@@ -70,25 +87,38 @@ class Retry:
         longest: float = 60.0,
         jitter: float = 0.5,
         only: tuple[type[BaseException], ...] = (Exception,),
+        when: Callable[[BaseException], object] | None = None,
+        budget: RetryBudget | None = None,
         transient: bool = False,
         scheduler: Scheduler | None = None,
     ) -> Retry:
         """Pauses that start at ``first`` seconds and double."""
         where = shared_timer if scheduler is None else lambda: scheduler
-        return cls(attempts, first, longest, jitter, only, transient, where)
+        return cls(attempts, first, longest, jitter, only, when, budget, transient, where)
 
     @classmethod
-    def fixed(cls, attempts: int, *, pause: float, scheduler: Scheduler | None = None) -> Retry:
+    def fixed(
+        cls,
+        attempts: int,
+        *,
+        pause: float,
+        only: tuple[type[BaseException], ...] = (Exception,),
+        when: Callable[[BaseException], object] | None = None,
+        budget: RetryBudget | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> Retry:
         """The same pause each time."""
         where = shared_timer if scheduler is None else lambda: scheduler
-        return cls(attempts, pause, pause, 0.0, scheduler=where)
+        return cls(attempts, pause, pause, 0.0, only, when, budget, scheduler=where)
 
     def pause(self, attempt: int, error: BaseException) -> float:
         """Seconds to wait before attempt number ``attempt``; raises the error that the stream fails with."""
-        if not isinstance(error, self.only):
+        if not isinstance(error, self.only) or (self.when is not None and not self.when(error)):
             raise error
         if attempt > self.attempts:
             raise RetryExhausted(f"gave up after {self.attempts} more attempts: {error!r}") from error
+        if self.budget is not None and not self.budget.spend(self.scheduler().now()):
+            raise RetryExhausted(f"{self.budget} is spent: {error!r}") from error
         return self._backoff().pause(attempt, self.randomness)
 
     def _backoff(self) -> Backoff:
@@ -104,14 +134,16 @@ class FollowSource(Source):
 
     frames = 6
 
-    def __init__(self, label: str, upstream: Stream[Any], follow: Callable[[], _Rule], *shows: Any) -> None:
+    def __init__(
+        self, label: str, upstream: Stream[Any], follow: Callable[[], FollowRule], *shows: Any
+    ) -> None:
         super().__init__(label, *shows)
         self.upstream = upstream
         self._follow = follow
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
         """Subscribe to the first stream; a new rule for each subscriber chooses the next ones."""
-        stage = _Following(self._follow(), ops, downstream, self.label, self.place)
+        stage = Following(self._follow(), ops, downstream, self.label, self.place)
         stage.introduce()
         return None if stage.closed else (self.upstream, stage)
 
@@ -122,7 +154,7 @@ class FollowSource(Source):
         return self.upstream._source.runs_on()
 
 
-class _Rule:
+class FollowRule:
     """Chooses the stream that follows; one object for each subscription, so it may count."""
 
     __slots__ = ()
@@ -138,12 +170,14 @@ class _Rule:
         """The subscriber left."""
 
 
-class _Following(Switching):
+class Following(Switching):
+    """Goes on as its rule says."""
+
     __slots__ = ("_rule",)
 
     def __init__(
         self,
-        rule: _Rule,
+        rule: FollowRule,
         ops: tuple[Op, ...],
         downstream: Subscriber[Any],
         name: str,
@@ -164,7 +198,7 @@ class _Following(Switching):
         self._rule.cancelled()
 
 
-class ResumeRule(_Rule):
+class ResumeRule(FollowRule):
     """After an error go on with what ``resume`` returns for it; None lets the error through."""
 
     __slots__ = ("_resume", "_resumed")
@@ -181,7 +215,7 @@ class ResumeRule(_Rule):
         return self._resume(error)
 
 
-class EmptyRule(_Rule):
+class EmptyRule(FollowRule):
     """After an end without any element go on with another stream."""
 
     __slots__ = ("_alternative", "_empty")
@@ -198,7 +232,7 @@ class EmptyRule(_Rule):
         return alternative if error is None and self._empty else None
 
 
-class RepeatRule(_Rule):
+class RepeatRule(FollowRule):
     """After its end, subscribe to the same stream again, ``times`` more times or for ever."""
 
     __slots__ = ("_left", "_stream")
@@ -215,7 +249,7 @@ class RepeatRule(_Rule):
         return self._stream
 
 
-class RetryRule(_Rule):
+class RetryRule(FollowRule):
     """After an error, subscribe to the same stream again, perhaps after a pause.
 
     ``pause(attempt, error)`` returns the seconds to wait, or raises what the stream shall fail with.
@@ -277,7 +311,7 @@ class RetryRule(_Rule):
             self._timer.cancel()
 
 
-class ExpandRule(_Rule):
+class ExpandRule(FollowRule):
     """After its end, go on with the streams that each element leads to, in the order of the elements."""
 
     __slots__ = ("_leads_to", "_waiting")
@@ -335,7 +369,7 @@ class ConcatSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Begin as if a stream had just ended: the first member follows."""
-        stage = _Following(_InTurn(iter(self.members)), ops, downstream, self.label, self.place)
+        stage = Following(_InTurn(iter(self.members)), ops, downstream, self.label, self.place)
         stage.introduce()
         if not stage.closed:
             stage.on_complete()
@@ -344,7 +378,7 @@ class ConcatSource(Source):
         return list(self.members)
 
 
-class _InTurn(_Rule):
+class _InTurn(FollowRule):
     __slots__ = ("_streams",)
 
     def __init__(self, streams: Iterator[Stream[Any]]) -> None:
