@@ -25,6 +25,7 @@ DOORS = (
     "penstock.feeds",
     "penstock.spark",
     "penstock.tck",
+    "penstock.testing",
     "penstock.interop",
     "penstock.interop.jvm",
 )

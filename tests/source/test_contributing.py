@@ -65,6 +65,7 @@ TESTS = [
     "tests/streams/operators/test_every.py",
     "tests/conformance/test_every_operator.py::test_it_keeps_the_rules[Flux.every]",
     "tests/conformance/test_every_operator.py::test_no_operator_is_without_an_entry",
+    "tests/streams/test_marbles.py",
     "tests/feeds/test_numbers.py",
     "tests/spark/test_label.py",
     "tests/source/test_docstrings.py",

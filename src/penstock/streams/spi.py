@@ -8,6 +8,7 @@ Applications need :mod:`penstock.streams` only. A layer such as ``penstock.net``
 * :func:`as_stream` and :func:`connect`, to read a stream that it was given;
 * :class:`AsyncReader` and :class:`ReadAhead`, to read ahead on an event loop, bounded in elements and bytes;
 * :class:`Link`, to hold back the source of a chain while its output is blocked;
+* :func:`bound_to`, to let the shared schedulers follow the clock of a test;
 * :func:`drop_error`, for an error that nobody can receive any more;
 * :func:`renew_after_fork`, for an object with threads or locks that must start afresh in a forked child.
 """
@@ -25,6 +26,7 @@ from penstock.streams.fusion.fragments import Kind
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.read_ahead import ReadAhead, step_of
 from penstock.streams.operators.sources import DeferSource, FailedSource
+from penstock.streams.schedulers.bound_clock import bound_to
 from penstock.streams.schedulers.scheduler import Renewable, asks_main_thread_to_stop, renew_after_fork
 from penstock.streams.source import Next, PublisherSource, Source
 from penstock.streams.stream import Stream, as_stream, flux_of, mono_of
@@ -53,6 +55,7 @@ __all__ = [
     "as_stream",
     "asks_main_thread_to_stop",
     "bare_source",
+    "bound_to",
     "connect",
     "drop_error",
     "flux_of",

@@ -65,6 +65,12 @@ class FluxBoundaries(Stream[T]):
         Backpressures when its queue is full.
         Completes when the source has completed and the queue is empty.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.publish_on(schedulers.shared_pool())
+            >  1-2-|
         """
         return flux_of(
             PublishOnSource(self, a_scheduler(scheduler, "publish_on"), a_count(prefetch, "publish_on()"))
@@ -80,6 +86,12 @@ class FluxBoundaries(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.subscribe_on(schedulers.shared_pool())
+            >  1-2-|
         """
         return flux_of(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))
 
@@ -92,6 +104,12 @@ class FluxBoundaries(Stream[T]):
         Backpressures when ``high`` elements wait.
         Completes when the source has completed and nothing waits.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: (1234)-|
+            a.limit_rate(2)
+            >  (1234)-|
         """
         high = a_count(high, "limit_rate()")
         low = replenish_at(high) if low is None else a_count(low, "limit_rate()")
@@ -114,6 +132,12 @@ class FluxBoundaries(Stream[T]):
         Never backpressures: the source is asked for everything.
         Completes when the source has completed and the buffer is empty.
         Cancels when its subscriber cancels, or the buffer overflows and nothing may be dropped.
+
+        Marble::
+
+            a: 123------|
+            a.on_backpressure_buffer(5).delay_elements(0.02)
+            >  --1-2-3--|
         """
         size = a_count(size, "on_backpressure_buffer()")
         policy = a_policy(overflow, "on_backpressure_buffer()")
@@ -126,6 +150,12 @@ class FluxBoundaries(Stream[T]):
         Never backpressures: the source is asked for everything.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 12345----|
+            a.on_backpressure_drop().delay_elements(0.03)
+            >  ---1--2--(5|)
         """
         return self._overflowing("on_backpressure_drop", 0, Overflow.DROP_NEWEST, on_dropped)
 
@@ -136,6 +166,12 @@ class FluxBoundaries(Stream[T]):
         Never backpressures: the source is asked for everything.
         Completes when the source has completed and its last element was sent.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 12345----|
+            a.on_backpressure_latest().delay_elements(0.03)
+            >  ---1--2--4--(5|)
         """
         return self._overflowing("on_backpressure_latest", 1, Overflow.DROP_OLDEST, on_dropped)
 
@@ -146,6 +182,13 @@ class FluxBoundaries(Stream[T]):
         Never backpressures: the source is asked for everything.
         Completes when the source completes.
         Cancels when its subscriber cancels, or demand falls short.
+
+        Marble::
+
+            a: 12345----|
+            a.on_backpressure_error().delay_elements(0.03)
+            >  ---1--(2#)
+            where # = BufferOverflow
         """
         return self._overflowing("on_backpressure_error", 0, Overflow.ERROR, None)
 
@@ -169,6 +212,12 @@ class MonoBoundaries(Stream[T]):
         Backpressures when its subscriber does; the element waits.
         Completes when the element has been sent, or the source is empty.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(x|)
+            mono.publish_on(schedulers.shared_pool())
+            >     --(x|)
         """
         return mono_of(PublishOnSource(self, a_scheduler(scheduler, "publish_on"), 1))
 
@@ -183,6 +232,12 @@ class MonoBoundaries(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(x|)
+            mono.subscribe_on(schedulers.shared_pool())
+            >     --(x|)
         """
         return mono_of(SubscribeOnSource(self, a_scheduler(scheduler, "subscribe_on")))
 
@@ -209,6 +264,12 @@ class FluxSharing(Stream[T]):
         Backpressures when its subscriber does; the source, when no subscriber asks for more.
         Completes when the source has completed and all of it has been sent.
         Never cancels: the source belongs to all.
+
+        Marble::
+
+            a: 1-2-|
+            a.cache().transform(lambda cached: cached.concat_with(cached))
+            >  1-2-(12|)
         """
         kept = UNBOUNDED if history is None else a_count(history, "cache()")
         return flux_of(CacheSource("cache", self, kept, kept, lasting=True, ahead=PREFETCH))
@@ -223,6 +284,12 @@ class FluxSharing(Stream[T]):
         Backpressures when its subscriber does; the source, when the slowest is ``prefetch`` elements behind.
         Completes when the source has completed and all of it has been sent.
         Cancels when the last subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.share().transform(lambda shared: shared.merge_with(shared))
+            >  (11)-(22)-|
         """
         capacity = a_count(prefetch, "share()")
         return flux_of(CacheSource("share", self, capacity, 0, lasting=False))
@@ -240,6 +307,12 @@ class MonoSharing(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the element has been sent.
         Never cancels: the source belongs to all.
+
+        Marble::
+
+            mono: --(x|)
+            mono.cache().transform(lambda cached: cached.concat_with(cached))
+            >     --(xx|)
         """
         return mono_of(CacheSource("cache", self, UNBOUNDED, UNBOUNDED, lasting=True))
 
@@ -263,6 +336,16 @@ class FluxTiming(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the present stream does.
         Cancels when its subscriber cancels; the source also when it is late.
+
+        Marble::
+
+            a: 1-2------3|
+            a.timeout(0.03)
+            >  1-2--#
+            where # = TimeoutError
+
+            a.timeout(0.03, Flux.just(9))
+            >  1-2--(9|)
         """
         return flux_of(_timeout(self, duration, fallback, scheduler))
 
@@ -273,6 +356,12 @@ class FluxTiming(Stream[T]):
         Backpressures when its subscriber does; one element waits here.
         Completes when the last element has been sent.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1---2---|
+            a.delay_elements(0.02)
+            >  --1---2-|
         """
         pause, where = seconds(duration, "delay_elements()"), scheduler or shared_timer()
 
@@ -302,6 +391,13 @@ class MonoTiming(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the present Mono does.
         Cancels when its subscriber cancels; the source also when it is late.
+
+        Marble::
+
+            mono: -----(1|)
+            mono.timeout(0.03)
+            >     ---#
+            where # = TimeoutError
         """
         return mono_of(_timeout(self, duration, fallback, scheduler))
 
@@ -312,6 +408,12 @@ class MonoTiming(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the element has been sent, or the source is empty.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: -(1|)
+            mono.delay_element(0.02)
+            >     ---(1|)
         """
         flux = self._as_flux().delay_elements(duration, scheduler)
         return mono_of(flux._source)

@@ -77,6 +77,12 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the result; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels, or ``accumulator`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.reduce(lambda total, x: total + x)
+            >  ------(6|)
         """
         function = a_function(accumulator, "reduce()")
         if initial is NOTHING:
@@ -97,6 +103,12 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the result; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels, or a function raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.reduce_with(lambda: 3, lambda total, x: total + x)
+            >  ------(9|)
         """
         make, add = a_function(initial, "reduce_with()"), a_function(accumulator, "reduce_with()")
         return self._as_mono(operator("reduce_from", add, make, label="reduce_with", shows=(make, add)))
@@ -114,6 +126,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the result; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels, or a function raises.
+
+        Marble::
+
+            a: 1-2-|
+            a.collect(list, list.append)
+            >  ----(A|)
+            where A = [1, 2]
         """
         return self._as_mono(
             operator("collect", a_function(factory, "collect()"), a_function(add, "collect()"))
@@ -129,6 +148,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the list; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.collect_list()
+            >  ----(A|)
+            where A = [1, 2]
         """
         return self._as_mono(operator("collect_list"))
 
@@ -142,6 +168,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the set; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels, or an element is not hashable.
+
+        Marble::
+
+            a: 1-2-1-|
+            a.collect_set()
+            >  ------(A|)
+            where A = {1, 2}
         """
         return self._as_mono(operator("collect", set, set.add, label="collect_set", shows=()))
 
@@ -164,6 +197,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the dict; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels, or a function raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.collect_dict(lambda x: x % 2)
+            >  ------(A|)
+            where A = {1: 3, 0: 2}
         """
         return self._as_mono(_keyed("collect_dict", _dict_entry, key, value))
 
@@ -183,6 +223,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the dict; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels, or a function raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.collect_multimap(lambda x: x % 2)
+            >  ------(A|)
+            where A = {1: [1, 3], 0: [2]}
         """
         return self._as_mono(_keyed("collect_multimap", _list_entry, key, value))
 
@@ -196,6 +243,12 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the number; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: x-y-z-|
+            a.count()
+            >  ------(3|)
         """
         return self._as_mono(operator("count"))
 
@@ -209,6 +262,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the answer; then it asks for all there is.
         Completes when it has answered.
         Cancels when an element matches, its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.any(lambda x: x == 2)
+            >  --(T|)
+            where T = True
         """
         return self._as_mono(operator("any", a_function(predicate, "any()")))
 
@@ -222,6 +282,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the answer; then it asks for all there is.
         Completes when it has answered.
         Cancels when an element does not match, its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.all(lambda x: x < 2)
+            >  --(F|)
+            where F = False
         """
         return self._as_mono(operator("all", a_function(predicate, "all()")))
 
@@ -235,6 +302,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber has not asked for the answer; then it asks for all there is.
         Completes when it has answered.
         Cancels when such an element arrives, or its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.has_element(2)
+            >  --(T|)
+            where T = True
         """
         wanted = a_value(value, "has_element()")
         return self._as_mono(operator("any", partial(eq, wanted), label="has_element", shows=(wanted,)))
@@ -249,6 +323,13 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber does; one element is asked for.
         Completes when it has answered.
         Cancels when an element arrives, or its subscriber cancels.
+
+        Marble::
+
+            a: --1-2-|
+            a.has_elements()
+            >  --(T|)
+            where T = True
         """
         return self._as_mono(operator("has_elements"))
 
@@ -266,6 +347,12 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber does, after the end; before, it asks for all there is.
         Completes when the source has completed and the last element has passed.
         Cancels when its subscriber cancels, or elements cannot be compared.
+
+        Marble::
+
+            a: 3-1-2-|
+            a.sort()
+            >  ------(123|)
         """
         function = None if key is None else a_function(key, "sort()")
         shows = (key, True) if reverse else () if key is None else (key,)
@@ -283,6 +370,12 @@ class FluxCollection(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: --|
+            a.default_if_empty(9)
+            >  --(9|)
         """
         return self._with(operator("default_if_empty", a_value(value, "default_if_empty()")))
 
@@ -312,6 +405,12 @@ class MonoCollection(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --|
+            mono.default_if_empty(9)
+            >     --(9|)
         """
         return self._with(operator("default_if_empty", a_value(value, "default_if_empty()")))
 
@@ -325,5 +424,12 @@ class MonoCollection(Stream[T]):
         Backpressures when its subscriber does.
         Completes when it has answered.
         Cancels when the element arrives, or its subscriber cancels.
+
+        Marble::
+
+            mono: --(x|)
+            mono.has_element()
+            >     --(T|)
+            where T = True
         """
         return self._with(operator("has_elements", label="has_element"))

@@ -51,6 +51,13 @@ class FluxCombination(Stream[T]):
 
         Emits when the present publisher does.
         Completes when the last one has completed.
+
+        Marble::
+
+            a: 1-2|
+            b: x-y|
+            Flux.concat(a, b)
+            >  1-2x-y|
         """
         return flux_of(ConcatSource("concat", _flattened(streams_of(publishers, "concat()"), ConcatSource)))
 
@@ -63,6 +70,13 @@ class FluxCombination(Stream[T]):
 
         Emits when any of them has an element; ``prefetch`` of each wait here.
         Completes when all have completed.
+
+        Marble::
+
+            a: 1-2-3-|
+            b: -x-y|
+            Flux.merge(a, b)
+            >  1x2y3-|
         """
         streams = streams_of(publishers, "merge()")
         outer = flux_of(IterableSource.over("sources", streams))
@@ -87,6 +101,14 @@ class FluxCombination(Stream[T]):
 
         Emits when each of them has an element; ``prefetch`` of each may wait here.
         Completes when one of them has completed and nothing of it is left; the others are cancelled.
+
+        Marble::
+
+            a: 1-2-3-|
+            b: -x-y---|
+            Flux.zip(a, b)
+            >  -A-B---|
+            where A = (1, "x"), B = (2, "y")
         """
         if combinator is not None:
             a_function(combinator, "zip()")
@@ -102,6 +124,13 @@ class FluxCombination(Stream[T]):
         Backpressures when its subscriber does; the next publisher gets the demand that is left.
         Completes when the last one has completed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2|
+            b: x-y|
+            a.concat_with(b)
+            >  1-2x-y|
         """
         streams = streams_of((self, *publishers), "concat_with()")
         return flux_of(ConcatSource("concat_with", _flattened(streams, ConcatSource)))
@@ -113,6 +142,13 @@ class FluxCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when all have completed.
         Cancels when its subscriber cancels, or any of them fails.
+
+        Marble::
+
+            a: 1-2-3-|
+            b: -x-y|
+            a.merge_with(b)
+            >  1x2y3-|
         """
         return FluxCombination.merge(
             *_flattened(streams_of((self, *publishers), "merge_with()"), FlatMapSource)
@@ -125,6 +161,14 @@ class FluxCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when one of them has completed; the other is cancelled.
         Cancels when its subscriber cancels, or any of them fails.
+
+        Marble::
+
+            a: 1-2-3-|
+            b: -x-y---|
+            a.zip_with(b)
+            >  -A-B---|
+            where A = (1, "x"), B = (2, "y")
         """
         if combinator is not None:
             a_function(combinator, "zip_with()")
@@ -140,6 +184,12 @@ class FluxCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: -1-2-|
+            a.start_with(0)
+            >  01-2-|
         """
         for element in elements:
             a_value(element, "start_with()")
@@ -155,6 +205,15 @@ class FluxCombination(Stream[T]):
         Never backpressures: the elements are asked for without a bound and not kept.
         Completes when ``other`` does, or without one when the stream does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.then()
+            >  ----|
+
+            a.then(Mono.just(9))
+            >  ----(9|)
         """
         return _then(self, other)
 
@@ -165,6 +224,13 @@ class FluxCombination(Stream[T]):
         Backpressures when its subscriber does, as far as ``other`` is concerned.
         Completes when ``other`` does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            b: x-y|
+            a.then_many(b)
+            >  ----x-y|
         """
         return _then_many(self, other)
 
@@ -183,6 +249,14 @@ class MonoCombination(Stream[T]):
 
         Emits when each of them has its element.
         Completes when the row has been sent, or one of them is empty.
+
+        Marble::
+
+            mono_a: -(1|)
+            mono_b: --(x|)
+            Mono.zip(mono_a, mono_b)
+            >       --(A|)
+            where A = (1, "x")
         """
         return FluxCombination.zip(*monos, combinator=combinator, prefetch=1)._as_mono(operator("take", 1))
 
@@ -192,6 +266,13 @@ class MonoCombination(Stream[T]):
 
         Never emits.
         Completes when the last of them has completed.
+
+        Marble::
+
+            a: 1-2-|
+            mono: --(x|)
+            Mono.when(a, mono)
+            >     ----|
         """
         return FluxCombination.merge(*publishers)._as_mono(operator("ignore", label="when"))
 
@@ -202,6 +283,13 @@ class MonoCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the last one has completed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: -(1|)
+            b: x-y|
+            mono.concat_with(b)
+            >     -(1x)-y|
         """
         return flux_of(ConcatSource("concat_with", streams_of((self, *publishers), "concat_with()")))
 
@@ -212,6 +300,13 @@ class MonoCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when all have completed.
         Cancels when its subscriber cancels, or any of them fails.
+
+        Marble::
+
+            mono: -(1|)
+            b:    x-y|
+            mono.merge_with(b)
+            >     x1y|
         """
         return FluxCombination.merge(
             *_flattened(streams_of((self, *publishers), "merge_with()"), FlatMapSource)
@@ -224,6 +319,14 @@ class MonoCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the row has been sent, or one of them is empty.
         Cancels when its subscriber cancels, or one of them fails.
+
+        Marble::
+
+            mono_a: -(1|)
+            mono_b: --(x|)
+            mono_a.zip_with(mono_b)
+            >       --(A|)
+            where A = (1, "x")
         """
         if combinator is not None:
             a_function(combinator, "zip_with()")
@@ -236,6 +339,15 @@ class MonoCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when ``other`` does, or without one when this Mono does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(1|)
+            mono.then()
+            >     --|
+
+            mono.then(Mono.just(9))
+            >     --(9|)
         """
         return _then(self, other)
 
@@ -246,6 +358,13 @@ class MonoCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when ``other`` does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(1|)
+            b: x-y|
+            mono.then_many(b)
+            >     --x-y|
         """
         return _then_many(self, other)
 
@@ -256,6 +375,12 @@ class MonoCombination(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the value has been sent.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(1|)
+            mono.then_return(9)
+            >     --(9|)
         """
         a_value(value, "then_return()")
         return self._with(operator("ignore", label="then_return"))._with(operator("default_if_empty", value))

@@ -60,6 +60,11 @@ class FluxCreation(Stream[T]):
 
         Emits when there is demand.
         Completes when the last one has been sent.
+
+        Marble::
+
+            Flux.just(1, 2)
+            >  (12|)
         """
         for element in elements:
             a_value(element, "just()")
@@ -71,6 +76,11 @@ class FluxCreation(Stream[T]):
 
         Never emits.
         Completes when subscribed to, without waiting for demand.
+
+        Marble::
+
+            Flux.empty()
+            >  |
         """
         return flux_of(IterableSource.over("empty", ()))
 
@@ -80,6 +90,11 @@ class FluxCreation(Stream[T]):
 
         Never emits.
         Never completes.
+
+        Marble::
+
+            Flux.never()
+            >  --------
         """
         return flux_of(SilentSource("never"))
 
@@ -89,6 +104,11 @@ class FluxCreation(Stream[T]):
 
         Never emits; the error comes without waiting for demand.
         Never completes.
+
+        Marble::
+
+            Flux.error(ValueError("no"))
+            >  #
         """
         return flux_of(FailedSource(_an_error(error)))
 
@@ -98,6 +118,12 @@ class FluxCreation(Stream[T]):
 
         Emits when that stream does.
         Completes when that stream does.
+
+        Marble::
+
+            a: 1-2-|
+            Flux.defer(lambda: a)
+            >  1-2-|
         """
         return flux_of(
             DeferSource("defer", a_function(factory, "defer()", may_await=True), as_stream, factory)
@@ -112,6 +138,12 @@ class FluxCreation(Stream[T]):
 
         Emits when the publisher does.
         Completes when the publisher does.
+
+        Marble::
+
+            a: 1-2-|
+            Flux.from_publisher(a)
+            >  1-2-|
         """
         return as_stream(publisher, "from_publisher")._as_flux()
 
@@ -127,6 +159,11 @@ class FluxCreation(Stream[T]):
 
         Emits when there is demand.
         Completes when the iterable is at its end.
+
+        Marble::
+
+            Flux.from_iterable([1, 2])
+            >  (12|)
         """
         if not isinstance(iterable, Iterable):
             raise TypeError(f"from_iterable() needs something to iterate over, not {describe(iterable)}")
@@ -141,6 +178,12 @@ class FluxCreation(Stream[T]):
 
         Emits when the iterable has an element and there is demand.
         Completes when the iterable is at its end.
+
+        Marble::
+
+            a: 1-2-|
+            Flux.from_async_iterable(lambda: a.to_async_iterable())
+            >  1-2-|
         """
         if not isinstance(iterable, AsyncIterable) and not callable(iterable):
             raise TypeError(f"from_async_iterable() needs an asynchronous iterable, not {describe(iterable)}")
@@ -157,6 +200,11 @@ class FluxCreation(Stream[T]):
 
         Emits when there is demand.
         Completes when the last number has been sent.
+
+        Marble::
+
+            Flux.range(5, 3)
+            >  (567|)
         """
         if count is None:
             count = a_count(start, "range()", least=0)
@@ -179,6 +227,11 @@ class FluxCreation(Stream[T]):
 
         Emits when there is demand.
         Completes when ``step`` says so.
+
+        Marble::
+
+            Flux.generate(lambda: 1, lambda n, sink: (sink.next(n), n * 2)[1]).take(3)
+            >  (124|)
         """
         a_function(state, "generate()")
         a_function(step, "generate()")
@@ -199,6 +252,11 @@ class FluxCreation(Stream[T]):
 
         Emits when a callback has delivered an element and there is demand.
         Completes when the emitter says so.
+
+        Marble::
+
+            Flux.create(lambda emitter: (emitter.next(1), emitter.next(2), emitter.complete()))
+            >  (12|)
         """
         a_function(emitter, "create()")
         policy = a_policy(overflow, "create()")
@@ -220,6 +278,13 @@ class FluxCreation(Stream[T]):
 
         Emits when the stream does.
         Completes when the stream does; ``cleanup`` runs before the last signal, or at the cancel.
+
+        Marble::
+
+            a: 1-2-|
+            Flux.using(lambda: 10, lambda opened: a.map(lambda x: x + opened), lambda opened: None)
+            >  A-B-|
+            where A = 11, B = 12
         """
         return flux_of(_using(resource, stream, cleanup, as_stream))
 
@@ -236,6 +301,11 @@ class FluxCreation(Stream[T]):
 
         Emits when the time has come.
         Never completes.
+
+        Marble::
+
+            Flux.interval(0.02)
+            >  --0-1-2-3
         """
         every = seconds(period, "interval()")
         first = every if delay is None else seconds(delay, "interval()")
@@ -256,6 +326,11 @@ class MonoCreation(Stream[T]):
 
         Emits when there is demand.
         Completes when it has been sent.
+
+        Marble::
+
+            Mono.just(1)
+            >  (1|)
         """
         return mono_of(IterableSource.over("just", (a_value(element, "just()"),), element))
 
@@ -265,6 +340,14 @@ class MonoCreation(Stream[T]):
 
         Emits when there is demand.
         Completes when it has been sent.
+
+        Marble::
+
+            Mono.just_or_empty(1)
+            >  (1|)
+
+            Mono.just_or_empty(None)
+            >  |
         """
         elements = () if element is None else (element,)
         return mono_of(IterableSource.over("just_or_empty", elements, *elements))
@@ -275,6 +358,11 @@ class MonoCreation(Stream[T]):
 
         Never emits.
         Completes when subscribed to, without waiting for demand.
+
+        Marble::
+
+            Mono.empty()
+            >  |
         """
         return mono_of(IterableSource.over("empty", ()))
 
@@ -284,6 +372,11 @@ class MonoCreation(Stream[T]):
 
         Never emits.
         Never completes.
+
+        Marble::
+
+            Mono.never()
+            >  --------
         """
         return mono_of(SilentSource("never"))
 
@@ -293,6 +386,11 @@ class MonoCreation(Stream[T]):
 
         Never emits; the error comes without waiting for demand.
         Never completes.
+
+        Marble::
+
+            Mono.error(ValueError("no"))
+            >  #
         """
         return mono_of(FailedSource(_an_error(error)))
 
@@ -302,6 +400,12 @@ class MonoCreation(Stream[T]):
 
         Emits when that Mono does.
         Completes when that Mono does.
+
+        Marble::
+
+            mono: --(x|)
+            Mono.defer(lambda: mono)
+            >     --(x|)
         """
         return mono_of(DeferSource("defer", a_function(factory, "defer()", may_await=True), as_mono, factory))
 
@@ -311,6 +415,12 @@ class MonoCreation(Stream[T]):
 
         Emits when the publisher has an element.
         Completes when it has been sent, or the publisher is empty.
+
+        Marble::
+
+            a: -1-2-|
+            Mono.from_publisher(a)
+            >  -(1|)
         """
         return as_mono(publisher, "from_publisher")
 
@@ -326,6 +436,11 @@ class MonoCreation(Stream[T]):
 
         Emits when the function has returned.
         Completes when the result has been sent.
+
+        Marble::
+
+            Mono.from_callable(lambda: 2 * 3)
+            >  (6|)
         """
         a_function(function, "from_callable()", may_await=True)
         if inspect.isasyncgenfunction(function):
@@ -348,6 +463,11 @@ class MonoCreation(Stream[T]):
 
         Emits when the future has its result and there is demand.
         Completes when the result has been sent.
+
+        Marble::
+
+            Mono.from_future(asyncio.sleep(0.03, "x"))
+            >  ---(x|)
         """
         if not inspect.isawaitable(future) and not isinstance(future, Future):
             raise TypeError(f"from_future() needs a future or an awaitable, not {describe(future)}")
@@ -363,6 +483,12 @@ class MonoCreation(Stream[T]):
 
         Emits when the inner Mono does.
         Completes when the inner Mono does; ``cleanup`` runs before the last signal, or at the cancel.
+
+        Marble::
+
+            mono: --(1|)
+            Mono.using(lambda: 2, lambda opened: mono.map(lambda x: x + opened), lambda opened: None)
+            >     --(3|)
         """
         return mono_of(_using(resource, stream, cleanup, as_mono))
 
@@ -372,6 +498,11 @@ class MonoCreation(Stream[T]):
 
         Emits when the time has come and there is demand.
         Completes when the number has been sent.
+
+        Marble::
+
+            Mono.timer(0.03)
+            >  ---(0|)
         """
         return mono_of(TimerSource(seconds(delay, "timer()"), scheduler or shared_timer()))
 

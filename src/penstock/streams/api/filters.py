@@ -60,6 +60,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does; an element that does not pass does not use up demand.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            a: 1-2-3-4-|
+            a.filter(lambda x: x % 2 == 0)
+            >  --2---4-|
         """
         return self._with(operator("filter", a_function(predicate, "filter()")))
 
@@ -73,6 +79,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does; an element that does not pass does not use up demand.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-x-2-|
+            a.of_type(str)
+            >  --x---|
         """
         return self._with(operator("of_type", a_class(type, "of_type")))
 
@@ -89,6 +101,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does, and never lets demand for more than ``n`` through.
         Completes when ``n`` elements have passed, or the source completes.
         Cancels when ``n`` elements have passed, or its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.take(2)
+            >  1-(2|)
         """
         n = a_count(n, "take()", least=0)
         if n == 0:
@@ -106,6 +124,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does.
         Completes when an element does not pass (it is left out), or the source completes.
         Cancels when an element does not pass, its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.take_while(lambda x: x < 3)
+            >  1-2-|
         """
         return self._with(operator("take_while", a_function(predicate, "take_while()")))
 
@@ -119,6 +143,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the element that ends it has passed, or the source completes.
         Cancels when the element that ends it has passed, its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.take_until(lambda x: x == 2)
+            >  1-(2|)
         """
         return self._with(operator("take_until", a_function(predicate, "take_until()")))
 
@@ -134,6 +164,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does, after the end; before, it asks for all there is.
         Completes when the source has completed and the last element has passed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.take_last(2)
+            >  ------(23|)
         """
         return self._with(operator("take_last", a_count(n, "take_last()", least=0)))
 
@@ -147,6 +183,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does; the first request is for ``n`` elements more.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.skip(2)
+            >  ----3-|
         """
         return self._with(operator("skip", a_count(n, "skip()", least=0)))
 
@@ -160,6 +202,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does; an element that is left out does not use up demand.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            a: 1-2-3-1-|
+            a.skip_while(lambda x: x < 2)
+            >  --2-3-1-|
         """
         return self._with(operator("skip_while", a_function(predicate, "skip_while()")))
 
@@ -178,6 +226,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does; an element that is left out does not use up demand.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``key`` raises.
+
+        Marble::
+
+            a: 1-2-1-3-|
+            a.distinct()
+            >  1-2---3-|
         """
         shows = () if key is None else (key,)
         function = a_function(_itself if key is None else key, "distinct()")
@@ -195,6 +249,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does; an element that is left out does not use up demand.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``key`` raises.
+
+        Marble::
+
+            a: 1-1-2-1-|
+            a.distinct_until_changed()
+            >  1---2-1-|
         """
         shows = () if key is None else (key,)
         function = a_function(_itself if key is None else key, "distinct_until_changed()")
@@ -212,6 +272,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does; one element is asked for.
         Completes when an element has passed, or the source completes.
         Cancels when an element has passed, or its subscriber cancels.
+
+        Marble::
+
+            a: -1-2-|
+            a.first()
+            >  -(1|)
         """
         return self._as_mono(operator("take", 1, label="first", shows=()))
 
@@ -225,6 +291,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber has not asked for the element; then it asks for all there is.
         Completes when the source has completed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.last()
+            >  ----(2|)
         """
         return self._as_mono(operator("last"))
 
@@ -240,6 +312,16 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber has not asked for the element; then it asks for all there is.
         Completes when the source has completed.
         Cancels when a second element arrives, or its subscriber cancels.
+
+        Marble::
+
+            a: -1-|
+            a.single()
+            >  ---(1|)
+
+            a.repeat().single()
+            >  ----#
+            where # = TooManyElements
         """
         return self._as_mono(operator("single", _not_single, shows=()))
 
@@ -262,6 +344,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber does; elements are asked for up to the one, and no further.
         Completes when the element has passed.
         Cancels when the element has passed, or its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.element_at(1)
+            >  --(2|)
         """
         number = a_count(index, "element_at()", least=0)
         if default is not NOTHING:
@@ -288,6 +376,12 @@ class FluxFilters(Stream[T]):
         Backpressures when its subscriber has not asked for anything; then it asks for all there is.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.ignore_elements()
+            >  ----|
         """
         return self._as_mono(operator("ignore", label="ignore_elements"))
 
@@ -311,6 +405,15 @@ class MonoFilters(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            mono: --(5|)
+            mono.filter(lambda x: x > 3)
+            >     --(5|)
+
+            mono.filter(lambda x: x > 7)
+            >     --|
         """
         return self._with(operator("filter", a_function(predicate, "filter()")))
 
@@ -324,6 +427,15 @@ class MonoFilters(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(5|)
+            mono.of_type(int)
+            >     --(5|)
+
+            mono.of_type(str)
+            >     --|
         """
         return self._with(operator("of_type", a_class(type, "of_type")))
 
@@ -337,6 +449,16 @@ class MonoFilters(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source has completed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(5|)
+            mono.single()
+            >     --(5|)
+
+            mono.ignore_element().single()
+            >     --#
+            where # = NoElement
         """
         return self._with(operator("single", _not_single, shows=()))
 
@@ -350,5 +472,11 @@ class MonoFilters(Stream[T]):
         Backpressures when its subscriber has not asked for anything.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(5|)
+            mono.ignore_element()
+            >     --|
         """
         return self._with(operator("ignore", label="ignore_element"))

@@ -55,6 +55,13 @@ class FluxFlatMap(Stream[T]):
         Backpressures when its subscriber does; up to ``concurrency × prefetch`` elements wait here.
         Completes when the source and all inner streams have completed.
         Cancels when its subscriber cancels, or any stream fails: all the others are cancelled.
+
+        Marble::
+
+            a: 12----|
+            b: x--y|
+            a.flat_map(lambda _: b)
+            >  xx-yy-|
         """
         return flux_of(
             FlatMapSource(
@@ -83,6 +90,13 @@ class FluxFlatMap(Stream[T]):
         Backpressures when its subscriber does; up to ``concurrency × prefetch`` elements wait here.
         Completes when the source and all inner streams have completed.
         Cancels when its subscriber cancels, or any stream fails.
+
+        Marble::
+
+            a: 12----|
+            b: x--y|
+            a.flat_map_sequential(lambda _: b)
+            >  x--y(xy)-|
         """
         return flux_of(
             FlatMapSource(
@@ -106,6 +120,13 @@ class FluxFlatMap(Stream[T]):
         Backpressures when its subscriber does; ``prefetch`` elements of the source wait here.
         Completes when the source and the last inner stream have completed.
         Cancels when its subscriber cancels, or an inner stream fails.
+
+        Marble::
+
+            a: 12-----|
+            b: x-y|
+            a.concat_map(lambda _: b)
+            >  x-yx-y-|
         """
         source = ConcatMapSource(
             "concat_map", self, to_stream(mapper, "concat_map"), a_count(prefetch, "concat_map()"), mapper
@@ -125,6 +146,12 @@ class FluxFlatMap(Stream[T]):
         Backpressures when its subscriber does.
         Completes when no element leads any further.
         Cancels when its subscriber cancels, or any stream fails.
+
+        Marble::
+
+            a: --4|
+            a.expand(lambda n: Flux.just(n // 2) if n > 1 else Flux.empty())
+            >  --4(21|)
         """
         open_stream = to_stream(leads_to, "expand")
         return flux_of(FollowSource("expand", self, lambda: ExpandRule(open_stream), leads_to))
@@ -151,6 +178,12 @@ class FluxFlatMap(Stream[T]):
         Backpressures when its subscriber does; at most ``concurrency`` elements are in the works.
         Completes when the source has completed and all results are sent.
         Cancels when its subscriber cancels, or a coroutine fails: the others are cancelled.
+
+        Marble::
+
+            a: 1-2---|
+            a.map_async(lambda x: asyncio.sleep(0.03, x))
+            >  ---1-2|
         """
         a_function(function, "map_async()", may_await=True)
         return flux_of(MapAsyncSource(self, function, a_count(concurrency, "map_async()"), ordered))
@@ -171,6 +204,13 @@ class MonoFlatMap(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the second Mono does, or the first is empty.
         Cancels when its subscriber cancels, or ``mapper`` raises.
+
+        Marble::
+
+            mono_a: -(1|)
+            mono_b: --(x|)
+            mono_a.flat_map(lambda _: mono_b)
+            >       ---(x|)
         """
         a_function(mapper, "flat_map()", may_await=True)
 
@@ -189,6 +229,13 @@ class MonoFlatMap(Stream[T]):
         Backpressures when its subscriber does.
         Completes when that stream does, or this Mono is empty.
         Cancels when its subscriber cancels, or ``mapper`` raises.
+
+        Marble::
+
+            mono: -(1|)
+            b: x-y|
+            mono.flat_map_many(lambda _: b)
+            >     -x-y|
         """
         source = ConcatMapSource("flat_map_many", self, to_stream(mapper, "flat_map_many"), 1, mapper)
         return flux_of(source)
@@ -200,6 +247,12 @@ class MonoFlatMap(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the result has been sent.
         Cancels when its subscriber cancels: so is the coroutine.
+
+        Marble::
+
+            mono: -(1|)
+            mono.map_async(lambda x: asyncio.sleep(0.02, x + 1))
+            >     ---(2|)
         """
         a_function(function, "map_async()", may_await=True)
         return mono_of(MapAsyncSource(self, function, 1, ordered=True))

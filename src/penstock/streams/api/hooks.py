@@ -61,6 +61,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``action`` raises.
+
+        Marble::
+
+            a: 1-2-|
+            a.do_on_next(lambda x: None)
+            >  1-2-|
         """
         return self._with(operator("tap", a_function(action, "do_on_next()"), label="do_on_next"))
 
@@ -85,6 +91,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-#
+            a.do_on_error(lambda error: None)
+            >  1-#
         """
         function, types = a_function(action, "do_on_error()"), _an_error_type(type, "do_on_error")
 
@@ -106,6 +118,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.do_on_complete(lambda: None)
+            >  1-2-|
         """
         return self._watching("do_on_complete", action, Watch(completed=action))
 
@@ -122,6 +140,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.do_on_cancel(lambda: None)
+            >  1-2-|
         """
         return self._watching("do_on_cancel", action, Watch(cancelled=action))
 
@@ -138,6 +162,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.do_on_subscribe(lambda subscription: None)
+            >  1-2-|
         """
         return self._watching("do_on_subscribe", action, Watch(subscribed=action))
 
@@ -154,6 +184,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.do_on_request(lambda n: None)
+            >  1-2-|
         """
         return self._watching("do_on_request", action, Watch(requested=action))
 
@@ -169,6 +205,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``action`` raises.
+
+        Marble::
+
+            a: 1-2-|
+            a.do_on_each(lambda signal: None)
+            >  1-2-|
         """
         function = a_function(action, "do_on_each()")
 
@@ -199,6 +241,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.do_on_terminate(lambda: None)
+            >  1-2-|
         """
         function = a_function(action, "do_on_terminate()")
 
@@ -224,6 +272,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.do_finally(lambda outcome: None)
+            >  1-2-|
         """
         return self._watching("do_finally", action, Watch(finished=action))
 
@@ -247,6 +301,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.log("numbers")
+            >  1-2-|
         """
         _a_text(name, "log")
         if whole(level) is None:
@@ -289,6 +349,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-#
+            a.checkpoint("numbers")
+            >  1-#
         """
         _a_text(description, "checkpoint")
         what = "a checkpoint" if description is None else f"the checkpoint {description!r}"
@@ -311,6 +377,12 @@ class FluxOrMonoHooks(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-|
+            a.named("numbers")
+            >  1-2-|
         """
         if not name:
             raise TypeError("named() needs a name")
@@ -354,5 +426,11 @@ class MonoHooks(FluxOrMonoHooks[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``action`` raises.
+
+        Marble::
+
+            mono: --(x|)
+            mono.do_on_success(lambda element: None)
+            >     --(x|)
         """
         return self._with(operator("do_on_success", a_function(action, "do_on_success()")))

@@ -114,6 +114,13 @@ class FluxRecovery(_Recovery[T]):
         Backpressures when its subscriber does; the second stream gets the demand that is left.
         Completes when the present stream does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-#
+            b: x-y|
+            a.on_error_resume(lambda error: b)
+            >  1-x-y|
         """
         a_function(resume, "on_error_resume()", may_await=True)
         return self._resume("on_error_resume", on, resume, resume)
@@ -125,6 +132,12 @@ class FluxRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes, or ``value`` has been sent.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-#
+            a.on_error_return(9)
+            >  1-(9|)
         """
         fallback = _one(value, "on_error_return")
         return self._resume("on_error_return", on, lambda error: fallback, value)
@@ -136,6 +149,12 @@ class FluxRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes or fails.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-#
+            a.on_error_complete()
+            >  1-|
         """
         return self._resume("on_error_complete", on, lambda error: _none())
 
@@ -148,6 +167,13 @@ class FluxRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-#
+            a.on_error_map(lambda error: OSError("lost"))
+            >  1-#
+            where # = OSError
         """
         return self._map_error(mapper, on)
 
@@ -160,6 +186,12 @@ class FluxRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-#
+            a.retry(1)
+            >  1-1-#
         """
         return self._retry_at_once(times)
 
@@ -174,6 +206,13 @@ class FluxRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, also during a pause.
+
+        Marble::
+
+            a: 1-#
+            a.retry_when(Retry.fixed(1, pause=0.03))
+            >  1----1-#
+            where # = RetryExhausted
         """
         return self._retry_when(policy)
 
@@ -187,6 +226,12 @@ class FluxRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the last repetition has completed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2|
+            a.repeat(1)
+            >  1-21-2|
         """
         times = None if times is None else a_count(times, "repeat()", least=0)
         shows = () if times is None else (times,)
@@ -202,6 +247,13 @@ class FluxRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the present stream does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: --|
+            b: x-y|
+            a.switch_if_empty(b)
+            >  --x-y|
         """
         other = as_same_kind(self, alternative, "switch_if_empty()")
         return flux_of(FollowSource("switch_if_empty", self, lambda: EmptyRule(other)))
@@ -221,6 +273,13 @@ class MonoRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the present Mono does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono_a: --#
+            mono_b: --(x|)
+            mono_a.on_error_resume(lambda error: mono_b)
+            >       ----(x|)
         """
         a_function(resume, "on_error_resume()", may_await=True)
         return self._resume("on_error_resume", on, resume, resume)
@@ -235,6 +294,12 @@ class MonoRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes, or ``value`` has been sent.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --#
+            mono.on_error_return(9)
+            >     --(9|)
         """
         fallback = _one(value, "on_error_return")
         return self._resume("on_error_return", on, lambda error: fallback, value)
@@ -246,6 +311,12 @@ class MonoRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes or fails.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --#
+            mono.on_error_complete()
+            >     --|
         """
         return self._resume("on_error_complete", on, lambda error: _none())
 
@@ -258,6 +329,13 @@ class MonoRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --#
+            mono.on_error_map(lambda error: OSError("lost"))
+            >     --#
+            where # = OSError
         """
         return self._map_error(mapper, on)
 
@@ -268,6 +346,12 @@ class MonoRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --#
+            mono.retry(1)
+            >     ----#
         """
         return self._retry_at_once(times)
 
@@ -278,6 +362,13 @@ class MonoRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, also during a pause.
+
+        Marble::
+
+            mono: --#
+            mono.retry_when(Retry.fixed(1, pause=0.03))
+            >     -------#
+            where # = RetryExhausted
         """
         return self._retry_when(policy)
 
@@ -288,6 +379,12 @@ class MonoRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the last repetition has completed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(x|)
+            mono.repeat(1)
+            >     --x-(x|)
         """
         return self._as_flux().repeat(times)
 
@@ -301,6 +398,13 @@ class MonoRecovery(_Recovery[T]):
         Backpressures when its subscriber does.
         Completes when the present Mono does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono_a: --|
+            mono_b: --(x|)
+            mono_a.switch_if_empty(mono_b)
+            >       ----(x|)
         """
         other = as_same_kind(self, alternative, "switch_if_empty()")
         return mono_of(FollowSource("switch_if_empty", self, lambda: EmptyRule(other)))

@@ -99,6 +99,12 @@ class _Terminal(Stream[T]):
         Backpressures when what the function returns does.
         Completes when what the function returns does.
         Cancels when what the function returns does.
+
+        Marble::
+
+            a: 1-2-|
+            a.transform(lambda stream: stream.take(1))
+            >  (1|)
         """
         return cast("R", a_function(function, "transform()")(self))
 
@@ -185,6 +191,12 @@ class MonoTerminal(_Terminal[T]):
         Backpressures when its subscriber does.
         Completes when this Mono does.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            mono: --(x|)
+            mono.flux()
+            >     --(x|)
         """
         return self._as_flux()
 

@@ -45,6 +45,12 @@ class FluxTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``mapper`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.map(lambda x: x * 2)
+            >  2-4-6-|
         """
         return self._with(operator("map", a_function(mapper, "map()")))
 
@@ -61,6 +67,12 @@ class FluxTransforms(Stream[T]):
         Backpressures when its subscriber does; an element that drops out does not use up demand.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``mapper`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.map_not_none({1: "x", 3: "y"}.get)
+            >  x---y-|
         """
         return self._with(operator("map_not_none", a_function(mapper, "map_not_none()")))
 
@@ -77,6 +89,12 @@ class FluxTransforms(Stream[T]):
         Backpressures when its subscriber does; the iterable waits where it is.
         Completes when the source has completed and the last iterable is at its end.
         Cancels when its subscriber cancels, or ``mapper`` or an iterable raises.
+
+        Marble::
+
+            a: 1-2---|
+            a.flat_map_iterable(range)
+            >  0-(01)---|
         """
         return self._with(
             operator("flat", a_function(mapper, "flat_map_iterable()"), label="flat_map_iterable")
@@ -101,6 +119,12 @@ class FluxTransforms(Stream[T]):
         Backpressures when its subscriber does; an element that is left out does not use up demand.
         Completes when the source completes, or ``handler`` calls ``sink.complete``.
         Cancels when its subscriber cancels, ``handler`` calls ``sink.complete``, or raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.handle(lambda x, sink: sink.next(x * 3) if x % 2 else None)
+            >  3---9-|
         """
         return self._with(operator("handle", a_function(handler, "handle()")))
 
@@ -129,6 +153,12 @@ class FluxTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``accumulator`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.scan(lambda total, x: total + x)
+            >  1-3-6-|
         """
         function = a_function(accumulator, "scan()")
         if seed is NOTHING:
@@ -153,6 +183,13 @@ class FluxTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or a function raises.
+
+        Marble::
+
+            a: -1-2-|
+            a.scan_with(list, lambda seen, x: [*seen, x])
+            >  EA-B-|
+            where E = [], A = [1], B = [1, 2]
         """
         make, add = a_function(seed, "scan_with()"), a_function(accumulator, "scan_with()")
         return self._with(operator("scan_from", add, make, label="scan_with", shows=(make, add)))
@@ -167,6 +204,13 @@ class FluxTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: x-y-|
+            a.index()
+            >  A-B-|
+            where A = (0, "x"), B = (1, "y")
         """
         return self._with(operator("index"))
 
@@ -184,6 +228,13 @@ class FluxTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or an element is of another type.
+
+        Marble::
+
+            a: 1-2-x-|
+            a.cast(int)
+            >  1-2-#
+            where # = TypeError
         """
         return self._with(operator("cast", a_class(type, "cast")))
 
@@ -206,6 +257,12 @@ class MonoTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``mapper`` raises.
+
+        Marble::
+
+            mono: --(2|)
+            mono.map(lambda x: x * 3)
+            >     --(6|)
         """
         return self._with(operator("map", a_function(mapper, "map()")))
 
@@ -220,6 +277,15 @@ class MonoTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or ``mapper`` raises.
+
+        Marble::
+
+            mono: --(x|)
+            mono.map_not_none({"x": 1}.get)
+            >     --(1|)
+
+            mono.map_not_none({"y": 1}.get)
+            >     --|
         """
         return self._with(operator("map_not_none", a_function(mapper, "map_not_none()")))
 
@@ -235,6 +301,12 @@ class MonoTransforms(Stream[T]):
         Backpressures when its subscriber does; the iterable waits where it is.
         Completes when the iterable is at its end, or the source completes without an element.
         Cancels when its subscriber cancels, or ``mapper`` or the iterable raises.
+
+        Marble::
+
+            mono: --(3|)
+            mono.flat_map_iterable(range)
+            >     --(012|)
         """
         return self._as_flux(
             operator("flat", a_function(mapper, "flat_map_iterable()"), label="flat_map_iterable")
@@ -255,6 +327,12 @@ class MonoTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes, or ``handler`` calls ``sink.complete``.
         Cancels when its subscriber cancels, ``handler`` calls ``sink.complete``, or raises.
+
+        Marble::
+
+            mono: --(2|)
+            mono.handle(lambda x, sink: sink.next(x * 3))
+            >     --(6|)
         """
         return self._with(operator("handle", a_function(handler, "handle()")))
 
@@ -272,6 +350,15 @@ class MonoTransforms(Stream[T]):
         Backpressures when its subscriber does.
         Completes when the source completes.
         Cancels when its subscriber cancels, or the element is of another type.
+
+        Marble::
+
+            mono: --(x|)
+            mono.cast(str)
+            >     --(x|)
+
+            mono.cast(int)
+            >     --#
         """
         return self._with(operator("cast", a_class(type, "cast")))
 
@@ -301,6 +388,13 @@ class FluxLists(Stream[T]):
         Backpressures when its subscriber does; for each list that is asked for, ``size`` elements are.
         Completes when the source has completed and what was left over has passed.
         Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.buffer(2)
+            >  --A---(B|)
+            where A = [1, 2], B = [3]
         """
         length = a_count(size, "buffer()")
         step = length if skip is None else a_count(skip, "buffer()")
@@ -327,6 +421,13 @@ class FluxLists(Stream[T]):
         Backpressures when its subscriber does; elements are asked for one by one until a list ends.
         Completes when the source has completed and what was left over has passed.
         Cancels when its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            a: 1-2-3-|
+            a.buffer_until(lambda x: x % 2 == 0)
+            >  --A---(B|)
+            where A = [1, 2], B = [3]
         """
         function = a_function(predicate, "buffer_until()")
         if cut_before:
@@ -346,5 +447,12 @@ class FluxLists(Stream[T]):
         Backpressures when its subscriber does; elements are asked for one by one until a list ends.
         Completes when the source has completed and what was left over has passed.
         Cancels when its subscriber cancels, or ``predicate`` raises.
+
+        Marble::
+
+            a: 1-9-2-|
+            a.buffer_while(lambda x: x < 5)
+            >  --A---(B|)
+            where A = [1], B = [2]
         """
         return self._with(operator("buffer_while", a_function(predicate, "buffer_while()")))

@@ -10,6 +10,7 @@ import threading
 from asyncio import AbstractEventLoop, TimerHandle
 from asyncio.events import _get_running_loop as running_loop_or_none
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from threading import get_ident
 
 from penstock.streams.schedulers.inline import ImmediateScheduler
@@ -397,7 +398,12 @@ async def _ended(tasks: set[asyncio.Task[object]]) -> None:
     await asyncio.sleep(0)
 
 
-_background = ProcessWide(BackgroundLoopScheduler)
+_background: ProcessWide[LoopScheduler] = ProcessWide(BackgroundLoopScheduler)
+
+
+def background_loop_is(loop: LoopScheduler) -> AbstractContextManager[None]:
+    """Let `background_loop()` return `loop` while the block runs: for tests."""
+    return _background.replaced_by(loop)
 
 
 def background_loop() -> LoopScheduler:

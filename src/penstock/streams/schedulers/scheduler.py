@@ -15,7 +15,8 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from types import TracebackType
 from typing import ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
@@ -259,6 +260,15 @@ class ProcessWide(Generic[T]):
                 if self._value is None:
                     self._value = self._make()
         return self._value
+
+    @contextmanager
+    def replaced_by(self, value: T) -> Iterator[None]:
+        """Give out another value while the block runs: for tests."""
+        before, self._value = self._value, value
+        try:
+            yield
+        finally:
+            self._value = before
 
     def renew_in_child(self) -> None:
         """Replace the lock after a fork; the value, if it needs to, renews itself."""
