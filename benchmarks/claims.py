@@ -86,6 +86,16 @@ def _of_raw_uvloop(bound: float, traffic: str, ours: str) -> Claim:
     )
 
 
+def _of_raw_lines(bound: float, traffic: str, ours: str) -> Claim:
+    return _at_most(
+        bound,
+        f"lines ({ours}) cost at most {bound:g} times as much as with a raw uvloop protocol: {traffic}",
+        "net.lines",
+        f"{traffic}: {ours}",
+        f"{traffic}: raw uvloop protocol",
+    )
+
+
 CLAIMS: tuple[Claim, ...] = (
     _at_most(1.15, "a chain costs what the plain loop costs", "chain", "Penstock, sum()", "plain loop"),
     _at_most(1.2, "a chain in a loop costs little more than it", "chain", "Penstock, for", "plain loop"),
@@ -161,6 +171,19 @@ CLAIMS: tuple[Claim, ...] = (
     _of_raw_uvloop(1.0, "1 connection", "Penstock, fused"),
     _of_raw_uvloop(1.0, "10 connections", "Penstock, fused"),
     _of_raw_uvloop(1.0, "100 connections", "Penstock, fused"),
+    _of_raw_uvloop(0.9, "10 connections", "Penstock, an operator between"),
+    _of_raw_uvloop(0.9, "100 connections", "Penstock, an operator between"),
+    _of_raw_lines(1.3, "saturated", "Penstock, lines → map → send"),
+    _of_raw_lines(1.5, "one in flight", "Penstock, lines → map → send"),
+    _of_raw_lines(3, "saturated", "Penstock, async for … await send"),
+    _of_raw_lines(3, "one in flight", "Penstock, async for … await send"),
+    _at_most(
+        1.5,
+        "small elements cost at most 1.5 times as much as elements joined by hand before",
+        "net.small_elements",
+        "Penstock",
+        "raw uvloop protocol, 128 joined by hand before",
+    ),
     _times_faster(
         20,
         "small elements go out 20 times as fast as with a write for each of them",

@@ -10,7 +10,7 @@ from benchmarks.measuring import Question
 
 __all__ = ["NAMES", "ask"]
 
-_NET = ("net.echo", "net.small_elements", "net.idle_connections")
+_NET = ("net.echo", "net.lines", "net.small_elements", "net.idle_connections")
 """Those that put load on servers, which the load generator does on Linux only."""
 
 NAMES = (

@@ -33,7 +33,8 @@ enum {
     LARGEST = 1 << 20,     /* write */
     READ = 1 << 18,        /* at most, at once */
     CHECKED = 1 << 12,     /* bytes compared of each read: enough to notice a shift, too few to be the bottleneck */
-    GREETING = 64,         /* bytes sent and awaited on a new connection, which shows that it was accepted */
+    GREETING = 111,        /* bytes sent and awaited on a new connection, which shows that it was accepted; */
+                           /* the last of them is a newline, so that a server of lines answers all of them */
     SILENCE = 10,          /* seconds */
     EVENTS = 256,
     SLOWEST = 1 << 17,     /* microseconds; round trips that take longer count as this long */

@@ -63,6 +63,24 @@ class Echo(asyncio.Protocol):
         self.transport.resume_reading()
 
 
+def ended(line: bytes) -> bytes:
+    """What every server of lines does with a line."""
+    return line + b"\n"
+
+
+class Lines(Echo):
+    """Lines, each through a function, and a write for all that one chunk brings."""
+
+    rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        """Send back the lines that are complete."""
+        lines = (self.rest + data).split(b"\n")
+        self.rest = lines.pop()
+        if lines:
+            self.transport.write(b"".join([ended(line) for line in lines]))
+
+
 class Source(asyncio.Protocol):
     """Writes elements until the way out is full, and goes on when it is free.
 
@@ -125,6 +143,14 @@ async def echo_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWrite
     """Read, write, wait for room."""
     while data := await reader.read(CHUNK):
         writer.write(data)
+        await writer.drain()
+    writer.close()
+
+
+async def lines_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Read a line, write, wait for room."""
+    while line := await reader.readline():
+        writer.write(ended(line[:-1]))
         await writer.drain()
     writer.close()
 
@@ -193,6 +219,21 @@ def penstock_mapped_echo(inbound: Any, outbound: Any) -> Any:
     return outbound.send(inbound.receive().map(lambda data: data))
 
 
+def penstock_lines(inbound: Any, outbound: Any) -> Any:
+    """Lines, each through a function."""
+    from penstock.net.framing import lines
+
+    return outbound.send(inbound.receive().transform(lines()).map(ended))
+
+
+async def penstock_line_by_line(inbound: Any, outbound: Any) -> None:
+    """The same as a coroutine, as the first handler of the documentation has it."""
+    from penstock.net.framing import lines
+
+    async for line in inbound.receive().transform(lines()):
+        await outbound.send(ended(line))
+
+
 def penstock_source(_: Any, outbound: Any) -> Any:
     """Elements that a synchronous source has, one by one."""
     from penstock.streams import Flux
@@ -245,6 +286,10 @@ KINDS: dict[str, Callable[[], None]] = {
     "penstock-fused": _penstock(penstock_echo),
     "penstock-unfused": _penstock(penstock_echo, fused=False),
     "penstock-mapped": _penstock(penstock_mapped_echo),
+    "raw-uvloop-lines": _uvloop_protocol(Lines),
+    "streams-uvloop-lines": partial(on_uvloop, partial(serve_streams, lines_streams)),
+    "penstock-lines": _penstock(penstock_lines),
+    "penstock-line-by-line": _penstock(penstock_line_by_line),
     "raw-uvloop-source": _uvloop_protocol(partial(Source, ELEMENT)),
     "raw-uvloop-joined-source": _uvloop_protocol(partial(Source, ELEMENT * JOINED)),
     "streams-uvloop-source": partial(on_uvloop, partial(serve_streams, source_streams)),

@@ -36,6 +36,16 @@ def test_an_echo_server_sends_back_what_it_gets(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "kind",
+    ["raw-uvloop-lines", "streams-uvloop-lines", "penstock-lines", "penstock-line-by-line"],
+)
+def test_a_server_of_lines_sends_each_of_them_back(kind: str) -> None:
+    with Running(of_python(kind, kind)) as server:
+        assert load.pingpong(server.port, connections=3, size=100, seconds=0.05)["round_trips"] > 3
+        assert load.stream(server.port, size=65_500, in_flight=262_000, seconds=0.05)["bytes"] > 0
+
+
+@pytest.mark.parametrize(
+    "kind",
     ["raw-uvloop-source", "raw-uvloop-joined-source", "streams-uvloop-source", "penstock-source"],
 )
 def test_a_source_sends_elements_and_survives_those_who_leave(kind: str) -> None:

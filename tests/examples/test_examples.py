@@ -90,6 +90,10 @@ SHOWN = {
         "killed in the middle of the fifth batch",
         "every line once, in order: True",
     ],
+    "22_tcp_proxy.py": [
+        "through the proxy: 100000 lines",
+        "the proxy passed on the end of the upload before the answer began",
+    ],
 }
 """For each example the lines that matter, in their order."""
 

@@ -8,18 +8,20 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.net.echo import Echo, LoopSender
+from penstock.net.echo import Echo
 from penstock.net.errors import ConnectionAborted, IdleTimeout, ReceiveStopped, SendRefused
 from penstock.net.handler import HandlerRun, handler_stream, tell_failure, tells_failure
-from penstock.net.inbound import Inbound, is_receive_on, is_untouched_receive
+from penstock.net.inbound import Inbound, is_untouched_receive
 from penstock.net.lifecycle import ConnectionState, IdleWatch, Shutdown, limits_of, tell_state
 from penstock.net.metrics import Traffic
 from penstock.net.outbound import Ending, Outbound
 from penstock.net.receiver import Receiver
+from penstock.net.send_queue import SendQueue
 from penstock.net.sender import Done, FlushRule, StreamSender
+from penstock.net.sender_choice import sender_for
 from penstock.net.settings import TcpSettings
 from penstock.net.tls import TlsSession, cut_off
-from penstock.net.transport import TimerHandle, Transport
+from penstock.net.transport import HIGH_WATER, TimerHandle, Transport
 from penstock.streams import Mono
 from penstock.streams.spi import Stream, connect
 
@@ -57,11 +59,15 @@ class Connection:
         "_connections",
         "_echo",
         "_handler",
+        "_joined",
+        "_joined_bytes",
         "_loop",
         "_lost",
         "_on_lost",
         "_on_peer_end",
+        "_output_ended",
         "_peer_ended",
+        "_queue",
         "_receiver",
         "_sender",
         "_stopped",
@@ -103,10 +109,15 @@ class Connection:
         self._watch: IdleWatch | None = None
         self._timer: TimerHandle | None = None
         self._writable = True
+        self._joined: list[bytes] | None = None
+        """Bytes that were sent after the first ones in this turn of the loop; None if none were sent."""
+        self._joined_bytes = 0
         self.sends_at_once = 0
         self._closing: Shutdown | None = None
         self._stopped = False
         self._peer_ended = False
+        self._output_ended = False
+        self._queue = SendQueue(queued) if (queued := connections.settings.queued_sends) else None
         self._on_peer_end: list[Callable[[], object]] | None = None
         self._lost = False
         self._aborted: BaseException | None = None
@@ -271,6 +282,8 @@ class Connection:
         if self._lost:
             return  # It was refused, so nobody knows of it.
         self._lost = True
+        self._writable = False
+        self._joined_bytes = 0
         if error is not None:
             self._connections.metrics.errors += 1
         error = error or self._aborted
@@ -286,9 +299,11 @@ class Connection:
         if sender is not None:
             sender.ignore_end()
         self._receiver.end(self._broken(error))
+        why = "the connection was closed" if error is None else f"the connection was lost ({error})"
         if sender is not None:
-            why = "the connection was closed" if error is None else f"the connection was lost ({error})"
             sender.lost(why, error)
+        if self._queue is not None:
+            self._queue.fail(lambda: self._closed_before(why))
         self._tell_peer_end()
         self._tell(ConnectionState.DISCONNECTING)
         self._connections.remove(self)
@@ -336,23 +351,24 @@ class Connection:
 
         Bytes that have been ``written`` already count as the first element of this send.
         """
-        if self._lost or self._closing is not None:
-            raise ConnectionAborted(f"{self.label} the connection was closed before this send began")
-        if self._sender is not None:
-            raise SendRefused(
-                f"{self.label} another send is under way on this connection; chain this one after it with "
-                "outbound.send(…).send(…), or merge the publishers"
-            )
+        if self._sender is not None and self._queue is not None:
+            self._check_open()
+
+            def begin() -> Callable[[], object]:
+                return self.start_sending(stream, flush, done, written)
+
+            take_out = self._queue.add(self.label, begin, done)
+            return lambda: self.on_loop(take_out)
+        self._check_free()
+        self._write_joined()
 
         def ended(error: BaseException | None) -> None:
             if self._sender is sender:
                 self._sender = self._echo = None
             done(error)
-            if self._peer_ended:
-                self._expect_use()
+            self._free()
 
-        kind = LoopSender if is_receive_on(stream, self._loop) else StreamSender
-        sender = kind(self.transport, self._write, self._writable, flush, ended)
+        sender, start = sender_for(stream, self.transport, self._write, self._writable, flush, ended)
         self._sender = sender
         if written:
             sender.wrote(written)
@@ -361,28 +377,47 @@ class Connection:
                 sender.on_next(data)
             self._echo = Echo(self._bridge, self.transport, sender)
             return lambda: self.on_loop(self._stop_echo, sender)
-        connect(stream, sender)
+        start()
         return lambda: self.on_loop(self._stop_sending, sender)
 
     def sent_at_once(self, data: bytes) -> bool | None:
-        """Write now if possible. Returns whether the kernel took it all, or None if nothing was written."""
+        """Write now if possible. Returns whether there is room for more, or None if nothing was written."""
         if (
-            get_ident() != self._thread
-            or self._sender is not None
-            or self._closing is not None
-            or self._lost
+            self._sender is not None
             or not self._writable
-            or self.transport.get_write_buffer_size()
-            or self.tls is not None
+            or self._closing is not None
+            or self._output_ended
+            or get_ident() != self._thread
         ):
             return None
-        self._write(data)
-        return not self.transport.get_write_buffer_size()
+        joined = self._joined
+        if joined is None:
+            # The first of this turn leaves at once. Those that follow are written together.
+            self._joined = []
+            self._loop.call_soon(self._end_turn)
+            self._write(data)
+        else:
+            joined.append(data)
+            self._joined_bytes += len(data)
+            if self._joined_bytes >= HIGH_WATER:
+                self._write_joined()
+        return self._writable
+
+    def _end_turn(self) -> None:
+        self._write_joined()
+        self._joined = None
+
+    def _write_joined(self) -> None:
+        """Write what was sent in this turn of the loop; always before something else is written."""
+        if self._joined_bytes:
+            data, self._joined, self._joined_bytes = b"".join(self._joined or ()), [], 0
+            self._write(data)
 
     def _stop_sending(self, sender: StreamSender) -> None:
         if self._sender is sender:
             self._sender = None
         sender.cancel()
+        self._free()
 
     def _stop_echo(self, sender: StreamSender) -> None:
         echo = self._echo
@@ -390,6 +425,52 @@ class Connection:
             self._echo = self._sender = None
             echo.cancel()
             self._receiver.take_back()
+            self._free()
+
+    def _closed_before(self, why: str) -> ConnectionAborted:
+        return ConnectionAborted(f"{self.label} {why} before this send began")
+
+    def _check_open(self) -> None:
+        if self._lost or self._closing is not None:
+            raise self._closed_before("the connection was closed")
+        if self._output_ended:
+            raise SendRefused(f"{self.label} this side has ended its direction with end(): it cannot send")
+
+    def _check_free(self) -> None:
+        self._check_open()
+        if self._sender is not None:
+            raise SendRefused(
+                f"{self.label} another send is under way on this connection; chain this one after it with "
+                "outbound.send(…).send(…), merge the publishers, or configure queue_sends()"
+            )
+
+    def _free(self) -> None:
+        """A send is over: the next one begins, or the connection may be left unused."""
+        if self._queue is not None:
+            self._queue.go_on(lambda: self._sender is None)
+        if self._peer_ended and self._sender is None:
+            self._expect_use()
+
+    def end_output(self, done: Done) -> None:
+        """Close our direction after what was sent; the peer may go on sending."""
+        if self._sender is not None and self._queue is not None:
+
+            def begin() -> Callable[[], object]:
+                self.end_output(done)
+                return lambda: None
+
+            self._check_open()
+            self._queue.add(self.label, begin, done)
+            return
+        self._check_free()
+        if not self.transport.can_write_eof():
+            raise SendRefused(
+                f"{self.label} TLS cannot close one direction only: end the handler, or close the connection"
+            )
+        self._write_joined()
+        self._output_ended = True
+        self.transport.end()
+        done(None)
 
     # ---------------------------------------------------------------- the end
     def close(self) -> None:
@@ -411,7 +492,7 @@ class Connection:
 
     def on_dispose(self) -> Mono[Any]:
         """A Mono that completes when the connection is closed; may be awaited on any loop, or blocked on."""
-        return Ending(self, self._when_lost).mono()
+        return Ending(self, lambda done: self._when_lost(lambda: done(None))).mono()
 
     def _when_lost(self, call: Callable[[], object]) -> None:
         if self._lost:
@@ -455,10 +536,13 @@ class Connection:
     def _close(self) -> None:
         if self._closing is not None or self._lost:
             return
+        self._write_joined()
         self._closing = Shutdown(self.transport)
         if self._timer is not None:
             self._timer.cancel()
         sender, self._sender = self._sender, None
+        if self._queue is not None:
+            self._queue.fail(lambda: self._closed_before("this side closed the connection"))
         if sender is not None:
             sender.lost("this side closed the connection")
         if self._closing.begin(self.settings.linger, self._peer_ended):
@@ -467,6 +551,7 @@ class Connection:
     def _abort(self, why: BaseException) -> None:
         if not self._lost:
             self._aborted = why
+            self._joined_bytes = 0
             self._closing = self._closing or Shutdown(self.transport)
             self.transport.abort()
 

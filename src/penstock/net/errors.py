@@ -104,6 +104,14 @@ class ReceiverTaken(NetError):
 class SendRefused(NetError):
     """A send that is not possible: a second one beside the first, or of something other than bytes."""
 
+    @classmethod
+    def of(cls, data: object) -> SendRefused:
+        """The error for something that is not bytes."""
+        return cls(
+            f"send() was given {data!r:.80}, which is not bytes; encode it first, or configure an encoder() "
+            "and use send_object()"
+        )
+
 
 _TLS_REMEDY = "does the other side speak TLS on this port, with a matching version and certificate?"
 

@@ -27,6 +27,10 @@ class ReceiveSource(PublisherSource):
         self.label = "receive()"
         self.loop = receiver.loop
 
+    def bare(self) -> Flux[bytes]:
+        """The chunks without any operator."""
+        return flux_of(self)
+
     def runs_on(self) -> str:
         """The loop that the socket is read on."""
         return "event loop of the connection"

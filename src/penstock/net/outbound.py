@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
 
 from penstock.arguments import whole
 from penstock.net.errors import ConnectionAborted, SendRefused
@@ -73,7 +73,7 @@ class Outbound(SendChain):
         self, connection: Connection, before: Mono[Any] | None = None, data: bytes | None = None
     ) -> None:
         """Made by a connection, and by each of the methods below."""
-        super().__init__(before)
+        self._before = before  # not by super().__init__(): one of these is made for every send
         self._connection = connection
         self._data = data
         """If these bytes are all there is to send, most of the work can be saved."""
@@ -85,7 +85,12 @@ class Outbound(SendChain):
         Elements that come together are written together; ``flush`` says of an element whether it must be
         written at once. The publisher is asked for as much as the socket takes, so a peer that does not read
         stops it.
+
+        Bytes that a coroutine awaits are written at once if no other send is under way, and the coroutine
+        goes on as long as the socket has room for more.
         """
+        if type(data) is bytes and flush is None and self._before is None and self._data is None:
+            return Outbound(self._connection, None, data)
         if isinstance(data, bytes | bytearray | memoryview):
             data = bytes(data)
             if self._before is None and self._data is None and flush is None:
@@ -131,7 +136,17 @@ class Outbound(SendChain):
     def keep_open(self) -> Outbound:
         """Complete only when the peer has closed its side, or the server is being closed."""
         connection = self._connection
-        return self._and(Ending(connection, connection.when_peer_ends).mono())
+        return self._and(
+            Ending(connection, lambda done: connection.when_peer_ends(lambda: done(None))).mono()
+        )
+
+    def end(self) -> Outbound:
+        """Close our direction when everything before has been sent; the peer may go on sending.
+
+        The peer's ``receive()`` completes, and ours goes on. Nothing can be sent after that. TLS cannot close
+        one direction only, so it fails there.
+        """
+        return self._and(Ending(self._connection, self._connection.end_output).mono())
 
     def _behind(self, before: Mono[Any]) -> Outbound:
         return Outbound(self._connection, before)
@@ -155,12 +170,14 @@ class Outbound(SendChain):
         data = self._data
         if data is None:
             return super().__await__()
-        taken = self._connection.sent_at_once(data)
-        if taken is None:
+        connection = self._connection
+        has_room = connection.sent_at_once(data)
+        if has_room:
+            connection.sends_at_once = sends = connection.sends_at_once + 1
+            return _let_others_run() if sends % _SENDS_A_TURN == 0 else _NOTHING_TO_WAIT_FOR
+        if has_room is None:
             return self.mono().__await__()
-        if not taken:
-            return self._sending(Mono.empty(), len(data)).__await__()
-        return _breath(self._connection)
+        return self._sending(Mono.empty(), len(data)).__await__()
 
     def with_connection(self, use: Callable[[Connection], object]) -> Outbound:
         """Call ``use`` with the connection, now."""
@@ -173,11 +190,13 @@ class Outbound(SendChain):
         return self._connection
 
 
-def _breath(connection: Connection) -> Generator[Any, None, None]:
+_NOTHING_TO_WAIT_FOR: Final = cast("Generator[Any, None, None]", iter(()))
+"""What ``await`` gets from a send that is done: it is at its end, and stays there."""
+
+
+def _let_others_run() -> Generator[None, None, None]:
     """Nothing to wait for. But now and then the others on this loop get a turn."""
-    connection.sends_at_once += 1
-    if not connection.sends_at_once % _SENDS_A_TURN:
-        yield
+    yield
 
 
 def _chunks(file: Any, offset: int, count: int | None) -> Iterator[bytes]:
@@ -234,18 +253,24 @@ class SendingSocket(Protocol):
 class Ending:
     """A Publisher without elements that completes when something has ended on a connection."""
 
-    def __init__(self, socket: SendingSocket, when: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(self, socket: SendingSocket, begin: Callable[[Done], object]) -> None:
         self._socket = socket
-        self._when = when
-        """Calls its argument when that has happened, at once if it has already. On the event loop only."""
+        self._begin = begin
+        """Tells its argument when that has happened, at once if it has already. On the event loop only."""
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
         """Begin to wait."""
         check_subscriber(subscriber)  # §1.9
         waiting = _EndSubscription(subscriber)
         subscriber.on_subscribe(waiting)
-        if not self._socket.on_loop(self._when, waiting.end):
-            waiting.fail(_loop_is_closed(self._socket))
+        if not self._socket.on_loop(self._wait, waiting):
+            waiting.end(_loop_is_closed(self._socket))
+
+    def _wait(self, waiting: _EndSubscription) -> None:
+        try:
+            self._begin(waiting.end)
+        except Exception as refused:
+            waiting.end(refused)
 
     def mono(self) -> Mono[Any]:
         """The same as a Mono."""
@@ -264,19 +289,18 @@ class _EndSubscription:
     def __init__(self, subscriber: Subscriber[Any]) -> None:
         self._subscriber: Subscriber[Any] | None = subscriber
 
-    def end(self) -> None:
+    def end(self, error: BaseException | None) -> None:
         subscriber, self._subscriber = self._subscriber, None
-        if subscriber is not None:
+        if subscriber is None:
+            return
+        if error is None:
             subscriber.on_complete()
-
-    def fail(self, error: BaseException) -> None:
-        subscriber, self._subscriber = self._subscriber, None
-        if subscriber is not None:
+        else:
             subscriber.on_error(error)
 
     def request(self, n: int, /) -> None:
         if (whole(n) or 0) < 1:
-            self.fail(non_positive_request(n))  # §3.9
+            self.end(non_positive_request(n))  # §3.9
 
     def cancel(self) -> None:
         self._subscriber = None  # §3.13

@@ -334,11 +334,7 @@ class StreamSender(Sender):
         if isinstance(data, bytes | bytearray | memoryview):
             # A copy: the transport may keep what it is given, and its owner may change it.
             return bytes(data)
-        refused = SendRefused(
-            f"send() was given {data!r:.80}, which is not bytes; encode it first, or configure an encoder() "
-            "and use send_object()"
-        )
-        self._end(refused, cancel=True)
+        self._end(SendRefused.of(data), cancel=True)
         return None
 
     # ---------------------------------------------------------------- what the connection calls

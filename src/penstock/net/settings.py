@@ -111,6 +111,7 @@ class TcpSettings(SocketSettings):
     write_timeout: float | None = None
     linger: float = 1.0
     read_ahead: int = 64 * 1024
+    queued_sends: int = 0
     fused: bool = True
     framing: SupportsFrames | None = None
 
@@ -248,6 +249,13 @@ class TcpBuilder(SocketBuilder[TcpSettings]):
     def read_ahead(self, size: int) -> Self:
         """How many bytes may be read without demand (64 KiB). With 0 none is, and a close is not noticed."""
         return self._with(read_ahead=a_count(size, "read_ahead()", least=0))
+
+    def queue_sends(self, most: int = 1024) -> Self:
+        """Let a send that begins while another one is under way wait for its turn (an error otherwise).
+
+        At most ``most`` sends of a connection wait; one more fails with SendRefused.
+        """
+        return self._with(queued_sends=a_count(most, "queue_sends()"))
 
     def fuse(self, on: bool) -> Self:
         """Whether ``outbound.send(inbound.receive())`` may connect the socket to itself (True)."""

@@ -7,6 +7,7 @@ Applications need :mod:`penstock.streams` only. A layer such as ``penstock.net``
   it was asked for;
 * :func:`as_stream` and :func:`connect`, to read a stream that it was given;
 * :class:`AsyncReader` and :class:`ReadAhead`, to read ahead on an event loop, bounded in elements and bytes;
+* :func:`pulled_elements` and :func:`piecewise_operators`, to run a chain over elements that are at hand;
 * :class:`Link`, to hold back the source of a chain while its output is blocked;
 * :func:`bound_to`, to let the shared schedulers follow the clock of a test;
 * :func:`drop_error`, for an error that nobody can receive any more;
@@ -15,20 +16,22 @@ Applications need :mod:`penstock.streams` only. A layer such as ``penstock.net``
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.spec import Subscriber
 from penstock.streams.errors import Place, drop_error
 from penstock.streams.flux import Flux
-from penstock.streams.fusion import Link, Op, Relay, Watch
+from penstock.streams.fusion import Link, Op, Relay, Watch, pull
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.fragments import Kind
+from penstock.streams.fusion.piecewise import Piecewise
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.read_ahead import ReadAhead, step_of
 from penstock.streams.operators.sources import DeferSource, FailedSource
 from penstock.streams.schedulers.bound_clock import bound_to
 from penstock.streams.schedulers.scheduler import Renewable, asks_main_thread_to_stop, renew_after_fork
-from penstock.streams.source import Next, PublisherSource, Source
+from penstock.streams.source import IterableSource, Next, PublisherSource, Source
 from penstock.streams.stream import Stream, as_stream, flux_of, mono_of
 from penstock.streams.terminal import AsyncReader
 
@@ -43,6 +46,7 @@ __all__ = [
     "Link",
     "Next",
     "Op",
+    "Piecewise",
     "Place",
     "PublisherSource",
     "ReadAhead",
@@ -60,8 +64,11 @@ __all__ = [
     "drop_error",
     "flux_of",
     "mono_of",
+    "piecewise_operators",
+    "pulled_elements",
     "renew_after_fork",
     "runs_on",
+    "source_of",
     "step_of",
 ]
 
@@ -79,6 +86,29 @@ def as_flux(stream: Stream[Any]) -> Flux[Any]:
 def bare_source(stream: Stream[Any]) -> Source | None:
     """The source of a stream that has no operators below it; None if there are any."""
     return None if stream._ops else stream._source
+
+
+def source_of(stream: Stream[Any]) -> Source:
+    """The source of a stream, whatever operators it has below."""
+    return stream._source
+
+
+def pulled_elements(stream: Stream[Any], *more: Op) -> Callable[[], Iterator[Any]] | None:
+    """Opens a stream over an iterable as a plain generator; None if its elements come by themselves."""
+    source = stream._source
+    if not stream._pullable or not isinstance(source, IterableSource):
+        return None
+    return lambda: pull(source, (*stream._ops, *more))
+
+
+def piecewise_operators(stream: Stream[Any], *more: Op) -> Piecewise | None:
+    """The operators below the source, as a function of some elements that the caller has at hand.
+
+    It is None if one of them watches the stream, keeps something from one element to the next, or makes
+    several elements of one.
+    """
+    source, ops = stream._source, (*stream._ops, *more)
+    return Piecewise(ops, source.label, source.place) if Piecewise.suits(ops) else None
 
 
 def runs_on(stream: Stream[Any]) -> str:

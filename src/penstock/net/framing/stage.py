@@ -36,13 +36,13 @@ class FramesSource(Source):
     def __init__(self, label: str, upstream: Stream[Any], make: Callable[[], Decoder[Any]]) -> None:
         super().__init__("frames")
         self.label = label
-        self._upstream = upstream
-        self._make = make
+        self.chunks = upstream
+        self.make = make
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
         """Make the decoder, then subscribe."""
         try:
-            decoder = self._make()
+            decoder = self.make()
         except BaseException as error:
             FailedSource(error, self.label).attach(ops, downstream)
             if asks_main_thread_to_stop(error):
@@ -50,15 +50,15 @@ class FramesSource(Source):
             return None
         stage = FrameStage(decoder, ops, downstream, self.label, self.place)
         stage.introduce()
-        return None if stage.closed else (self._upstream, stage)
+        return None if stage.closed else (self.chunks, stage)
 
     def upstreams(self) -> list[Stream[Any]]:
         """The stream of chunks."""
-        return [self._upstream]
+        return [self.chunks]
 
     def runs_on(self) -> str:
         """Wherever the chunks come from."""
-        return runs_on(self._upstream)
+        return runs_on(self.chunks)
 
 
 class FrameStage(Relay):

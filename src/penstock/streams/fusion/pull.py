@@ -15,7 +15,7 @@ from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
 from penstock.streams.fusion.drain import Drain
 from penstock.streams.fusion.op import Op
 
-__all__ = ["PullDrain", "pull", "pull_async"]
+__all__ = ["PullDrain", "Pulled", "pull", "pull_async"]
 
 _KNOWS_ITS_END = (list, tuple, range, str, bytes, bytearray, dict, set, frozenset, deque)
 """Their iterators know how many elements are left. Any other has to be asked for one, with demand."""
@@ -117,7 +117,7 @@ class IterableOrigin(Protocol):
     sized: Iterable[Any] | None
 
 
-class _Pulled:
+class Pulled:
     """Adds notes to errors of a loop that a plain ``for`` runs, and closes its iterator."""
 
     __slots__ = ("_iterable", "_iterator", "_name", "_ops", "_place", "_shape")
@@ -131,6 +131,7 @@ class _Pulled:
         self._iterable: Iterable[Any] | None = None
 
     def open(self, factory: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+        """Open the iterable, which is ours to close."""
         try:
             self._iterable = factory()
             self._iterator = iter(self._iterable)
@@ -140,6 +141,7 @@ class _Pulled:
         return self._iterator
 
     def failed(self, error: Exception) -> Exception:
+        """The error that the loop raised, with a note that names the operator."""
         index = culprit(error, self._shape)
         if isinstance(error, StopIteration | StopAsyncIteration):
             # It would look like the end of the loop. Python makes an error of it, too, but without our note.
@@ -152,6 +154,7 @@ class _Pulled:
         return error
 
     def close(self) -> None:
+        """Close the iterator, however the loop ended."""
         close_iterator(self._iterator, self._iterable)
 
 
@@ -167,5 +170,5 @@ def pull_async(source: IterableOrigin, ops: tuple[Op, ...], breathe: Any) -> Any
 
 def _pulled(source: IterableOrigin, ops: tuple[Op, ...], tail: Tail, out: Any) -> Any:
     shape = shape_of(ops, Head.ITERABLE, tail, watched=True, trusted=has_no_none(source.sized))
-    manager = _Pulled(ops, shape, source.label, source.place)
+    manager = Pulled(ops, shape, source.label, source.place)
     return run(shape, ops, states_of(ops), manager, manager.open(source.factory), out, source.label)
