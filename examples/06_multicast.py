@@ -6,14 +6,14 @@ is bounded.
 
 import asyncio
 
-from penstock.streams import Sinks
+from penstock.streams import Sink, Sinks
 
 CAPACITY = 8
 COUNT = 300
 
 
 async def main() -> None:
-    sink = Sinks.multicast(CAPACITY)
+    sink: Sink[int] = Sinks.multicast(CAPACITY)
     received: dict[str, list[int]] = {"fast": [], "slow": []}
     lead = 0
 

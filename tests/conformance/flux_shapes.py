@@ -17,6 +17,7 @@ from tests.conformance.shapes import (
     identity,
     numbers,
     prompted,
+    queued,
     recovering,
     threads,
     through,
@@ -51,6 +52,7 @@ FLUX_SOURCES: dict[str, Shape] = {
         lambda n: Flux.from_publisher(Foreign(Flux.range(n))),
         lambda: Flux.from_publisher(Foreign(Flux.error(Fails))),
     ),
+    "from_queue": Shape(lambda n: Flux.from_queue(queued(n)), profile="threads"),
     "generate": Shape(
         lambda n: (
             Flux.generate(lambda: 0, lambda state, sink: counting(state, sink, n))
@@ -212,6 +214,9 @@ FLUX_OPERATORS: dict[str, Shape] = {
         lambda n: Flux.range(3).then_many(Flux.range(n)), lambda: Flux.error(Fails).then_many(Flux.range(3))
     ),
     "timeout": through(lambda f: f.timeout(30)),
+    "to_queue": Shape(
+        lambda n: Flux.range(3).to_queue(queued(0)), lambda: Flux.error(Fails).to_queue(queued(0)), most=0
+    ),
     "transform": through(lambda f: f.transform(lambda g: g.map(identity))),
     "zip_with": through(lambda f: f.zip_with(Flux.range(30_000), lambda a, b: a), most=30_000),
 }
@@ -222,5 +227,5 @@ SINKS: dict[str, Shape] = {
     "replay": Shape(lambda n: filled(Sinks.replay(20_000), n), fanout="multicast", most=20_000),
 }
 
-EXITS = {"block_first", "block_last", "explain", "subscribe", "to_async_iterable", "to_iterable"}
+EXITS = {"block_first", "block_last", "explain", "stream", "subscribe", "to_async_iterable", "to_iterable"}
 """Not operators: ways out of a stream, and looks at it."""

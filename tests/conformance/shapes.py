@@ -6,12 +6,13 @@ operator. Where an operator makes one element of many, only streams of 0 and 1 c
 
 from __future__ import annotations
 
+import queue
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from penstock.streams import Flux, Mono, Sinks, schedulers
+from penstock.streams import Flux, Mono, Sink, Sinks, schedulers
 
 POOL = schedulers.shared_pool()
 SINGLE = schedulers.shared_single()
@@ -75,6 +76,14 @@ async def numbers(n: int) -> AsyncIterator[int]:
         yield i
 
 
+def queued(n: int) -> queue.Queue[Any]:
+    """A queue with ``n`` numbers and the end."""
+    made: queue.Queue[Any] = queue.Queue()
+    for element in [*range(n), None]:
+        made.put(element)
+    return made
+
+
 def settled(value: Any) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_result(value)
@@ -113,7 +122,7 @@ class Prompted:
         self._elements = elements
 
     def subscribe(self, subscriber: Any) -> None:
-        sink = Sinks.unicast(20_000)
+        sink: Sink[Any] = Sinks.unicast(20_000)
         stream = self._operator(sink.flux())
         stream.subscribe(None if subscriber is None else _Prompting(subscriber, sink, self._elements))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.spec import UNBOUNDED
-from penstock.streams import Flux, Sinks
+from penstock.streams import Flux, Sink, Sinks
 from penstock.streams.schedulers import PoolScheduler
 from tests.races.racing import eventually, rounds, together
 from tests.streams.recording import Recorder
@@ -52,7 +52,7 @@ def test_request_against_cancel_leaves_a_prefix_and_then_silence(name: str) -> N
 
 def test_cancel_against_emit_on_a_sink_ends_quietly() -> None:
     for _ in rounds(0.4):
-        sink = Sinks.multicast(1000)
+        sink: Sink[Any] = Sinks.multicast(1000)
         recorder = Recorder.of(sink.flux().map(lambda x: x), UNBOUNDED)
         together(lambda s=sink: [s.try_emit(i) for i in range(50)], recorder.cancel)
         assert recorder.items == list(range(len(recorder.items)))
@@ -63,7 +63,7 @@ def test_cancel_against_emit_on_a_sink_ends_quietly() -> None:
 @pytest.mark.parametrize("end", ["complete", "error"])
 def test_cancel_against_the_end_gives_at_most_one_end(end: str) -> None:
     for _ in rounds(0.4):
-        sink = Sinks.multicast()
+        sink: Sink[Any] = Sinks.multicast()
         recorder = Recorder.of(sink.flux().map(lambda x: x), UNBOUNDED)
         finish = sink.try_complete if end == "complete" else (lambda s=sink: s.try_error(ValueError()))
         together(finish, recorder.cancel, lambda s=sink: s.try_emit(1))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.spec import UNBOUNDED
-from penstock.streams import EmitResult, Flux, Sinks, processor, schedulers
+from penstock.streams import EmitResult, Flux, Sink, SinkOne, Sinks, processor, schedulers
 from penstock.streams.schedulers import PoolScheduler, background_loop
 from tests.races.racing import eventually, rounds, together
 from tests.streams.recording import Recorder
@@ -18,7 +18,7 @@ from tests.streams.recording import Recorder
 @pytest.mark.parametrize("capacity", [1, 4, 64])
 def test_multicast_with_four_emitters_gives_all_subscribers_the_same_sequence(capacity: int) -> None:
     for _ in rounds(0.4):
-        sink = Sinks.multicast(capacity)
+        sink: Sink[Any] = Sinks.multicast(capacity)
         quick = Recorder.of(sink.flux(), UNBOUNDED)
         slow = Recorder(1, lambda r, x: r.request(1))
         sink.flux().map(lambda x: x).subscribe(slow)
@@ -33,7 +33,7 @@ def test_multicast_with_four_emitters_gives_all_subscribers_the_same_sequence(ca
 
 def test_multicast_waits_for_a_subscriber_that_asks_on_its_own_thread() -> None:
     for _ in rounds(0.4):
-        sink = Sinks.multicast(2)
+        sink: Sink[Any] = Sinks.multicast(2)
         first, second = Recorder.of(sink.flux()), Recorder.of(sink.flux())
 
         def read(recorder: Recorder) -> None:
@@ -53,7 +53,7 @@ def test_multicast_waits_for_a_subscriber_that_asks_on_its_own_thread() -> None:
 @pytest.mark.parametrize("kind", ["multicast", "replay"])
 def test_subscribers_that_come_and_go_see_a_contiguous_run(kind: str) -> None:
     for _ in rounds(0.4):
-        sink = Sinks.multicast(64) if kind == "multicast" else Sinks.replay(8)
+        sink: Sink[Any] = Sinks.multicast(64) if kind == "multicast" else Sinks.replay(8)
         steady = Recorder.of(sink.flux(), UNBOUNDED)
         visitors: list[Recorder] = []
 
@@ -75,7 +75,7 @@ def test_subscribers_that_come_and_go_see_a_contiguous_run(kind: str) -> None:
 
 def test_one_value_is_set_once_and_seen_by_all() -> None:
     for _ in rounds(0.5):
-        sink = Sinks.one()
+        sink: SinkOne[Any] = Sinks.one()
         results: list[Any] = []
         recorders = [Recorder(1) for _ in range(3)]
         together(
@@ -160,7 +160,7 @@ def test_a_late_reader_costs_the_others_no_element(kind: str) -> None:
 def test_timeout_racing_with_elements_loses_none_before_the_switch_and_passes_none_after() -> None:
     with schedulers.pool(4, "clock") as clock:
         for _ in rounds(0.5):
-            sink = Sinks.unicast(1000)
+            sink: Sink[Any] = Sinks.unicast(1000)
             recorder = Recorder.of(sink.flux().timeout(0.0005, Flux.just(-1), scheduler=clock), UNBOUNDED)
             for i in range(200):
                 if sink.try_emit(i) is not EmitResult.OK:
@@ -238,7 +238,7 @@ def test_a_future_cancelled_against_its_result(pool: PoolScheduler) -> None:
 
 
 def test_a_waiting_emitter_whose_loop_is_gone_harms_no_subscriber() -> None:
-    sink = Sinks.multicast(1)
+    sink: Sink[Any] = Sinks.multicast(1)
     recorder = Recorder.of(sink.flux())
 
     async def emit() -> None:

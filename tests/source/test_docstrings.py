@@ -102,7 +102,7 @@ def operators() -> Iterator[tuple[str, FunctionNode]]:
             if node.name.startswith(("Flux", "Mono")):
                 for method in functions(node):
                     returned = ast.unparse(method.returns).strip("'\"") if method.returns else ""
-                    if re.match(r"(?:\w*Flux|\w*Mono|Self)\b", returned):
+                    if re.match(r"(?:\w*Flux|\w*Mono|Single|Self)\b", returned):
                         yield f"{module_name}.{node.name}.{method.name}", method
 
 

@@ -22,7 +22,10 @@ WAYS_OUT: dict[type, set[str]] = {Flux: flux_shapes.EXITS, Mono: mono_shapes.EXI
 """Not operators: they consume a stream, or look at it, and give no stream that could be drawn or verified."""
 COLUMNS: dict[type, int] = {Flux: 0, Mono: 1}
 
-WITHOUT_MARBLE: dict[str, str] = {}
+WITHOUT_MARBLE: dict[str, str] = {
+    "Flux.from_queue": "a queue is filled by other threads or tasks, which virtual time does not steer",
+    "Flux.to_queue": "what it does shows in the queue, not in the stream",
+}
 """Operators for which a marble makes no sense, each with the reason."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.streams import Flux, Mono, Overflow, Sinks
+from penstock.streams import Flux, Mono, Overflow, Sink, Sinks
 from penstock.streams.spi import drop_error
 from penstock.testing import ExpectationFailed, TestPublisher, verify, virtual_time
 
@@ -64,7 +64,7 @@ def test_elements_by_a_function_and_by_their_number() -> None:
 
 
 def test_elements_of_another_thread_are_waited_for() -> None:
-    sink = Sinks.unicast()
+    sink: Sink[int] = Sinks.unicast()
     thread = threading.Thread(target=lambda: [sink.try_emit(1), sink.try_emit(2), sink.try_complete()])
 
     verify(sink.flux()).then(thread.start).next(1, 2).complete()

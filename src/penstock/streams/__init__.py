@@ -21,6 +21,7 @@ from penstock.streams.operators.recovery import Retry, RetryExhausted
 from penstock.streams.operators.retry_budget import RetryBudget
 from penstock.streams.operators.sources import Emitter, GenerateSink
 from penstock.streams.processor import StreamProcessor, processor
+from penstock.streams.single import Single
 from penstock.streams.sinks import EmissionFailed, EmitResult, Sink, SinkOne, Sinks
 from penstock.streams.stream import Stream
 from penstock.streams.terminal import Running
@@ -47,6 +48,7 @@ __all__ = [
     "RetryExhausted",
     "Running",
     "Signal",
+    "Single",
     "Sink",
     "SinkOne",
     "Sinks",

@@ -12,6 +12,7 @@ from penstock.streams.api.filters import FluxFilters
 from penstock.streams.api.flat_map import FluxFlatMap
 from penstock.streams.api.hooks import FluxHooks
 from penstock.streams.api.order import FluxOrder
+from penstock.streams.api.queues import FluxQueues
 from penstock.streams.api.recovery import FluxRecovery
 from penstock.streams.api.terminal import FluxTerminal
 from penstock.streams.api.transforms import FluxLists, FluxTransforms
@@ -35,6 +36,7 @@ class Flux(
     FluxTiming[T],
     FluxBoundaries[T],
     FluxSharing[T],
+    FluxQueues[T],
     FluxHooks[T],
     FluxTerminal[T],
 ):

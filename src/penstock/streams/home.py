@@ -8,24 +8,64 @@ runs on the thread that starts a coroutine does not matter.
 from __future__ import annotations
 
 import asyncio
+import sys
 from asyncio import AbstractEventLoop
 from asyncio.events import _get_running_loop as running_loop_or_none
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 from threading import get_ident
 from time import monotonic
 from typing import Any
 
-__all__ = ["NOWHERE", "Home", "home_here", "home_of"]
+__all__ = ["NOWHERE", "Home", "home_here", "home_of", "loop_here", "refuse_trio"]
 
 FAIR_TIME = 0.002
 """Seconds that a synchronous stream may keep the event loop of its reader for itself."""
 
 
+class Unreleased:
+    """Stages that were cancelled while another thread was at work in them, and which that thread closes."""
+
+    __slots__ = ("_stages", "_waiting")
+
+    def __init__(self) -> None:
+        self._stages: set[object] = set()
+        self._waiting: asyncio.Future[None] | None = None
+
+    def add(self, stage: object) -> None:
+        """The stage was cancelled; whoever is at work in it will call :meth:`remove`."""
+        self._stages.add(stage)
+
+    def remove(self, stage: object) -> None:
+        """The stage has let go of its source, if it was here; called on the thread that was at work in it."""
+        if stage not in self._stages:
+            return
+        self._stages.discard(stage)
+        waiting = self._waiting
+        if waiting is not None and not self._stages:
+            # A loop that was closed meanwhile has nobody left that waits.
+            with suppress(RuntimeError):
+                waiting.get_loop().call_soon_threadsafe(_settle, waiting)
+
+    async def none_left(self) -> None:
+        """Wait until all of them are closed."""
+        while self._stages:
+            # In this order: the other thread removes its stage, and then looks for us.
+            self._waiting = asyncio.get_running_loop().create_future()
+            if self._stages:
+                await self._waiting
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 class Home:
     """An event loop that a stream is read on, and the tasks that the stream has there."""
 
-    __slots__ = ("_resting", "closing", "late", "loop", "running", "thread")
+    __slots__ = ("_resting", "closing", "late", "loop", "running", "thread", "unreleased")
 
     def __init__(self, loop: AbstractEventLoop | None) -> None:
         self.loop = loop
@@ -38,6 +78,8 @@ class Home:
         self.late = inf
         """The time at which a synchronous source has to let others run; infinity if the reader sets none."""
         self._resting: list[Callable[[], object]] | None = None
+        self.unreleased = Unreleased()
+        """What other threads have to close."""
 
     def start_turn(self) -> None:
         """The loop has just let us run."""
@@ -60,7 +102,9 @@ class Home:
 
     def elsewhere(self) -> Home:
         """The same loop, for a source that works on another thread and blocks nobody."""
-        return Home(self.loop)
+        home = Home(self.loop)
+        home.unreleased = self.unreleased
+        return home
 
     def rest(self, resume: Callable[[], object]) -> bool:
         """Call ``resume`` when the loop has let others run; False if this is not the loop's thread."""
@@ -116,6 +160,27 @@ def home_here() -> Home:
     """The home of a subscriber that subscribes on this thread."""
     loop = running_loop_or_none()
     return NOWHERE if loop is None else Home(loop)
+
+
+def loop_here() -> AbstractEventLoop:
+    """The event loop that runs here, for a coroutine that waits for a stream."""
+    refuse_trio()
+    return asyncio.get_running_loop()
+
+
+def refuse_trio() -> None:
+    """Raise RuntimeError in a task of trio, which cannot wait for what happens on an asyncio loop."""
+    trio = sys.modules.get("trio")
+    if trio is None:
+        return
+    try:
+        trio.lowlevel.current_task()
+    except RuntimeError:
+        return  # trio was imported, but this is not one of its tasks
+    raise RuntimeError(
+        "Penstock runs on asyncio, not on trio; read the stream on a thread, with "
+        "trio.to_thread.run_sync(list, flux) or trio.to_thread.run_sync(mono.block)"
+    )
 
 
 def home_of(subscriber: Any) -> Home:

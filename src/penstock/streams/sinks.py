@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from penstock.arguments import a_count, seconds
 from penstock.spec import none_element, none_error
 from penstock.streams.flux import Flux
+from penstock.streams.home import loop_here
 from penstock.streams.mono import Mono
 from penstock.streams.operators.replay_buffer import EmitResult, ReplayBuffer
 from penstock.streams.operators.share import ReplaySource
@@ -78,7 +79,7 @@ class Sink(Generic[T]):
         """
         result = self.try_emit(element)
         if result is EmitResult.OVERFLOW:
-            loop = asyncio.get_running_loop()
+            loop = loop_here()
             freed: asyncio.Future[None] = loop.create_future()
 
             def wake() -> None:
@@ -159,20 +160,23 @@ class SinkOne(Generic[T]):
 
 
 class Sinks:
-    """Makes sinks."""
+    """Makes sinks.
+
+    A type checker cannot know what you will emit, so say it: ``sink: Sink[str] = Sinks.multicast()``.
+    """
 
     @staticmethod
-    def one() -> SinkOne[Any]:
+    def one() -> SinkOne[T]:
         """A sink for at most one value, which every subscriber receives, however late."""
         return SinkOne()
 
     @staticmethod
-    def unicast(capacity: int = 256) -> Sink[Any]:
+    def unicast(capacity: int = 256) -> Sink[T]:
         """A sink for one subscriber; up to ``capacity`` elements wait for it."""
         return Sink(ReplayBuffer(a_count(capacity, "unicast()"), history=0, single=True), "unicast")
 
     @staticmethod
-    def multicast(capacity: int = 256) -> Sink[Any]:
+    def multicast(capacity: int = 256) -> Sink[T]:
         """A sink for any number of subscribers, which all receive the same elements.
 
         A subscriber starts with the oldest element that is still there. Up to ``capacity`` elements wait for
@@ -181,7 +185,7 @@ class Sinks:
         return Sink(ReplayBuffer(a_count(capacity, "multicast()"), history=0), "multicast")
 
     @staticmethod
-    def replay(history: int) -> Sink[Any]:
+    def replay(history: int) -> Sink[T]:
         """A sink that sends its last ``history`` elements to every new subscriber first."""
         kept = a_count(history, "replay()")
         return Sink(ReplayBuffer(kept, history=kept), "replay")

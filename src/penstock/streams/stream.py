@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Awaitable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from penstock.spec import RuleViolation, Subscriber, check_publisher, check_subscriber, strict
+from penstock.spec import Publisher, RuleViolation, Subscriber, check_publisher, check_subscriber, strict
 from penstock.streams.errors import drop_error
 from penstock.streams.fusion import Op, operator
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
@@ -17,10 +17,16 @@ from penstock.streams.source import IterableSource, PublisherSource, Source, too
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.single import Single
 
-__all__ = ["Stream", "T", "as_mono", "as_same_kind", "as_stream", "flux_of", "mono_of"]
+__all__ = ["Stream", "Streamable", "T", "as_mono", "as_same_kind", "as_stream", "flux_of", "mono_of"]
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
+"""The type of a stream's elements. A stream only sends them, so a Flux[bool] is a Flux[int]."""
+E = TypeVar("E")
+
+Streamable = Publisher[E] | AsyncIterable[E] | Iterable[E] | Awaitable[E | None] | Future[E]
+"""Whatever :func:`as_stream` makes a stream of; an awaitable that gives None is an empty one."""
 
 
 class Stream(Generic[T]):
@@ -41,7 +47,7 @@ class Stream(Generic[T]):
         """The same kind of stream with one more operator; typed by the fluent method that calls it."""
         return self._of(self._source, (*self._ops, op))
 
-    def _as_mono(self, op: Op) -> Mono[Any]:
+    def _as_mono(self, op: Op) -> Single[Any]:
         """A Mono of this stream's operators and one more, which lets at most one element through."""
         return mono_of(self._source, *self._ops, op)
 
@@ -84,11 +90,11 @@ def flux_of(source: Source, *ops: Op) -> Flux[Any]:
     return Flux._of(source, ops)
 
 
-def mono_of(source: Source, *ops: Op) -> Mono[Any]:
+def mono_of(source: Source, *ops: Op) -> Single[Any]:
     """A Mono of this source, which sends one element at most; typed by the fluent method that calls it."""
-    from penstock.streams.mono import Mono
+    from penstock.streams.single import Single
 
-    return Mono._of(source, ops)
+    return Single._of(source, ops)
 
 
 def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:

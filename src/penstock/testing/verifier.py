@@ -114,7 +114,7 @@ class Verifier(Generic[T]):
         return self
 
     # ---------------------------------------------------------------- elements
-    def next(self, *elements: T) -> Self:
+    def next(self, *elements: object) -> Self:
         """Expect these elements next, in this order, by ``==``."""
         __tracebackhide__ = True
         for number, element in enumerate(elements):

@@ -115,7 +115,7 @@ def filled(make: Callable[[], Sink[Any]], n: int) -> Flux[int]:
 
 
 def failed_sink() -> Flux[Any]:
-    sink = Sinks.multicast()
+    sink: Sink[Any] = Sinks.multicast()
     sink.try_error(Refused("as it should"))
     return sink.flux()
 

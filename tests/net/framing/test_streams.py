@@ -20,7 +20,7 @@ from penstock.net.framing import (
     text,
 )
 from penstock.spec import UNBOUNDED
-from penstock.streams import Flux, Mono, Sinks, on_dropped
+from penstock.streams import Flux, Mono, Sink, Sinks, on_dropped
 from penstock.streams.source import PublisherSource
 from penstock.streams.stream import flux_of
 from tests.streams.recording import Recorder
@@ -150,7 +150,7 @@ def test_completion_needs_no_demand() -> None:
 
 def test_an_end_that_comes_after_all_frames_were_sent_is_heard_without_demand() -> None:
     for end in ("try_complete", "try_error"):
-        sink = Sinks.unicast()
+        sink: Sink[Any] = Sinks.unicast()
         recorder = Recorder.of(sink.flux().transform(lines()), first=2)
         sink.try_emit(b"one\ntwo\n")
 
@@ -290,7 +290,7 @@ def test_all_ways_out_give_the_same() -> None:
 
 
 def test_chunks_that_are_pushed() -> None:
-    sink = Sinks.unicast()
+    sink: Sink[Any] = Sinks.unicast()
     recorder = Recorder.of(sink.flux().transform(json_objects()), first=2)
     for chunk in (b'{"a"', b":1}{", b"}", b"{}"):
         sink.try_emit(chunk)

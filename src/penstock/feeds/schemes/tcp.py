@@ -28,7 +28,7 @@ from penstock.net import (
 )
 from penstock.net.framing import Decoder, frames
 from penstock.spec import Publisher
-from penstock.streams import Flux, Retry, Sinks, schedulers
+from penstock.streams import Flux, Retry, Sink, SinkOne, Sinks, schedulers
 
 __all__ = ["SCHEMES", "TcpFeed", "TcpListenFeed"]
 
@@ -155,7 +155,7 @@ class TcpListenFeed(Feed):
         self._options = options
         self._acknowledge = acknowledge
         self.bad = options.bad_lines()
-        self._sink = Sinks.unicast(_CHUNKS)
+        self._sink: Sink[Any] = Sinks.unicast(_CHUNKS)
         self._accepted = 0
         """How many lines have arrived, including those of earlier runs."""
         self._sender: Connection | None = None
@@ -163,7 +163,7 @@ class TcpListenFeed(Feed):
         self._told = -1
         server = TcpServer.create().host(host).port(port).option("SO_RCVBUF", buffer)
         # Nothing is read before the feed is called: earlier connections wait.
-        self._ready = Sinks.one()
+        self._ready: SinkOne[Any] = Sinks.one()
         try:
             self._server = server.handle(self._take).bind_now()
         except BindFailed as error:

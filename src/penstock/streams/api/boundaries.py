@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.arguments import a_count, a_function, seconds
-from penstock.spec import UNBOUNDED, Publisher
+from penstock.spec import UNBOUNDED
 from penstock.streams.fusion import operator
 from penstock.streams.operators.boundaries import (
     PREFETCH,
@@ -26,6 +26,7 @@ from penstock.streams.stream import Stream, T, as_same_kind, flux_of, mono_of
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.stream import Streamable
 
 __all__ = [
     "PREFETCH",
@@ -36,6 +37,8 @@ __all__ = [
     "MonoSharing",
     "MonoTiming",
 ]
+
+R = TypeVar("R")
 
 
 def a_scheduler(scheduler: Any, operator: str) -> Scheduler:
@@ -322,12 +325,20 @@ class FluxTiming(Stream[T]):
 
     __slots__ = ()
 
+    @overload
+    def timeout(
+        self, duration: float | timedelta, fallback: None = None, scheduler: Scheduler | None = None
+    ) -> Flux[T]: ...
+    @overload
+    def timeout(
+        self, duration: float | timedelta, fallback: Streamable[R], scheduler: Scheduler | None = None
+    ) -> Flux[T | R]: ...
     def timeout(
         self,
         duration: float | timedelta,
-        fallback: Publisher[T] | None = None,
+        fallback: Streamable[Any] | None = None,
         scheduler: Scheduler | None = None,
-    ) -> Flux[T]:
+    ) -> Flux[Any]:
         """Fail with TimeoutError, or go on with ``fallback``, if an element takes longer than ``duration``.
 
         The clock starts when an element is requested, so a slow subscriber does not make the source late.
@@ -365,7 +376,7 @@ class FluxTiming(Stream[T]):
         """
         pause, where = seconds(duration, "delay_elements()"), scheduler or shared_timer()
 
-        def later(element: T) -> Stream[T]:
+        def later(element: Any) -> Stream[Any]:
             return flux_of(TimerSource(pause, where), operator("map", lambda _: element))
 
         return flux_of(ConcatMapSource("delay_elements", self, later, 1, pause))
@@ -376,12 +387,20 @@ class MonoTiming(Stream[T]):
 
     __slots__ = ()
 
+    @overload
+    def timeout(
+        self, duration: float | timedelta, fallback: None = None, scheduler: Scheduler | None = None
+    ) -> Mono[T]: ...
+    @overload
+    def timeout(
+        self, duration: float | timedelta, fallback: Streamable[R], scheduler: Scheduler | None = None
+    ) -> Mono[T | R]: ...
     def timeout(
         self,
         duration: float | timedelta,
-        fallback: Mono[T] | None = None,
+        fallback: Streamable[Any] | None = None,
         scheduler: Scheduler | None = None,
-    ) -> Mono[T]:
+    ) -> Mono[Any]:
         """Fail with TimeoutError, or go on with ``fallback``, if the element takes longer than ``duration``.
 
         >>> Mono.never().timeout(0.001, Mono.just("too late")).block()
@@ -420,9 +439,9 @@ class MonoTiming(Stream[T]):
 
 
 def _timeout(
-    stream: Stream[T],
+    stream: Stream[Any],
     duration: float | timedelta,
-    fallback: Publisher[T] | None,
+    fallback: Streamable[Any] | None,
     scheduler: Scheduler | None,
 ) -> TimeoutSource:
     other = None if fallback is None else as_same_kind(stream, fallback, "timeout()")

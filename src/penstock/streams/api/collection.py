@@ -15,6 +15,7 @@ from penstock.streams.stream import Stream, T
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.single import Single
 
 __all__ = ["Comparable", "FluxCollection", "MonoCollection"]
 
@@ -55,7 +56,7 @@ class FluxCollection(Stream[T]):
     @overload
     def reduce(self, accumulator: Callable[[T, T], T]) -> Mono[T]: ...
     @overload
-    def reduce(self, accumulator: Callable[[R, T], R], initial: R) -> Mono[R]: ...
+    def reduce(self, accumulator: Callable[[R, T], R], initial: R) -> Single[R]: ...
     def reduce(self, accumulator: Callable[[Any, T], Any], initial: Any = NOTHING) -> Mono[Any]:
         """Combine all elements into one: ``accumulator(result so far, element)``.
 
@@ -92,7 +93,7 @@ class FluxCollection(Stream[T]):
             operator("reduce_from", function, lambda: first, label="reduce", shows=(function, first))
         )
 
-    def reduce_with(self, initial: Callable[[], R], accumulator: Callable[[R, T], R]) -> Mono[R]:
+    def reduce_with(self, initial: Callable[[], R], accumulator: Callable[[R, T], R]) -> Single[R]:
         """Combine all elements into one, starting from ``initial()``, which is called for each subscriber.
 
         >>> from collections import Counter
@@ -113,7 +114,7 @@ class FluxCollection(Stream[T]):
         make, add = a_function(initial, "reduce_with()"), a_function(accumulator, "reduce_with()")
         return self._as_mono(operator("reduce_from", add, make, label="reduce_with", shows=(make, add)))
 
-    def collect(self, factory: Callable[[], R], add: Callable[[R, T], object]) -> Mono[R]:
+    def collect(self, factory: Callable[[], R], add: Callable[[R, T], object]) -> Single[R]:
         """Put all elements into a container: ``factory()`` makes one for each subscriber, ``add`` fills it.
 
         What ``add`` returns is ignored, so a method of the container will do:
@@ -138,7 +139,7 @@ class FluxCollection(Stream[T]):
             operator("collect", a_function(factory, "collect()"), a_function(add, "collect()"))
         )
 
-    def collect_list(self) -> Mono[list[T]]:
+    def collect_list(self) -> Single[list[T]]:
         """All elements in a list; an empty stream gives an empty list.
 
         >>> Flux.just(3, 1, 3).collect_list().block()
@@ -158,7 +159,7 @@ class FluxCollection(Stream[T]):
         """
         return self._as_mono(operator("collect_list"))
 
-    def collect_set(self) -> Mono[set[T]]:
+    def collect_set(self) -> Single[set[T]]:
         """All different elements in a set; they must be hashable.
 
         >>> sorted(Flux.just(3, 1, 3).collect_set().block())
@@ -179,12 +180,12 @@ class FluxCollection(Stream[T]):
         return self._as_mono(operator("collect", set, set.add, label="collect_set", shows=()))
 
     @overload
-    def collect_dict(self, key: Callable[[T], K]) -> Mono[dict[K, T]]: ...
+    def collect_dict(self, key: Callable[[T], K]) -> Single[dict[K, T]]: ...
     @overload
-    def collect_dict(self, key: Callable[[T], K], value: Callable[[T], V]) -> Mono[dict[K, V]]: ...
+    def collect_dict(self, key: Callable[[T], K], value: Callable[[T], V]) -> Single[dict[K, V]]: ...
     def collect_dict(
         self, key: Callable[[T], Any], value: Callable[[T], Any] | None = None
-    ) -> Mono[dict[Any, Any]]:
+    ) -> Single[dict[Any, Any]]:
         """A dict from ``key(element)`` to ``value(element)``, or to the element itself.
 
         >>> Flux.just("ant", "bee").collect_dict(lambda word: word[0], str.upper).block()
@@ -208,12 +209,14 @@ class FluxCollection(Stream[T]):
         return self._as_mono(_keyed("collect_dict", _dict_entry, key, value))
 
     @overload
-    def collect_multimap(self, key: Callable[[T], K]) -> Mono[dict[K, list[T]]]: ...
+    def collect_multimap(self, key: Callable[[T], K]) -> Single[dict[K, list[T]]]: ...
     @overload
-    def collect_multimap(self, key: Callable[[T], K], value: Callable[[T], V]) -> Mono[dict[K, list[V]]]: ...
+    def collect_multimap(
+        self, key: Callable[[T], K], value: Callable[[T], V]
+    ) -> Single[dict[K, list[V]]]: ...
     def collect_multimap(
         self, key: Callable[[T], Any], value: Callable[[T], Any] | None = None
-    ) -> Mono[dict[Any, list[Any]]]:
+    ) -> Single[dict[Any, list[Any]]]:
         """A dict from each ``key(element)`` to the list of all elements (or values) that have it.
 
         >>> Flux.just("ant", "bee", "ape").collect_multimap(lambda word: word[0]).block()
@@ -233,7 +236,7 @@ class FluxCollection(Stream[T]):
         """
         return self._as_mono(_keyed("collect_multimap", _list_entry, key, value))
 
-    def count(self) -> Mono[int]:
+    def count(self) -> Single[int]:
         """How many elements there were.
 
         >>> Flux.just("a", "b").count().block()
@@ -252,7 +255,7 @@ class FluxCollection(Stream[T]):
         """
         return self._as_mono(operator("count"))
 
-    def any(self, predicate: Callable[[T], object]) -> Mono[bool]:
+    def any(self, predicate: Callable[[T], object]) -> Single[bool]:
         """Whether ``predicate(element)`` is true for any element; decided at the first for which it is.
 
         >>> Flux.range(1, 1_000_000).any(lambda x: x == 3).block()
@@ -272,7 +275,7 @@ class FluxCollection(Stream[T]):
         """
         return self._as_mono(operator("any", a_function(predicate, "any()")))
 
-    def all(self, predicate: Callable[[T], object]) -> Mono[bool]:
+    def all(self, predicate: Callable[[T], object]) -> Single[bool]:
         """Whether ``predicate(element)`` is true for all elements; decided at the first for which it is not.
 
         >>> Flux.just(2, 4, 5, 6).all(lambda x: x % 2 == 0).block()
@@ -292,7 +295,7 @@ class FluxCollection(Stream[T]):
         """
         return self._as_mono(operator("all", a_function(predicate, "all()")))
 
-    def has_element(self, value: object) -> Mono[bool]:
+    def has_element(self, value: object) -> Single[bool]:
         """Whether an element equals ``value``; decided at the first that does.
 
         >>> Flux.just("a", "b").has_element("b").block()
@@ -313,7 +316,7 @@ class FluxCollection(Stream[T]):
         wanted = a_value(value, "has_element()")
         return self._as_mono(operator("any", partial(eq, wanted), label="has_element", shows=(wanted,)))
 
-    def has_elements(self) -> Mono[bool]:
+    def has_elements(self) -> Single[bool]:
         """Whether there is any element at all; decided at the first.
 
         >>> Flux.range(1, 1_000_000).has_elements().block()
@@ -393,7 +396,7 @@ class MonoCollection(Stream[T]):
 
     __slots__ = ()
 
-    def default_if_empty(self, value: R) -> Mono[T | R]:
+    def default_if_empty(self, value: R) -> Single[T | R]:
         """Send ``value`` if the source completes without an element.
 
         >>> Mono.empty().default_if_empty("nobody").block()
@@ -414,7 +417,7 @@ class MonoCollection(Stream[T]):
         """
         return self._with(operator("default_if_empty", a_value(value, "default_if_empty()")))
 
-    def has_element(self) -> Mono[bool]:
+    def has_element(self) -> Single[bool]:
         """Whether there is an element.
 
         >>> Mono.empty().has_element().block()

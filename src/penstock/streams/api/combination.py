@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 
 from penstock.arguments import a_count, a_function, a_value
-from penstock.spec import Publisher
 from penstock.streams.api.flat_map import INNER_PREFETCH
 from penstock.streams.fusion import operator
 from penstock.streams.operators.flat_map import FlatMapSource, ZipSource
@@ -17,11 +16,17 @@ from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.single import Single
+    from penstock.streams.stream import Streamable
 
 __all__ = ["FluxCombination", "MonoCombination", "streams_of"]
 
 R = TypeVar("R")
 E = TypeVar("E")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
 
 _COLLECTIONS = (list, tuple, set, frozenset)
 
@@ -43,7 +48,7 @@ class FluxCombination(Stream[T]):
     __slots__ = ()
 
     @staticmethod
-    def concat(*publishers: Publisher[E]) -> Flux[E]:
+    def concat(*publishers: Streamable[E]) -> Flux[E]:
         """All elements of the first publisher, then all of the second, and so on.
 
         >>> Flux.concat(Flux.just(1), Flux.just(2, 3)).collect_list().block()
@@ -62,7 +67,7 @@ class FluxCombination(Stream[T]):
         return flux_of(ConcatSource("concat", _flattened(streams_of(publishers, "concat()"), ConcatSource)))
 
     @staticmethod
-    def merge(*publishers: Publisher[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
+    def merge(*publishers: Streamable[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
         """The elements of all publishers as they arrive.
 
         >>> sorted(Flux.merge(Flux.just(1, 3), Flux.just(2)).collect_list().block())
@@ -86,10 +91,93 @@ class FluxCombination(Stream[T]):
             FlatMapSource("merge", outer, lambda stream: stream, at_once, prefetch, members=streams)
         )
 
+    @overload
+    @staticmethod
+    def zip(a: Streamable[A], b: Streamable[B], /, *, prefetch: int = ...) -> Flux[tuple[A, B]]: ...
+    @overload
     @staticmethod
     def zip(
-        *publishers: Publisher[Any],
-        combinator: Callable[..., R] | None = None,
+        a: Streamable[A], b: Streamable[B], /, *, combinator: Callable[[A, B], R], prefetch: int = ...
+    ) -> Flux[R]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A], b: Streamable[B], c: Streamable[C], /, *, prefetch: int = ...
+    ) -> Flux[tuple[A, B, C]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A],
+        b: Streamable[B],
+        c: Streamable[C],
+        /,
+        *,
+        combinator: Callable[[A, B, C], R],
+        prefetch: int = ...,
+    ) -> Flux[R]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A], b: Streamable[B], c: Streamable[C], d: Streamable[D], /, *, prefetch: int = ...
+    ) -> Flux[tuple[A, B, C, D]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A],
+        b: Streamable[B],
+        c: Streamable[C],
+        d: Streamable[D],
+        /,
+        *,
+        combinator: Callable[[A, B, C, D], R],
+        prefetch: int = ...,
+    ) -> Flux[R]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A],
+        b: Streamable[B],
+        c: Streamable[C],
+        d: Streamable[D],
+        e: Streamable[E],
+        /,
+        *,
+        prefetch: int = ...,
+    ) -> Flux[tuple[A, B, C, D, E]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A],
+        b: Streamable[B],
+        c: Streamable[C],
+        d: Streamable[D],
+        e: Streamable[E],
+        /,
+        *,
+        combinator: Callable[[A, B, C, D, E], R],
+        prefetch: int = ...,
+    ) -> Flux[R]: ...
+    @overload
+    @staticmethod
+    def zip(*publishers: Streamable[A], prefetch: int = ...) -> Flux[tuple[A, ...]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[Any],
+        b: Streamable[Any],
+        c: Streamable[Any],
+        d: Streamable[Any],
+        e: Streamable[Any],
+        f: Streamable[Any],
+        /,
+        *more: Streamable[Any],
+        combinator: Callable[..., R],
+        prefetch: int = ...,
+    ) -> Flux[R]: ...
+    @staticmethod
+    def zip(
+        *publishers: Streamable[Any],
+        combinator: Callable[..., Any] | None = None,
         prefetch: int = INNER_PREFETCH,
     ) -> Flux[Any]:
         """The first elements of all publishers together, then the second ones, and so on.
@@ -110,14 +198,9 @@ class FluxCombination(Stream[T]):
             >  -A-B---|
             where A = (1, "x"), B = (2, "y")
         """
-        if combinator is not None:
-            a_function(combinator, "zip()")
-        streams = streams_of(publishers, "zip()")
-        if not streams:
-            return flux_of(IterableSource.over("zip", ()))
-        return flux_of(ZipSource(streams, combinator, a_count(prefetch, "zip()")))
+        return _zipped("zip()", publishers, combinator, prefetch)
 
-    def concat_with(self, *publishers: Publisher[T]) -> Flux[T]:
+    def concat_with(self, *publishers: Streamable[R]) -> Flux[T | R]:
         """Go on with other publishers when this stream has completed.
 
         Emits when the present publisher does.
@@ -135,7 +218,7 @@ class FluxCombination(Stream[T]):
         streams = streams_of((self, *publishers), "concat_with()")
         return flux_of(ConcatSource("concat_with", _flattened(streams, ConcatSource)))
 
-    def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
+    def merge_with(self, *publishers: Streamable[R]) -> Flux[T | R]:
         """Mix the elements of other publishers in as they arrive.
 
         Emits when any of them has an element.
@@ -154,7 +237,11 @@ class FluxCombination(Stream[T]):
             *_flattened(streams_of((self, *publishers), "merge_with()"), FlatMapSource)
         )
 
-    def zip_with(self, other: Publisher[E], combinator: Callable[[T, E], R] | None = None) -> Flux[Any]:
+    @overload
+    def zip_with(self, other: Streamable[E]) -> Flux[tuple[T, E]]: ...
+    @overload
+    def zip_with(self, other: Streamable[E], combinator: Callable[[T, E], R]) -> Flux[R]: ...
+    def zip_with(self, other: Any, combinator: Callable[[T, Any], Any] | None = None) -> Flux[Any]:
         """Put each element together with one of another publisher.
 
         Emits when both have an element.
@@ -170,11 +257,9 @@ class FluxCombination(Stream[T]):
             >  -A-B---|
             where A = (1, "x"), B = (2, "y")
         """
-        if combinator is not None:
-            a_function(combinator, "zip_with()")
-        return FluxCombination.zip(self, other, combinator=combinator)  # type: ignore[arg-type]
+        return _zipped("zip_with()", (self, other), combinator)
 
-    def start_with(self, *elements: T) -> Flux[T]:
+    def start_with(self, *elements: R) -> Flux[T | R]:
         """Send these elements before those of the stream.
 
         >>> Flux.just(2, 3).start_with(0, 1).collect_list().block()
@@ -195,7 +280,13 @@ class FluxCombination(Stream[T]):
             a_value(element, "start_with()")
         return self._with(operator("start_with", elements, shows=elements))
 
-    def then(self, other: Mono[R] | None = None) -> Mono[Any]:
+    @overload
+    def then(self) -> Mono[Never]: ...
+    @overload
+    def then(self, other: Single[R]) -> Single[R]: ...
+    @overload
+    def then(self, other: Streamable[R]) -> Mono[R]: ...
+    def then(self, other: Streamable[Any] | None = None) -> Mono[Any]:
         """Forget the elements; when the stream has completed, go on with ``other`` or just complete.
 
         >>> Flux.just(1, 2).then(Mono.just("done")).block()
@@ -217,7 +308,7 @@ class FluxCombination(Stream[T]):
         """
         return _then(self, other)
 
-    def then_many(self, other: Publisher[R]) -> Flux[R]:
+    def then_many(self, other: Streamable[R]) -> Flux[R]:
         """Forget the elements; when the stream has completed, go on with ``other``.
 
         Emits when ``other`` does.
@@ -240,8 +331,85 @@ class MonoCombination(Stream[T]):
 
     __slots__ = ()
 
+    @overload
     @staticmethod
-    def zip(*monos: Mono[Any], combinator: Callable[..., R] | None = None) -> Mono[Any]:
+    def zip(a: Single[A], b: Single[B], /) -> Single[tuple[A, B]]: ...
+    @overload
+    @staticmethod
+    def zip(a: Single[A], b: Single[B], c: Single[C], /) -> Single[tuple[A, B, C]]: ...
+    @overload
+    @staticmethod
+    def zip(a: Single[A], b: Single[B], c: Single[C], d: Single[D], /) -> Single[tuple[A, B, C, D]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Single[A], b: Single[B], c: Single[C], d: Single[D], e: Single[E], /
+    ) -> Single[tuple[A, B, C, D, E]]: ...
+    @overload
+    @staticmethod
+    def zip(a: Streamable[A], b: Streamable[B], /) -> Mono[tuple[A, B]]: ...
+    @overload
+    @staticmethod
+    def zip(a: Streamable[A], b: Streamable[B], /, *, combinator: Callable[[A, B], R]) -> Mono[R]: ...
+    @overload
+    @staticmethod
+    def zip(a: Streamable[A], b: Streamable[B], c: Streamable[C], /) -> Mono[tuple[A, B, C]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A], b: Streamable[B], c: Streamable[C], /, *, combinator: Callable[[A, B, C], R]
+    ) -> Mono[R]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A], b: Streamable[B], c: Streamable[C], d: Streamable[D], /
+    ) -> Mono[tuple[A, B, C, D]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A],
+        b: Streamable[B],
+        c: Streamable[C],
+        d: Streamable[D],
+        /,
+        *,
+        combinator: Callable[[A, B, C, D], R],
+    ) -> Mono[R]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A], b: Streamable[B], c: Streamable[C], d: Streamable[D], e: Streamable[E], /
+    ) -> Mono[tuple[A, B, C, D, E]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[A],
+        b: Streamable[B],
+        c: Streamable[C],
+        d: Streamable[D],
+        e: Streamable[E],
+        /,
+        *,
+        combinator: Callable[[A, B, C, D, E], R],
+    ) -> Mono[R]: ...
+    @overload
+    @staticmethod
+    def zip(*monos: Streamable[A]) -> Mono[tuple[A, ...]]: ...
+    @overload
+    @staticmethod
+    def zip(
+        a: Streamable[Any],
+        b: Streamable[Any],
+        c: Streamable[Any],
+        d: Streamable[Any],
+        e: Streamable[Any],
+        f: Streamable[Any],
+        /,
+        *more: Streamable[Any],
+        combinator: Callable[..., R],
+    ) -> Mono[R]: ...
+    @staticmethod
+    def zip(*monos: Streamable[Any], combinator: Callable[..., Any] | None = None) -> Mono[Any]:
         """The elements of all, together; nothing if one of them is empty.
 
         >>> Mono.zip(Mono.just(1), Mono.just("a")).block()
@@ -258,10 +426,10 @@ class MonoCombination(Stream[T]):
             >       --(A|)
             where A = (1, "x")
         """
-        return FluxCombination.zip(*monos, combinator=combinator, prefetch=1)._as_mono(operator("take", 1))
+        return _zipped("zip()", monos, combinator, 1)._as_mono(operator("take", 1))
 
     @staticmethod
-    def when(*publishers: Publisher[Any]) -> Mono[Any]:
+    def when(*publishers: Streamable[Any]) -> Mono[Never]:
         """Complete when all publishers have; their elements are forgotten.
 
         Never emits.
@@ -276,7 +444,7 @@ class MonoCombination(Stream[T]):
         """
         return FluxCombination.merge(*publishers)._as_mono(operator("ignore", label="when"))
 
-    def concat_with(self, *publishers: Publisher[T]) -> Flux[T]:
+    def concat_with(self, *publishers: Streamable[R]) -> Flux[T | R]:
         """Go on with other publishers after this Mono.
 
         Emits when the present publisher does.
@@ -293,7 +461,7 @@ class MonoCombination(Stream[T]):
         """
         return flux_of(ConcatSource("concat_with", streams_of((self, *publishers), "concat_with()")))
 
-    def merge_with(self, *publishers: Publisher[T]) -> Flux[T]:
+    def merge_with(self, *publishers: Streamable[R]) -> Flux[T | R]:
         """Mix the elements of other publishers in as they arrive.
 
         Emits when any of them has an element.
@@ -312,7 +480,11 @@ class MonoCombination(Stream[T]):
             *_flattened(streams_of((self, *publishers), "merge_with()"), FlatMapSource)
         )
 
-    def zip_with(self, other: Mono[E], combinator: Callable[[T, E], R] | None = None) -> Mono[Any]:
+    @overload
+    def zip_with(self, other: Streamable[E]) -> Mono[tuple[T, E]]: ...
+    @overload
+    def zip_with(self, other: Streamable[E], combinator: Callable[[T, E], R]) -> Mono[R]: ...
+    def zip_with(self, other: Any, combinator: Callable[[T, Any], Any] | None = None) -> Mono[Any]:
         """Put the element together with that of another Mono.
 
         Emits when both have theirs.
@@ -328,11 +500,15 @@ class MonoCombination(Stream[T]):
             >       --(A|)
             where A = (1, "x")
         """
-        if combinator is not None:
-            a_function(combinator, "zip_with()")
-        return MonoCombination.zip(self, other, combinator=combinator)  # type: ignore[arg-type]
+        return _zipped("zip_with()", (self, other), combinator, 1)._as_mono(operator("take", 1))
 
-    def then(self, other: Mono[R] | None = None) -> Mono[Any]:
+    @overload
+    def then(self) -> Mono[Never]: ...
+    @overload
+    def then(self, other: Single[R]) -> Single[R]: ...
+    @overload
+    def then(self, other: Streamable[R]) -> Mono[R]: ...
+    def then(self, other: Streamable[Any] | None = None) -> Mono[Any]:
         """Forget the element; when this Mono has completed, go on with ``other`` or just complete.
 
         Emits when ``other`` does.
@@ -351,7 +527,7 @@ class MonoCombination(Stream[T]):
         """
         return _then(self, other)
 
-    def then_many(self, other: Publisher[R]) -> Flux[R]:
+    def then_many(self, other: Streamable[R]) -> Flux[R]:
         """Forget the element; when this Mono has completed, go on with ``other``.
 
         Emits when ``other`` does.
@@ -368,7 +544,7 @@ class MonoCombination(Stream[T]):
         """
         return _then_many(self, other)
 
-    def then_return(self, value: R) -> Mono[R]:
+    def then_return(self, value: R) -> Single[R]:
         """Forget the element; when this Mono has completed, send ``value``.
 
         Emits when this Mono has completed and there is demand.
@@ -384,6 +560,20 @@ class MonoCombination(Stream[T]):
         """
         a_value(value, "then_return()")
         return self._with(operator("ignore", label="then_return"))._with(operator("default_if_empty", value))
+
+
+def _zipped(
+    wanted_by: str,
+    publishers: tuple[Any, ...],
+    combinator: Callable[..., Any] | None,
+    prefetch: int = INNER_PREFETCH,
+) -> Flux[Any]:
+    if combinator is not None:
+        a_function(combinator, wanted_by)
+    streams = streams_of(publishers, wanted_by)
+    if not streams:
+        return flux_of(IterableSource.over("zip", ()))
+    return flux_of(ZipSource(streams, combinator, a_count(prefetch, wanted_by)))
 
 
 def _flattened(streams: tuple[Any, ...], kind: type[ConcatSource | FlatMapSource]) -> tuple[Any, ...]:

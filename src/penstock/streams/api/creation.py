@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 
 from penstock.arguments import (
     a_count,
@@ -17,7 +17,6 @@ from penstock.arguments import (
     is_asynchronous,
     seconds,
 )
-from penstock.spec import Publisher
 from penstock.streams.fusion import Watch, operator
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.overflow import Overflow, a_policy
@@ -39,6 +38,8 @@ from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.single import Single
+    from penstock.streams.stream import Streamable
 
 __all__ = ["FluxCreation", "MonoCreation"]
 
@@ -71,7 +72,7 @@ class FluxCreation(Stream[T]):
         return flux_of(IterableSource.over("just", elements, *elements))
 
     @staticmethod
-    def empty() -> Flux[Any]:
+    def empty() -> Flux[Never]:
         """No element at all.
 
         Never emits.
@@ -85,7 +86,7 @@ class FluxCreation(Stream[T]):
         return flux_of(IterableSource.over("empty", ()))
 
     @staticmethod
-    def never() -> Flux[Any]:
+    def never() -> Flux[Never]:
         """No element and no end: for tests, and for connections that must stay open.
 
         Never emits.
@@ -99,7 +100,7 @@ class FluxCreation(Stream[T]):
         return flux_of(SilentSource("never"))
 
     @staticmethod
-    def error(error: BaseException | Callable[[], BaseException]) -> Flux[Any]:
+    def error(error: BaseException | Callable[[], BaseException]) -> Flux[Never]:
         """Nothing but an error; a function makes a new one for each subscriber.
 
         Never emits; the error comes without waiting for demand.
@@ -113,7 +114,7 @@ class FluxCreation(Stream[T]):
         return flux_of(FailedSource(_an_error(error)))
 
     @staticmethod
-    def defer(factory: Callable[[], Publisher[E]]) -> Flux[E]:
+    def defer(factory: Callable[[], Streamable[E]]) -> Flux[E]:
         """The stream that ``factory`` returns; it is called anew for each subscriber.
 
         Emits when that stream does.
@@ -130,7 +131,7 @@ class FluxCreation(Stream[T]):
         )
 
     @staticmethod
-    def from_publisher(publisher: Publisher[E]) -> Flux[E]:
+    def from_publisher(publisher: Streamable[E]) -> Flux[E]:
         """The elements of any Reactive Streams publisher.
 
         A foreign publisher is watched by the strict guard: if it breaks a rule, the stream fails with a
@@ -265,7 +266,7 @@ class FluxCreation(Stream[T]):
     @staticmethod
     def using(
         resource: Callable[[], S],
-        stream: Callable[[S], Publisher[E]],
+        stream: Callable[[S], Streamable[E]],
         cleanup: Callable[[S], object],
     ) -> Flux[E]:
         """A stream over a resource that is opened for each subscriber and cleaned up however the stream ends.
@@ -318,7 +319,7 @@ class MonoCreation(Stream[T]):
     __slots__ = ()
 
     @staticmethod
-    def just(element: E) -> Mono[E]:
+    def just(element: E) -> Single[E]:
         """The given element.
 
         >>> Mono.just("a").block()
@@ -353,7 +354,7 @@ class MonoCreation(Stream[T]):
         return mono_of(IterableSource.over("just_or_empty", elements, *elements))
 
     @staticmethod
-    def empty() -> Mono[Any]:
+    def empty() -> Mono[Never]:
         """No element: just the end.
 
         Never emits.
@@ -367,7 +368,7 @@ class MonoCreation(Stream[T]):
         return mono_of(IterableSource.over("empty", ()))
 
     @staticmethod
-    def never() -> Mono[Any]:
+    def never() -> Mono[Never]:
         """No element and no end.
 
         Never emits.
@@ -381,7 +382,7 @@ class MonoCreation(Stream[T]):
         return mono_of(SilentSource("never"))
 
     @staticmethod
-    def error(error: BaseException | Callable[[], BaseException]) -> Mono[Any]:
+    def error(error: BaseException | Callable[[], BaseException]) -> Mono[Never]:
         """Nothing but an error; a function makes a new one for each subscriber.
 
         Never emits; the error comes without waiting for demand.
@@ -395,7 +396,7 @@ class MonoCreation(Stream[T]):
         return mono_of(FailedSource(_an_error(error)))
 
     @staticmethod
-    def defer(factory: Callable[[], Mono[E]]) -> Mono[E]:
+    def defer(factory: Callable[[], Streamable[E]]) -> Mono[E]:
         """The Mono that ``factory`` returns; it is called anew for each subscriber.
 
         Emits when that Mono does.
@@ -410,7 +411,7 @@ class MonoCreation(Stream[T]):
         return mono_of(DeferSource("defer", a_function(factory, "defer()", may_await=True), as_mono, factory))
 
     @staticmethod
-    def from_publisher(publisher: Publisher[E]) -> Mono[E]:
+    def from_publisher(publisher: Streamable[E]) -> Mono[E]:
         """The first element of any publisher; the publisher is cancelled after it.
 
         Emits when the publisher has an element.
@@ -424,8 +425,14 @@ class MonoCreation(Stream[T]):
         """
         return as_mono(publisher, "from_publisher")
 
+    @overload
     @staticmethod
-    def from_callable(function: Callable[[], E | None] | Callable[[], Awaitable[E | None]]) -> Mono[E]:
+    def from_callable(function: Callable[[], Awaitable[E | None]]) -> Mono[E]: ...
+    @overload
+    @staticmethod
+    def from_callable(function: Callable[[], E | None]) -> Mono[E]: ...
+    @staticmethod
+    def from_callable(function: Callable[[], Any]) -> Mono[Any]:
         """The result of a function, called for each subscriber; nothing if it is None.
 
         A coroutine function runs on the subscriber's event loop or, if there is none, on a loop that the
@@ -451,12 +458,12 @@ class MonoCreation(Stream[T]):
         if is_asynchronous(function):
             return mono_of(FutureSource("from_callable", function, function))
         source = IterableSource("from_callable", lambda: once, function)
-        once = Once(cast("Callable[[], Any]", function))
+        once = Once(function)
         source.sized = once
         return mono_of(source)
 
     @staticmethod
-    def from_future(future: Future[E] | Awaitable[E]) -> Mono[E]:
+    def from_future(future: Future[E] | Awaitable[E | None]) -> Mono[E]:
         """The result of a future (of threads or of asyncio) or of any awaitable; nothing if it is None.
 
         Cancelling the subscription cancels the future.
@@ -476,7 +483,7 @@ class MonoCreation(Stream[T]):
     @staticmethod
     def using(
         resource: Callable[[], S],
-        stream: Callable[[S], Mono[E]],
+        stream: Callable[[S], Streamable[E]],
         cleanup: Callable[[S], object],
     ) -> Mono[E]:
         """A Mono over a resource that is opened for each subscriber and cleaned up however the Mono ends.
@@ -493,7 +500,7 @@ class MonoCreation(Stream[T]):
         return mono_of(_using(resource, stream, cleanup, as_mono))
 
     @staticmethod
-    def timer(delay: float | timedelta, scheduler: Scheduler | None = None) -> Mono[int]:
+    def timer(delay: float | timedelta, scheduler: Scheduler | None = None) -> Single[int]:
         """The number 0, after ``delay`` seconds.
 
         Emits when the time has come and there is demand.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Never, TypeGuard, TypeVar, overload
 
 from penstock.arguments import a_count, a_function, a_value
 from penstock.streams.api.transforms import a_class
@@ -13,8 +13,11 @@ from penstock.streams.source import IterableSource
 from penstock.streams.stream import Stream, T
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.single import Single
 
 __all__ = ["FluxFilters", "MonoFilters", "NoElement", "TooManyElements"]
 
@@ -37,7 +40,7 @@ def _not_single(met_a_second: bool) -> Exception:
     )
 
 
-def _itself(element: T) -> T:
+def _itself(element: R) -> R:
     return element
 
 
@@ -48,6 +51,8 @@ class FluxFilters(Stream[T]):
 
     @overload
     def filter(self, predicate: Callable[[T], TypeGuard[R]]) -> Flux[R]: ...
+    @overload
+    def filter(self, predicate: Callable[[T], TypeIs[R]]) -> Flux[R]: ...
     @overload
     def filter(self, predicate: Callable[[T], object]) -> Flux[T]: ...
     def filter(self, predicate: Callable[[T], object]) -> Flux[Any]:
@@ -300,7 +305,7 @@ class FluxFilters(Stream[T]):
         """
         return self._as_mono(operator("last"))
 
-    def single(self) -> Mono[T]:
+    def single(self) -> Single[T]:
         """The only element, as a Mono; an error if there is none, or more than one.
 
         >>> Flux.just("only").single().block()
@@ -326,10 +331,10 @@ class FluxFilters(Stream[T]):
         return self._as_mono(operator("single", _not_single, shows=()))
 
     @overload
-    def element_at(self, index: int) -> Mono[T]: ...
+    def element_at(self, index: int) -> Single[T]: ...
     @overload
-    def element_at(self, index: int, default: R) -> Mono[T | R]: ...
-    def element_at(self, index: int, default: Any = NOTHING) -> Mono[Any]:
+    def element_at(self, index: int, default: R) -> Single[T | R]: ...
+    def element_at(self, index: int, default: Any = NOTHING) -> Single[Any]:
         """The element with this number, counted from 0, as a Mono.
 
         >>> Flux.just("a", "b", "c").element_at(1).block()
@@ -366,7 +371,7 @@ class FluxFilters(Stream[T]):
         shows = (number,) if default is NOTHING else (number, default)
         return self._as_mono(operator("element_at", number, substitute, shows=shows))
 
-    def ignore_elements(self) -> Mono[T]:
+    def ignore_elements(self) -> Mono[Never]:
         """Let no element through, only the end: a Mono that is empty, or fails.
 
         >>> Flux.range(1, 3).ignore_elements().default_if_empty("done").block()
@@ -393,6 +398,8 @@ class MonoFilters(Stream[T]):
 
     @overload
     def filter(self, predicate: Callable[[T], TypeGuard[R]]) -> Mono[R]: ...
+    @overload
+    def filter(self, predicate: Callable[[T], TypeIs[R]]) -> Mono[R]: ...
     @overload
     def filter(self, predicate: Callable[[T], object]) -> Mono[T]: ...
     def filter(self, predicate: Callable[[T], object]) -> Mono[Any]:
@@ -439,7 +446,7 @@ class MonoFilters(Stream[T]):
         """
         return self._with(operator("of_type", a_class(type, "of_type")))
 
-    def single(self) -> Mono[T]:
+    def single(self) -> Single[T]:
         """Insist on the element: a Mono that is empty ends with the error :class:`NoElement`.
 
         >>> Mono.just("here").single().block()
@@ -462,7 +469,7 @@ class MonoFilters(Stream[T]):
         """
         return self._with(operator("single", _not_single, shows=()))
 
-    def ignore_element(self) -> Mono[T]:
+    def ignore_element(self) -> Mono[Never]:
         """Hold the element back and let only the end through: a Mono that is empty, or fails.
 
         >>> Mono.just("x").ignore_element().default_if_empty("done").block()

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.arguments import a_count, a_function
-from penstock.spec import Publisher
 from penstock.streams.operators.concat import ConcatMapSource
 from penstock.streams.operators.flat_map import INNER_PREFETCH, FlatMapSource
 from penstock.streams.operators.map_async import MapAsyncSource
@@ -16,6 +15,7 @@ from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.stream import Streamable
 
 __all__ = ["CONCURRENCY", "INNER_PREFETCH", "FluxFlatMap", "MonoFlatMap", "to_stream"]
 
@@ -38,7 +38,7 @@ class FluxFlatMap(Stream[T]):
 
     def flat_map(
         self,
-        mapper: Callable[[T], Publisher[R]],
+        mapper: Callable[[T], Streamable[R]],
         *,
         concurrency: int = CONCURRENCY,
         prefetch: int = INNER_PREFETCH,
@@ -76,7 +76,7 @@ class FluxFlatMap(Stream[T]):
 
     def flat_map_sequential(
         self,
-        mapper: Callable[[T], Publisher[R]],
+        mapper: Callable[[T], Streamable[R]],
         *,
         concurrency: int = CONCURRENCY,
         prefetch: int = INNER_PREFETCH,
@@ -110,7 +110,7 @@ class FluxFlatMap(Stream[T]):
             )
         )
 
-    def concat_map(self, mapper: Callable[[T], Publisher[R]], *, prefetch: int = 1) -> Flux[R]:
+    def concat_map(self, mapper: Callable[[T], Streamable[R]], *, prefetch: int = 1) -> Flux[R]:
         """Run the streams that ``mapper`` makes of the elements one after the other.
 
         >>> Flux.just(1, 2).concat_map(lambda n: Flux.range(n)).collect_list().block()
@@ -133,7 +133,7 @@ class FluxFlatMap(Stream[T]):
         )
         return flux_of(source)
 
-    def expand(self, leads_to: Callable[[T], Publisher[T]]) -> Flux[T]:
+    def expand(self, leads_to: Callable[[T], Streamable[T]]) -> Flux[T]:
         """Send each element and, later, those of the stream that it leads to, and so on, level by level.
 
         For trees and pages: the elements of a level come before those that they lead to. Elements whose turn
@@ -194,7 +194,7 @@ class MonoFlatMap(Stream[T]):
 
     __slots__ = ()
 
-    def flat_map(self, mapper: Callable[[T], Mono[R]]) -> Mono[R]:
+    def flat_map(self, mapper: Callable[[T], Streamable[R]]) -> Mono[R]:
         """Go on with the Mono that ``mapper`` makes of the element.
 
         >>> Mono.just(3).flat_map(lambda n: Mono.just(n + 1)).block()
@@ -219,7 +219,7 @@ class MonoFlatMap(Stream[T]):
 
         return mono_of(ConcatMapSource("flat_map", self, to_mono, 1, mapper))
 
-    def flat_map_many(self, mapper: Callable[[T], Publisher[R]]) -> Flux[R]:
+    def flat_map_many(self, mapper: Callable[[T], Streamable[R]]) -> Flux[R]:
         """Go on with the stream that ``mapper`` makes of the element.
 
         >>> Mono.just(3).flat_map_many(Flux.range).collect_list().block()

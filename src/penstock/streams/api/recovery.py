@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.arguments import a_count, a_function, a_value, describe
-from penstock.spec import Publisher
 from penstock.streams.fusion import Watch, operator
 from penstock.streams.operators.recovery import (
     EmptyRule,
@@ -23,6 +22,8 @@ from penstock.streams.stream import Stream, T, as_same_kind, flux_of, mono_of
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.single import Single
+    from penstock.streams.stream import Streamable
 
 __all__ = ["FluxRecovery", "MonoRecovery"]
 
@@ -100,8 +101,8 @@ class FluxRecovery(_Recovery[T]):
     __slots__ = ()
 
     def on_error_resume(
-        self, resume: Callable[[BaseException], Publisher[T]], *, on: ErrorTypes = Exception
-    ) -> Flux[T]:
+        self, resume: Callable[[BaseException], Streamable[R]], *, on: ErrorTypes = Exception
+    ) -> Flux[T | R]:
         """After an error, go on with the stream that ``resume(error)`` returns.
 
         >>> broken = Flux.just(1, 0).map(lambda x: 1 // x)
@@ -125,7 +126,7 @@ class FluxRecovery(_Recovery[T]):
         a_function(resume, "on_error_resume()", may_await=True)
         return self._resume("on_error_resume", on, resume, resume)
 
-    def on_error_return(self, value: T, *, on: ErrorTypes = Exception) -> Flux[T]:
+    def on_error_return(self, value: R, *, on: ErrorTypes = Exception) -> Flux[T | R]:
         """In place of an error, send ``value`` and complete.
 
         Emits when the source does, and once more after an error.
@@ -237,7 +238,7 @@ class FluxRecovery(_Recovery[T]):
         shows = () if times is None else (times,)
         return flux_of(FollowSource("repeat", self, lambda: RepeatRule(self, times), *shows))
 
-    def switch_if_empty(self, alternative: Publisher[T]) -> Flux[T]:
+    def switch_if_empty(self, alternative: Streamable[R]) -> Flux[T | R]:
         """If the source completes without an element, go on with ``alternative``.
 
         >>> Flux.empty().switch_if_empty(Flux.just("nothing")).collect_list().block()
@@ -265,8 +266,8 @@ class MonoRecovery(_Recovery[T]):
     __slots__ = ()
 
     def on_error_resume(
-        self, resume: Callable[[BaseException], Mono[T]], *, on: ErrorTypes = Exception
-    ) -> Mono[T]:
+        self, resume: Callable[[BaseException], Streamable[R]], *, on: ErrorTypes = Exception
+    ) -> Mono[T | R]:
         """After an error, go on with the Mono that ``resume(error)`` returns.
 
         Emits when the present Mono does.
@@ -284,7 +285,7 @@ class MonoRecovery(_Recovery[T]):
         a_function(resume, "on_error_resume()", may_await=True)
         return self._resume("on_error_resume", on, resume, resume)
 
-    def on_error_return(self, value: T, *, on: ErrorTypes = Exception) -> Mono[T]:
+    def on_error_return(self, value: R, *, on: ErrorTypes = Exception) -> Mono[T | R]:
         """In place of an error, send ``value``.
 
         >>> Mono.error(ValueError()).on_error_return("fallback").block()
@@ -388,7 +389,11 @@ class MonoRecovery(_Recovery[T]):
         """
         return self._as_flux().repeat(times)
 
-    def switch_if_empty(self, alternative: Mono[T]) -> Mono[T]:
+    @overload
+    def switch_if_empty(self, alternative: Single[R]) -> Single[T | R]: ...
+    @overload
+    def switch_if_empty(self, alternative: Streamable[R]) -> Mono[T | R]: ...
+    def switch_if_empty(self, alternative: Streamable[Any]) -> Mono[Any]:
         """If the source is empty, go on with ``alternative``.
 
         >>> Mono.empty().switch_if_empty(Mono.just("nothing")).block()

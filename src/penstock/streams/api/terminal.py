@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from penstock.arguments import a_count, a_function, seconds
 from penstock.spec import Subscriber, check_subscriber, none_subscriber
 from penstock.streams.api.boundaries import PREFETCH
 from penstock.streams.explain import explain
 from penstock.streams.fusion import operator, pull, pull_async
+from penstock.streams.home import refuse_trio
 from penstock.streams.source import IterableSource
 from penstock.streams.stream import Stream, T
-from penstock.streams.terminal import Running, await_one, first_future, iterate, iterate_async, wait_for_one
+from penstock.streams.terminal import (
+    Running,
+    await_one,
+    first_future,
+    iterate,
+    iterate_async,
+    opened,
+    wait_for_one,
+)
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
@@ -87,7 +97,7 @@ class _Terminal(Stream[T]):
         """
         return explain(self)
 
-    def transform(self, function: Callable[[Any], R]) -> R:
+    def transform(self, function: Callable[[Self], R]) -> R:
         """Apply a function of your own to the whole stream: a reusable piece of chain.
 
         >>> def even(flux):
@@ -148,11 +158,32 @@ class FluxTerminal(_Terminal[T]):
         """The elements as an asynchronous iterator, reading ahead by ``prefetch`` elements at most."""
         source = self._source
         if self._pullable and prefetch is None and isinstance(source, IterableSource):
+            refuse_trio()
             return cast(
                 "AsyncIterator[T]",
                 pull_async(source, self._ops, _breathe),
             )
         return iterate_async(self, None if prefetch is None else a_count(prefetch, "to_async_iterable()"))
+
+    def stream(self, prefetch: int | None = None) -> AbstractAsyncContextManager[AsyncIterator[T]]:
+        """The elements, for the length of a block: ``async with flux.stream() as elements``.
+
+        When the block has been left, by its end, ``break``, ``return``, an error or a cancellation, the
+        stream has been cancelled and everything that worked for it has cleaned up: coroutines, asynchronous
+        generators, and iterators that other threads were stepping through. A plain ``async for`` promises
+        less: Python closes its iterator some time after a ``break``.
+
+        >>> async def first_even():
+        ...     async with Flux.range(1, 9).stream() as numbers:
+        ...         async for number in numbers:
+        ...             if number % 2 == 0:
+        ...                 return number
+        >>> asyncio.run(first_even())
+        2
+
+        The stream reads ahead by ``prefetch`` elements at most, 256 by default.
+        """
+        return opened(self, None if prefetch is None else a_count(prefetch, "stream()"))
 
     def block_first(self, timeout: float | timedelta | None = None) -> T | None:
         """Wait for the first element; None if there is none. The stream is cancelled after it."""

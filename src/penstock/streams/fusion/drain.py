@@ -94,6 +94,7 @@ class Drain(Link):
         "ops",
         "paused",
         "place",
+        "released",
         "sated",
         "states",
         "stop_at",
@@ -124,7 +125,7 @@ class Drain(Link):
         """The sum of all requests; only the owner adds to it."""
         self.emitted = 0
         self.mailbox: deque[int] = deque()
-        self.halted = self.cancelled = self.closed = self.paused = False
+        self.halted = self.cancelled = self.closed = self.paused = self.released = False
         self.violation: BaseException | None = None
         self.dirty = True
         """Something other than demand has changed since the loop last ran."""
@@ -175,11 +176,19 @@ class Drain(Link):
 
     def cancel(self) -> None:
         """Stop (§3.12); from any thread, any number of times (§3.5, §3.7), and never raises (§3.15)."""
-        if self.closed:
-            return
-        self.cancelled = True
-        self._stop()
-        self.drain()
+        if not self.closed:
+            self.cancelled = True
+            self._stop()
+            self.drain()
+        if not self.released and self.home.loop is not None:
+            self._release_later()
+
+    def _release_later(self) -> None:
+        """Another thread is at work here and will let go of upstream: let the reader know of it."""
+        # In this order: the other thread says that it has, and then looks whether anybody wants to know.
+        self.home.unreleased.add(self)
+        if self.released:
+            self.home.unreleased.remove(self)
 
     def abort(self, error: BaseException) -> None:
         """End with ``error``, as soon as the owner looks up."""
@@ -495,6 +504,8 @@ class Drain(Link):
             self._watchers.over(outcome)
         self.states = []
         self.mailbox.clear()
+        self.released = True
+        self.home.unreleased.remove(self)
         return downstream
 
     def _finish(self) -> None:

@@ -10,7 +10,7 @@ from contextvars import copy_context
 from typing import Any
 
 from penstock.spec import Subscriber
-from penstock.streams.errors import KeptError, drop_error
+from penstock.streams.errors import KeptError, drop_elements, drop_error
 from penstock.streams.fusion import Op, Relay
 from penstock.streams.home import Home
 from penstock.streams.schedulers import LoopScheduler, Scheduler, SchedulerClosed, background_loop
@@ -62,11 +62,14 @@ class AsyncIterableSource(Source):
         factory: Callable[[], AsyncIterable[Any]],
         *shows: Any,
         loop: asyncio.AbstractEventLoop | None = None,
+        reports_late: bool = False,
     ) -> None:
         super().__init__(label, *shows)
         self._factory = factory
         self._loop = loop
         """Where the steps run, if that does not depend on the subscriber."""
+        self._reports_late = reports_late
+        """Whether to report an element that came when the subscriber had left: nobody can make it again."""
 
     @classmethod
     def over(cls, label: str, iterable: AsyncIterable[Any], *shows: Any) -> AsyncIterableSource:
@@ -80,7 +83,7 @@ class AsyncIterableSource(Source):
         relay = Relay(ops, downstream, self.label, self.place)
         relay.introduce()
         scheduler = subscribers_loop(relay.home) if self._loop is None else LoopScheduler(self._loop)
-        relay.on_subscribe(_Stepping(relay, self._factory, scheduler))
+        relay.on_subscribe(_Stepping(relay, self._factory, scheduler, self._reports_late))
 
     def runs_on(self) -> str:
         return "loop"
@@ -96,15 +99,21 @@ class _Stepping:
         "_demand",
         "_factory",
         "_relay",
+        "_reports_late",
         "_scheduler",
         "_task",
         "_waiting",
     )
 
     def __init__(
-        self, relay: Relay, factory: Callable[[], AsyncIterable[Any]], scheduler: LoopScheduler
+        self,
+        relay: Relay,
+        factory: Callable[[], AsyncIterable[Any]],
+        scheduler: LoopScheduler,
+        reports_late: bool,
     ) -> None:
         self._relay = relay
+        self._reports_late = reports_late
         self._factory = factory
         self._scheduler = scheduler
         self._context = copy_context()
@@ -211,6 +220,8 @@ class _Stepping:
                 self._relay.on_complete()
                 return
             if self._cancelled:
+                if self._reports_late:
+                    drop_elements([element], self._relay.name)
                 return
             self._demand -= 1
             self._relay.on_next(element)

@@ -4,7 +4,7 @@ Each is a Subscriber that asks for a bounded number of elements ahead, and for m
 them have been used.
 """
 
-from penstock.streams.terminal.async_reader import AsyncReader, await_one, iterate_async
+from penstock.streams.terminal.async_reader import AsyncReader, await_one, iterate_async, opened
 from penstock.streams.terminal.callbacks import Running
 from penstock.streams.terminal.readers import BlockingReader, first_future, iterate, wait_for_one
 
@@ -16,5 +16,6 @@ __all__ = [
     "first_future",
     "iterate",
     "iterate_async",
+    "opened",
     "wait_for_one",
 ]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from _thread import allocate_lock, get_ident
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from penstock.streams.home import loop_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.read_ahead import step_of
 from penstock.streams.terminal.readers import MeasuringReader, QueueReader
@@ -14,7 +16,7 @@ from penstock.streams.terminal.readers import MeasuringReader, QueueReader
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["AsyncReader", "await_one", "iterate_async"]
+__all__ = ["AsyncReader", "await_one", "iterate_async", "opened"]
 
 
 class AsyncReader(QueueReader):
@@ -25,7 +27,7 @@ class AsyncReader(QueueReader):
 
     def __init__(self, prefetch: int) -> None:
         super().__init__(prefetch)
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop_here()
         self._thread = get_ident()
         self._mutex = allocate_lock()
         self._waiting: asyncio.Future[None] | None = None
@@ -46,7 +48,7 @@ class AsyncReader(QueueReader):
         except RuntimeError:
             self.cancel()  # the loop is closed, so nobody reads any more
 
-    async def read(self, stream: Stream[Any]) -> AsyncIterator[Any]:
+    async def read(self, stream: Stream[Any]) -> AsyncGenerator[Any, None]:
         """The elements; subscribes at the first step, and cancels when the reader leaves."""
         queue, take = self._queue, self._queue.popleft
         batch, taken = replenish_at(self._first), 0
@@ -89,6 +91,18 @@ class AsyncReader(QueueReader):
             if left:
                 await self.home.cleaned_up(left)
 
+    async def leave(self, elements: AsyncGenerator[Any, None]) -> None:
+        """Cancel the stream, and wait until all that works for it, here or elsewhere, has cleaned up."""
+        if elements.ag_running:  # type: ignore[attr-defined]
+            self.cancel()
+            self.on_complete()  # the other task sees the end
+            raise RuntimeError(
+                "another task was still reading the stream when its block was left; it has been cancelled. "
+                "Wait for such tasks inside the block"
+            )
+        await elements.aclose()
+        await self.home.unreleased.none_left()
+
 
 class AsyncByteReader(MeasuringReader, AsyncReader):
     """The same for elements that can be large."""
@@ -101,12 +115,41 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+def _reader(stream: Stream[Any], prefetch: int | None) -> AsyncReader:
+    step = step_of(stream) if prefetch is None else None
+    return AsyncReader(prefetch or PREFETCH) if step is None else AsyncByteReader(PREFETCH, step)
+
+
 def iterate_async(stream: Stream[Any], prefetch: int | None) -> AsyncIterator[Any]:
     """A stream as an asynchronous iterator that reads ``prefetch`` elements ahead; None means the default."""
-    step = step_of(stream) if prefetch is None else None
-    if step is not None:
-        return AsyncByteReader(PREFETCH, step).read(stream)
-    return AsyncReader(prefetch or PREFETCH).read(stream)
+    return _reader(stream, prefetch).read(stream)
+
+
+@asynccontextmanager
+async def opened(stream: Stream[Any], prefetch: int | None = None) -> AsyncIterator[AsyncIterator[Any]]:
+    """The elements of a stream, for a block that has cancelled and cleaned up when it is left."""
+    reader = _reader(stream, prefetch)
+    elements = reader.read(stream)
+    try:
+        yield elements
+    finally:
+        await _to_its_end(reader.leave(elements))
+
+
+async def _to_its_end(cleanup: Coroutine[Any, Any, None]) -> None:
+    """Wait for the clean-up, whoever cancels us meanwhile: a block is not left before it is done."""
+    task = asyncio.ensure_future(cleanup)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    try:
+        task.result()
+    finally:
+        if cancelled is not None:
+            raise cancelled
 
 
 async def await_one(stream: Stream[Any]) -> Any:
