@@ -102,7 +102,9 @@ FLUX_SOURCES: dict[str, Shape] = {
 FLUX_OPERATORS: dict[str, Shape] = {
     "all": folding(lambda f: f.all(bool)),
     "any": folding(lambda f: f.any(bool)),
+    "batch_weighted": through(lambda f: f.batch_weighted(1, lambda _: 1)),
     "buffer": through(lambda f: f.buffer(1)),
+    "buffer_timeout": through(lambda f: f.buffer_timeout(1, 60)),
     "buffer_until": through(lambda f: f.buffer_until(lambda _: True)),
     "buffer_while": Shape(
         lambda n: Flux.range(2 * n).buffer_while(lambda x: x % 2 == 0),
@@ -151,6 +153,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "flat_map_delay_error": through(lambda f: f.flat_map_delay_error(lambda x: Flux.just(x))),
     "flat_map_iterable": through(lambda f: f.flat_map_iterable(lambda x: [x])),
     "flat_map_sequential": through(lambda f: f.flat_map_sequential(lambda x: Flux.just(x))),
+    "group_by": through(lambda f: f.group_by(lambda x: x % 3).flat_map(identity)),
     "handle": through(lambda f: f.handle(lambda x, sink: sink.next(x))),
     "has_element": folding(lambda f: f.has_element(1)),
     "has_elements": folding(lambda f: f.has_elements()),
@@ -176,6 +179,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "on_error_map": through(lambda f: f.on_error_map(lambda error: Fails())),
     "on_error_resume": recovering(lambda f: f.on_error_resume(lambda error: Flux.empty())),
     "on_error_return": recovering(lambda f: f.on_error_return(0)),
+    "partition": through(lambda f: Flux.merge(*f.partition(lambda x: x % 3))),
     "publish_on": threads(through(lambda f: f.publish_on(POOL, prefetch=4))),
     "reduce": folding(lambda f: f.reduce(lambda a, b: a + b)),
     "reduce_with": folding(lambda f: f.reduce_with(int, lambda a, b: a + b)),
@@ -183,6 +187,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "repeat_when": through(lambda f: f.repeat_when(lambda ends: Flux.empty())),
     "retry": recovering(lambda f: f.retry(1)),
     "retry_when": recovering(lambda f: f.retry_when(Retry.backoff(1, first=0.001))),
+    "route": through(lambda f: Flux.merge(*f.route({"a": lambda x: x % 3, "b": lambda _: True}).values())),
     "scan": through(lambda f: f.scan(lambda a, b: b)),
     "scan_with": Shape(lambda n: Flux.range(n).scan_with(int, lambda a, b: b).skip(1)),
     "share": through(lambda f: f.share(), fanout=None),
@@ -218,6 +223,13 @@ FLUX_OPERATORS: dict[str, Shape] = {
         lambda n: Flux.range(3).to_queue(queued(0)), lambda: Flux.error(Fails).to_queue(queued(0)), most=0
     ),
     "transform": through(lambda f: f.transform(lambda g: g.map(identity))),
+    "window": through(lambda f: f.window(3).concat_map(identity)),
+    "window_timeout": through(lambda f: f.window_timeout(3, 60).concat_map(identity)),
+    "window_until": through(lambda f: f.window_until(lambda x: x % 3 == 0).concat_map(identity)),
+    "window_while": Shape(
+        lambda n: Flux.range(2 * n).window_while(lambda x: x % 2).concat_map(identity),
+        lambda: Flux.error(Fails).window_while(bool),
+    ),
     "zip_with": through(lambda f: f.zip_with(Flux.range(30_000), lambda a, b: a), most=30_000),
 }
 

@@ -12,10 +12,11 @@ from penstock.streams.api.hooks import Signal
 from penstock.streams.errors import on_dropped
 from penstock.streams.events import Listener, Outcome, Stage, StageState, listening
 from penstock.streams.explain import explain, scan
-from penstock.streams.flux import Flux
+from penstock.streams.flux import Flux, GroupedFlux
 from penstock.streams.fusion.fragments import HandleSink
 from penstock.streams.mono import Mono
 from penstock.streams.operators.circuit import CircuitBreaker, CircuitOpen, CircuitState
+from penstock.streams.operators.group_by import TooManyGroups
 from penstock.streams.operators.overflow import BufferOverflow, Overflow
 from penstock.streams.operators.recovery import Retry, RetryExhausted
 from penstock.streams.operators.retry_budget import RetryBudget
@@ -37,6 +38,7 @@ __all__ = [
     "Emitter",
     "Flux",
     "GenerateSink",
+    "GroupedFlux",
     "HandleSink",
     "Listener",
     "Mono",
@@ -57,6 +59,7 @@ __all__ = [
     "Stream",
     "StreamProcessor",
     "TooManyElements",
+    "TooManyGroups",
     "explain",
     "listening",
     "on_dropped",

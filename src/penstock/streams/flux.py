@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Generic, TypeVar
+
 from penstock.streams.api.boundaries import FluxBoundaries, FluxSharing, FluxTiming
 from penstock.streams.api.collection import FluxCollection
 from penstock.streams.api.combination import FluxCombination
@@ -10,15 +12,21 @@ from penstock.streams.api.delayed_errors import FluxDelayedErrors
 from penstock.streams.api.failures import FluxFailures
 from penstock.streams.api.filters import FluxFilters
 from penstock.streams.api.flat_map import FluxFlatMap
+from penstock.streams.api.groups import FluxGroups
 from penstock.streams.api.hooks import FluxHooks
 from penstock.streams.api.order import FluxOrder
 from penstock.streams.api.queues import FluxQueues
 from penstock.streams.api.recovery import FluxRecovery
 from penstock.streams.api.terminal import FluxTerminal
 from penstock.streams.api.transforms import FluxLists, FluxTransforms
+from penstock.streams.api.windows import FluxWindows
+from penstock.streams.fusion import Op
+from penstock.streams.source import Source
 from penstock.streams.stream import T
 
-__all__ = ["Flux"]
+__all__ = ["Flux", "GroupedFlux"]
+
+K = TypeVar("K")
 
 
 class Flux(
@@ -29,6 +37,8 @@ class Flux(
     FluxCombination[T],
     FluxOrder[T],
     FluxLists[T],
+    FluxWindows[T],
+    FluxGroups[T],
     FluxCollection[T],
     FluxRecovery[T],
     FluxDelayedErrors[T],
@@ -56,3 +66,25 @@ class Flux(
     """
 
     __slots__ = ()
+
+
+class GroupedFlux(Flux[T], Generic[K, T]):
+    """The elements of one key, as :meth:`Flux.group_by` sends them. It can be read once."""
+
+    __slots__ = ("key",)
+    key: K
+    """What all elements of this group have in common."""
+
+    @classmethod
+    def opened(cls, key: K, source: Source) -> GroupedFlux[K, T]:
+        """A group that ``group_by`` has opened."""
+        group = cls.__new__(cls)
+        group._source = source
+        group._ops = ()
+        group.key = key
+        return group
+
+    @classmethod
+    def _of(cls, source: Source, ops: tuple[Op, ...] = ()) -> Any:
+        """What an operator makes of a group has no key any more."""
+        return Flux._of(source, ops)

@@ -160,6 +160,34 @@ class SlidingBuffers:
         return rest
 
 
+class WeightedBatch:
+    """The unfinished list of ``batch_weighted``, and what it weighs."""
+
+    __slots__ = ("_heavy", "_list", "_most", "_weight")
+
+    def __init__(self, most: float, weight: Callable[[Any], float]) -> None:
+        self._most = most
+        self._weight = weight
+        self._list: list[Any] = []
+        self._heavy: float = 0
+
+    def push(self, element: Any) -> list[list[Any]]:
+        """Add an element; return the lists that are finished by it, none, one or two."""
+        weight = self._weight(element)
+        if not weight >= 0:  # written so that NaN is refused, too
+            raise ValueError(f"batch_weighted() needs a weight of at least 0, not {weight!r}")
+        finished = self.rest() if self._heavy + weight > self._most else []
+        self._list.append(element)
+        self._heavy += weight
+        return finished if self._heavy < self._most else finished + self.rest()
+
+    def rest(self) -> list[list[Any]]:
+        """The list so far, if it has any element; the next one begins empty."""
+        rest = [self._list] if self._list else []
+        self._list, self._heavy = [], 0
+        return rest
+
+
 class HandleSink(Generic[R]):
     """Passed to the function of ``handle``: call ``next(y)`` once, ``complete()``, both or neither."""
 
@@ -313,6 +341,14 @@ KINDS: dict[str, Kind] = {
             ("{s} = []",),
             flush=_REST_OF_BUFFER,
             assigns=True,
+        ),
+        Kind(
+            "batch_weighted",
+            ("for x in {s}.push(x):",),
+            flush=("for x in {s}.rest():", "    EMIT"),
+            state=WeightedBatch,
+            assigns=True,
+            opens=True,
         ),
         # everything in, then something out
         Kind(

@@ -1,0 +1,502 @@
+"""One stream into several: what ``group_by``, the windows, ``partition`` and ``route`` have in common.
+
+A :class:`Splitter` subscribes to the source and puts each element into the queue of a :class:`Branch`. Every
+branch is a stream of its own with one subscriber and its own demand. What all of them have not taken yet is
+bounded: the source is asked for more only as elements are taken.
+
+Everything that happens (an element, demand, a reader that comes or leaves, a timer) leaves a message and
+calls :meth:`Splitter.wake`. As with a :class:`~penstock.streams.fusion.Drain`, the caller that gets the token
+works until there is nothing left to do, and the others return at once. So the user's functions are called one
+at a time, in the order of the elements, and no lock is held while a signal is sent.
+
+A branch that nobody reads must not stop the source in silence. If the program has let go of it, its elements
+are left out. If the program still holds it, the log says which branch the source waits for.
+"""
+
+from __future__ import annotations
+
+import logging
+from _thread import allocate_lock, start_new_thread
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.streams.errors import Place, annotate, drop_error
+from penstock.streams.fusion import Op, QueueDrain
+from penstock.streams.home import Home
+from penstock.streams.operators.sources import FailedSource
+from penstock.streams.schedulers import shared_timer
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
+from penstock.streams.source import Source
+
+__all__ = ["Branch", "BranchReader", "BranchSource", "Outlet", "Splitter", "attach_reader"]
+
+UNREAD_AFTER = 1.0
+"""Seconds that the source stands still for a branch without a reader before the log says so."""
+REPORT_EVERY = 64
+"""A busy reader says after this many elements that it has taken them; an idle one says so at once."""
+
+_log = logging.getLogger("penstock.streams")
+
+
+class Branch:
+    """The part of a stream that one reader gets, and that reader's Subscription."""
+
+    __slots__ = (
+        "_splitter",
+        "_unclaimed",
+        "ended",
+        "error",
+        "given",
+        "gone",
+        "label",
+        "queue",
+        "reader",
+        "taken",
+    )
+
+    def __init__(self, splitter: Splitter, label: str) -> None:
+        self._splitter = splitter
+        self._unclaimed = [True]
+        self.label = label
+        self.queue: deque[Any] = deque()
+        self.reader: BranchReader | None = None
+        self.given = 0
+        """How many elements the splitter has put in; only its owner counts, as with ``taken``."""
+        self.taken = 0
+        self.ended = False
+        """No further element comes."""
+        self.gone = False
+        """Nobody wants its elements any more."""
+        self.error: BaseException | None = None
+
+    def claim(self) -> bool:
+        """Whether this is the first subscriber; a branch has only one."""
+        try:
+            return self._unclaimed.pop()
+        except IndexError:
+            return False
+
+    @property
+    def claimed(self) -> bool:
+        """Whether somebody has subscribed."""
+        return not self._unclaimed
+
+    def join(self, reader: BranchReader) -> None:
+        """The subscriber is ready; it gets what waits, and what comes."""
+        self._splitter.post(self._splitter.joined, self, reader)
+
+    # ---------------------------------------------------------------- what the reader calls
+    def request(self, n: int, /) -> None:
+        """The reader has taken ``n`` elements out of the queue."""
+        self._splitter.post(self._splitter.took, self, n)
+
+    def cancel(self) -> None:
+        self._splitter.post(self._splitter.left, self)
+
+    def desert(self) -> None:
+        """The program has let go of the stream and did not read it. The garbage collector calls this."""
+        if not self.ended:
+            self._splitter.post_from_collector(self._splitter.left, self)
+
+    # ---------------------------------------------------------------- what the splitter's owner calls
+    def give(self, element: Any) -> None:
+        """Put an element in, unless nobody wants it."""
+        self.given += 1
+        if self.gone:
+            return
+        if self.reader is None:
+            self.queue.append(element)
+        else:
+            self.reader.on_next(element)
+
+    def end(self, error: BaseException | None) -> None:
+        """Nothing more comes; the end follows what waits."""
+        self.ended = True
+        self.error = error
+        if self.reader is not None:
+            self.tell_end(self.reader)
+
+    def tell_end(self, reader: BranchReader) -> None:
+        """Send the reader the end, unless it has left."""
+        if self.gone:
+            return
+        error, self.error = self.error, None
+        if error is None:
+            reader.on_complete()
+        else:
+            reader.on_error(error)
+
+
+class BranchReader(QueueDrain):
+    """Runs the operators below a branch over the branch's own queue, and says how much it has taken."""
+
+    __slots__ = ("_told",)
+
+    def __init__(
+        self,
+        branch: Branch,
+        ops: tuple[Op, ...],
+        downstream: Subscriber[Any],
+        name: str,
+        place: Place | None,
+    ) -> None:
+        super().__init__(ops, downstream, name, place)
+        self.queue = branch.queue
+        self._told = 0
+        self.refill_at = REPORT_EVERY
+
+    def wanted(self) -> int:
+        """What was taken and not reported yet; the splitter may ask the source for as many."""
+        if self.upstream is None:
+            return 0  # it reads what waits, and joins in a moment
+        fresh, self._told = self.taken - self._told, self.taken
+        return fresh
+
+    def refill(self) -> None:
+        self.refill_at += REPORT_EVERY
+        self.ask(self.wanted())
+
+
+class BranchSource(Source):
+    """A branch as a stream. It can be read once."""
+
+    def __init__(self, branch: Branch, place: Place) -> None:
+        # Not Source.__init__: a branch opens while the stream runs, so it belongs to the splitter's place.
+        self.label = branch.label
+        self.place = place
+        self._branch = branch
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        branch = self._branch
+        if not branch.claim():
+            error = RuntimeError(
+                f"{self.label} was subscribed to before, and its elements pass only once; "
+                "put share() or cache() on it for several subscribers"
+            )
+            FailedSource(error, self.label).attach(ops, downstream)
+            return
+        attach_reader(branch, ops, downstream, self.label, self.place)
+
+    def runs_on(self) -> str:
+        return "source"
+
+    def __del__(self) -> None:
+        if not self._branch.claimed:
+            self._branch.desert()
+
+
+def attach_reader(
+    branch: Branch, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place
+) -> None:
+    """Subscribe ``downstream``, through ``ops``, to a branch that it has claimed."""
+    reader = BranchReader(branch, ops, downstream, name, place)
+    reader.introduce()
+    if reader.closed:
+        branch.cancel()
+    else:
+        branch.join(reader)
+
+
+class Outlet:
+    """The Subscription of the stream of branches."""
+
+    __slots__ = ("_splitter",)
+
+    def __init__(self, splitter: Splitter) -> None:
+        self._splitter = splitter
+
+    def request(self, n: int, /) -> None:
+        self._splitter.post(self._splitter.wants, n)
+
+    def cancel(self) -> None:
+        self._splitter.post(self._splitter.closed_below)
+
+
+class Splitter(ABC):
+    """Subscribes to the source, and decides for each element which branch gets it."""
+
+    waits_for_readers: bool = True
+    """Whether a branch that nobody reads can stop the source for good."""
+
+    def __init__(
+        self, name: str, place: Place, home: Home, below: int, prefetch: int, outer: QueueDrain | None
+    ) -> None:
+        self.name = name
+        self.place = place
+        self.home = home
+        self.below = below
+        self.outer = outer
+        """Where new branches go; None once that has been closed, or if the branches are fixed."""
+        self.branches: dict[Branch, None] = {}
+        """Those that are open, and that somebody reads or may still read; the oldest first."""
+        self.over = False
+        self.upstream: Subscription | None = None
+        self._prefetch = prefetch
+        self._asked = 0
+        self._arrived = 0
+        self._waiting = 0
+        """Elements in the queues of open branches."""
+        self.inbox: deque[Any] = deque()
+        """Elements that have come and were not put into a branch yet."""
+        self._mailbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._done = False
+        self._error: BaseException | None = None
+        self._dirty = False
+        self._token = allocate_lock()
+        self._roused = False
+        self._watching = False
+        self._reported = False
+
+    # ---------------------------------------------------------------- what the source calls
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        if self.upstream is not None or self.over:
+            subscription.cancel()  # §2.5
+            return
+        self.upstream = subscription
+        if self.over:
+            subscription.cancel()  # everybody left on another thread meanwhile
+            return
+        self.wake()
+
+    def on_next(self, element: Any, /) -> None:
+        if self.over:
+            return  # §2.8: may still come after a cancel
+        self.inbox.append(element)
+        self._arrived += 1  # after the append: who sees the number sees the element
+        self.wake()
+
+    def on_error(self, error: BaseException, /) -> None:
+        if self.over or self._done:
+            drop_error(error, f"the source of {self.name}, after its end")
+            return
+        self._error = error
+        self.wake()
+
+    def on_complete(self) -> None:
+        self._done = True
+        self.wake()
+
+    # ---------------------------------------------------------------- one worker at a time
+    def post(self, handler: Callable[..., None], *arguments: Any) -> None:
+        """Have the owner call ``handler``."""
+        self._mailbox.append((handler, arguments))
+        self.wake()
+
+    def post_from_collector(self, handler: Callable[..., None], *arguments: Any) -> None:
+        """The same, from a finalizer.
+
+        That runs at any moment, perhaps while this thread holds a lock of the user's program, so it must not
+        send signals. The thread that owns the token finds the message, or else a new thread does.
+        """
+        self._mailbox.append((handler, arguments))
+        self._dirty = True
+        if not self._token.locked() and not self._roused:
+            self._roused = True
+            try:
+                start_new_thread(self._rouse, ())
+            except RuntimeError:
+                return  # the interpreter is exiting, and the source with it
+
+    def _rouse(self) -> None:
+        self._roused = False
+        self.wake()
+
+    def wake(self) -> None:
+        """Do whatever there is to do, unless another thread is doing it."""
+        self._dirty = True
+        while self._dirty:
+            if not self._token.acquire(False):
+                return
+            try:
+                wanted = self._turn()
+            finally:
+                self._token.release()
+            # Asked without the token: a synchronous source answers at once, and must find it free.
+            upstream = self.upstream
+            if wanted and upstream is not None:
+                upstream.request(wanted)
+
+    def _turn(self) -> int:
+        self._dirty = False
+        try:
+            while True:
+                while self._mailbox:
+                    handler, arguments = self._mailbox.popleft()
+                    handler(*arguments)
+                if self.over:
+                    return 0
+                if self.outer is None and not self.branches:
+                    self._leave()
+                    return 0
+                if not self.inbox:
+                    break
+                if not self.place_one(self.inbox[0]):
+                    if self._mailbox or (self.outer is None and not self.branches):
+                        continue
+                    break
+                self.inbox.popleft()
+        except BaseException as error:
+            self.fail(error)
+            if asks_main_thread_to_stop(error):
+                raise
+            return 0
+        # The looks have this order because an element comes before the end.
+        ended = self._done or self._error is not None
+        if ended and not self.inbox:
+            self.finish(self._error)
+            return 0
+        if ended or self.upstream is None or self._asked >= UNBOUNDED:
+            return 0
+        wanted = self.wanted(self._asked - self._arrived)
+        if wanted:
+            self._asked = UNBOUNDED if wanted >= UNBOUNDED else self._asked + wanted
+        elif self.waits_for_readers:
+            self._watch()
+        return wanted
+
+    # ---------------------------------------------------------------- what a kind of splitter decides
+    @abstractmethod
+    def place_one(self, element: Any) -> bool:
+        """Put the element into its branch; False if it has to wait for demand. May raise."""
+
+    def wanted(self, on_the_way: int) -> int:
+        """How many elements to ask of the source now: as many as were taken, in batches."""
+        if on_the_way > self._prefetch >> 2:
+            return 0
+        return max(0, self._prefetch - self._waiting - len(self.inbox) - on_the_way)
+
+    def wants(self, n: int) -> None:
+        """Somebody wants ``n`` more branches; nothing to do where they open without being asked for."""
+        return
+
+    def forgotten(self, branch: Branch) -> None:
+        """The reader of a branch has cancelled, or there will never be one."""
+        return
+
+    # ---------------------------------------------------------------- messages; the owner calls these
+    def joined(self, branch: Branch, reader: BranchReader) -> None:
+        """A branch has got its reader."""
+        branch.reader = reader
+        reader.on_subscribe(branch)
+        if branch.ended:
+            branch.tell_end(reader)
+
+    def took(self, branch: Branch, n: int) -> None:
+        """A reader has taken ``n`` elements."""
+        if branch in self.branches:
+            branch.taken += n
+            self._waiting -= n
+
+    def left(self, branch: Branch) -> None:
+        """A branch has lost its reader, or will never have one."""
+        if branch.gone:
+            return
+        branch.gone = True
+        if branch.reader is None:
+            branch.queue.clear()  # a reader clears it by itself, when its loop has stopped
+        if branch in self.branches:
+            self.close(branch)
+            if not branch.claimed and self.waits_for_readers:
+                self._report(f"nobody reads {branch.label}, so its elements are left out")
+            self.forgotten(branch)
+
+    def closed_below(self) -> None:
+        """No more branches are wanted; those that are open go on."""
+        self.outer = None
+
+    # ---------------------------------------------------------------- branches; the owner calls these
+    def open(self, label: str) -> Branch:
+        """A new branch."""
+        branch = Branch(self, label)
+        self.branches[branch] = None
+        return branch
+
+    def give(self, branch: Branch, element: Any) -> None:
+        """Put an element into a branch, and count it if somebody may take it."""
+        if not branch.gone:
+            self._waiting += 1
+        branch.give(element)
+
+    def close(self, branch: Branch) -> None:
+        """A branch does not hold the source back any more: what waits in it is its own."""
+        del self.branches[branch]
+        self._waiting -= branch.given - branch.taken
+
+    # ---------------------------------------------------------------- the end; the owner calls these
+    def finish(self, error: BaseException | None) -> None:
+        """The source has ended: so do all branches, and the stream of branches."""
+        self.over = True
+        outer, self.outer = self.outer, None
+        branches, self.branches = self.branches, {}
+        if error is not None:
+            annotate(error, self.name, self.place)
+        for branch in branches:
+            branch.end(error)
+        if outer is None:
+            pass
+        elif error is None:
+            outer.on_complete()
+        else:
+            outer.on_error(error)
+        self._forget()
+
+    def fail(self, error: BaseException) -> None:
+        """A function of the user raised, or a bound was passed: cancel the source and fail."""
+        upstream = self.upstream
+        if upstream is not None and not self._done and self._error is None:
+            upstream.cancel()
+        if self.over:
+            drop_error(error, f"{self.name}, after its end")
+            return
+        self.finish(error)
+
+    def _leave(self) -> None:
+        self.over = True
+        upstream = self.upstream
+        if upstream is not None and not self._done and self._error is None:
+            upstream.cancel()
+        if self._error is not None:
+            drop_error(self._error, f"the source of {self.name}, after it was cancelled")
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of everything (§3.13); a late reader of a branch finds what waits in the branch."""
+        self.upstream = None
+        self._error = None
+        self.inbox.clear()
+        self.released()
+
+    def released(self) -> None:
+        """The splitter has ended, for whatever reason."""
+        return
+
+    # ---------------------------------------------------------------- a branch that nobody reads
+    def _unread(self) -> Branch | None:
+        """A branch without a reader that holds elements, if the source waits."""
+        if self.over or self._done or self._asked > self._arrived:
+            return None
+        return next((branch for branch in self.branches if branch.queue and not branch.claimed), None)
+
+    def _watch(self) -> None:
+        if not self._watching and not self._reported and self._unread() is not None:
+            self._watching = True
+            seen = self._arrived
+            shared_timer().submit_after(UNREAD_AFTER, lambda: self.post(self._look_again, seen))
+
+    def _look_again(self, seen: int) -> None:
+        self._watching = False
+        branch = self._unread()
+        if branch is not None and seen == self._arrived:
+            self._report(
+                f"the source stands still, because {len(branch.queue)} elements wait for {branch.label} and "
+                "nobody has subscribed to it; subscribe to every part (a flat_map needs a concurrency of at "
+                "least their number), or let go of those that you do not need"
+            )
+
+    def _report(self, problem: str) -> None:
+        if not self._reported:
+            self._reported = True
+            _log.warning("%s, assembled at %s: %s", self.name, self.place, problem)

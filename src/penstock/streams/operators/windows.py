@@ -1,0 +1,212 @@
+"""Windows: one stream cut into a row of streams.
+
+One window is open at a time. It opens with its first element, when there is demand for a window, so no window
+is empty and none is sent that was not asked for. How long it stays open is what the kinds differ in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from enum import Enum
+from math import floor
+from typing import TYPE_CHECKING, Any
+
+from penstock.spec import UNBOUNDED, Subscriber
+from penstock.streams.fusion import Op, Relay
+from penstock.streams.operators.splitter import Branch, BranchSource, Outlet, Splitter
+from penstock.streams.schedulers import Alarm, Scheduler, Timer
+from penstock.streams.source import Next, Source
+from penstock.streams.stream import flux_of
+
+if TYPE_CHECKING:
+    from penstock.streams.stream import Stream
+
+__all__ = ["WindowEnd", "WindowSource", "grid_of", "span_of"]
+
+
+class WindowEnd(Enum):
+    """Where a window ends, as its elements decide."""
+
+    NOWHERE = "nowhere"
+    AFTER = "after this element"
+    BEFORE = "before this element"
+    INSTEAD = "before this element, which is left out"
+
+
+Judge = Callable[[Any], WindowEnd]
+Span = Callable[[float, float], float]
+"""When a window has to close, of the moment of subscription and that of its opening."""
+
+
+def at_most(element: Any) -> WindowEnd:
+    """For windows whose size, or clock, alone says where they end."""
+    return WindowEnd.NOWHERE
+
+
+def span_of(seconds: float) -> Span:
+    """A window closes ``seconds`` after it has opened."""
+    return lambda start, opened: opened + seconds
+
+
+def grid_of(seconds: float) -> Span:
+    """Windows close every ``seconds``, counted from the subscription."""
+    return lambda start, opened: start + (floor((opened - start) / seconds) + 1) * seconds
+
+
+class WindowSource(Source):
+    """``window``, ``window_timeout``, ``window_until`` and ``window_while``."""
+
+    frames = 12
+
+    def __init__(
+        self,
+        label: str,
+        upstream: Stream[Any],
+        *shows: Any,
+        prefetch: int,
+        judge: Judge = at_most,
+        size: int | None = None,
+        span: Span | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> None:
+        super().__init__(label, *shows)
+        self._upstream = upstream
+        self.judge = judge
+        self.size = size
+        self.span = span
+        self.scheduler = scheduler
+        self.boundary = prefetch if size is None else None
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        """Demand for windows goes through a relay; the splitter opens no more than that."""
+        outer = Relay(ops, downstream, self.label, self.place)
+        outer.introduce()
+        if outer.closed:
+            return None
+        if self.size is None:
+            splitter = _Windowing(self, self.boundary or 0, outer)
+        else:
+            splitter = _Measured(self, self.size, outer)
+        outer.on_subscribe(Outlet(splitter))
+        return self._upstream, splitter
+
+    def upstreams(self) -> list[Stream[Any]]:
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        return self._upstream._source.runs_on()
+
+
+class _Windowing(Splitter):
+    """Windows of any length: the source is asked for more as the present window is read."""
+
+    def __init__(self, source: WindowSource, prefetch: int, outer: Relay) -> None:
+        super().__init__(source.label, source.place, outer.home, outer.below, prefetch, outer)
+        self.waits_for_readers = source.span is None  # a clock closes the window, read or not
+        self._source = source
+        self._context = copy_context()
+        self._start = 0.0 if source.scheduler is None else source.scheduler.now()
+        self._timer: Timer | None = None
+        self._cut: WindowEnd | None = None
+        """What the first element that waits decides; None if that was not asked yet."""
+        self._opened = 0
+        self.demand = 0
+        self.present: Branch | None = None
+
+    def place_one(self, element: Any) -> bool:
+        if self._cut is None:
+            self._cut = self._source.judge(element)
+        cut = self._cut
+        if cut in (WindowEnd.BEFORE, WindowEnd.INSTEAD):
+            self.shut()
+        if cut is not WindowEnd.INSTEAD:
+            window = self.present or self._open()
+            if window is None:
+                return False
+            self.give(window, element)
+            if cut is WindowEnd.AFTER or self.full(window):
+                self.shut()
+        self._cut = None
+        return True
+
+    def full(self, window: Branch) -> bool:
+        """Whether the window has as many elements as it may have."""
+        return False
+
+    def _open(self) -> Branch | None:
+        outer = self.outer
+        if outer is None or not self.demand:
+            return None
+        self.demand -= self.demand < UNBOUNDED
+        self._opened += 1
+        window = self.present = self.open(f"window {self._opened} of {self.name}")
+        self._set_timer(window)
+        outer.on_next(flux_of(BranchSource(window, self.place)))
+        return window
+
+    def shut(self) -> None:
+        """Close the present window, if there is one. What waits in it stays there for its reader."""
+        window, self.present = self.present, None
+        self._stop_timer()
+        if window is not None:
+            if window in self.branches:
+                self.close(window)
+            window.end(None)
+
+    def wants(self, n: int) -> None:
+        self.demand = min(self.demand + n, UNBOUNDED)
+
+    def closed_below(self) -> None:
+        super().closed_below()
+        self.demand = 0
+
+    def finish(self, error: BaseException | None) -> None:
+        """A window whose reader has left is not among the branches any more."""
+        super().finish(error)
+        self.present = None
+
+    # ---------------------------------------------------------------- the clock
+    def _set_timer(self, window: Branch) -> None:
+        span, scheduler = self._source.span, self._source.scheduler
+        if span is None or scheduler is None:
+            return
+        now = scheduler.now()
+        alarm = Alarm(
+            self._context,
+            lambda: self.post(self._ring, window),
+            lambda refused: self.post(self.fail, refused),
+        )
+        self._timer = scheduler.submit_after(max(0.0, span(self._start, now) - now), alarm)
+
+    def _stop_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+
+    def _ring(self, window: Branch) -> None:
+        if self.present is window:
+            self.shut()
+
+    def released(self) -> None:
+        self._stop_timer()
+
+
+class _Measured(_Windowing):
+    """Windows of ``size`` elements at most: for each one that is asked for, so many elements are.
+
+    So a window is never larger than its queue, and a window that nobody reads stops nothing.
+    """
+
+    def __init__(self, source: WindowSource, size: int, outer: Relay) -> None:
+        super().__init__(source, size, outer)
+        self.waits_for_readers = False
+        self._size = size
+
+    def full(self, window: Branch) -> bool:
+        return window.given >= self._size
+
+    def wanted(self, on_the_way: int) -> int:
+        started = 0 if self.present is None else self._size - self.present.given
+        needed = self.demand * self._size + started
+        return UNBOUNDED if needed >= UNBOUNDED else max(0, needed - on_the_way - len(self.inbox))
