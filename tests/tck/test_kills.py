@@ -48,7 +48,9 @@ def _broken() -> Iterator[Broken]:
                 f"{subscriber.name}-white", subscriber.rules, whitebox_verification(subscriber, IMPATIENT)
             )
     for processor in BROKEN_PROCESSORS.values():
-        yield Broken(processor.name, processor.rules, processor_verification(processor, IMPATIENT))
+        yield Broken(
+            f"{processor.name}-processor", processor.rules, processor_verification(processor, IMPATIENT)
+        )
 
 
 BROKEN = list(_broken())
