@@ -19,14 +19,15 @@ from pathlib import Path
 from tests import quick_java
 
 BESIDE = {
-    "processes": (
+    "commands": ("tests/cli", "tests/end_to_end"),
+    "slow lines": (
         "tests/aquifer/faults",
         "tests/aquifer/plain",
-        "tests/cli",
         "tests/net/backpressure",
         "tests/net/http",
-        "tests/end_to_end",
+        "tests/net/framing",
     ),
+    "pages": ("tests/examples", "tests/feeds", "tests/source"),
     "kits": ("tests/conformance", "tests/interop", "tests/tck"),
     "Spark": ("tests/spark",),
     "storms": (
@@ -36,7 +37,10 @@ BESIDE = {
         "tests/aquifer/chaos",
     ),
 }
-"""The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas."""
+"""The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas.
+
+Each run waits most of its time: with fewer runs, two processors have nothing to do for a third of it.
+"""
 
 _PYTEST = [sys.executable, "-m", "pytest"]
 

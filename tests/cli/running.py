@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections import deque
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -31,6 +32,7 @@ class Program:
         self.said: list[str] = []
         """The lines of its standard error that were read by :meth:`wait_for` or :meth:`end`."""
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._before: deque[str] = deque()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
 
@@ -53,12 +55,19 @@ class Program:
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Read standard error up to a line with this in it."""
         while True:
-            line = self._lines.get(timeout=PATIENCE)
+            line = self._before.popleft() if self._before else self._lines.get(timeout=PATIENCE)
             assert line is not None, f"ended without saying {pattern!r}, but: {self.said}"
             self.said.append(line)
             match = re.search(pattern, line)
             if match is not None:
                 return match
+
+    def wait_for_start(self, pattern: str) -> re.Match[str]:
+        """Wait for a line that may come after others: these can still be waited for."""
+        match = self.wait_for(pattern)
+        self._before.extend(self.said[:-1])
+        del self.said[:-1]
+        return match
 
     def send_lines(self, *lines: bytes | str) -> None:
         """Write lines to its standard input."""
@@ -70,6 +79,8 @@ class Program:
         """Wait until it ends by itself; its exit code."""
         code = self.process.wait(timeout)
         self._reader.join(PATIENCE)
+        self.said += self._before
+        self._before.clear()
         while (line := self._lines.get(timeout=PATIENCE)) is not None:
             self.said.append(line)
         return code
@@ -97,7 +108,7 @@ class Gateway(Program):
             arguments = ("--control", "tcp://127.0.0.1:0", *arguments)
         super().__init__("gateway", *arguments, stdin=stdin)
         try:
-            self.endpoint = self.wait_for(r"serving .* at (tcp://\S+)")[1]
+            self.endpoint = self.wait_for_start(r"serving .* at (tcp://\S+)")[1]
         except BaseException:
             self.__exit__(None, None, None)
             raise

@@ -182,7 +182,8 @@ def test_a_gateway_that_holds_its_answer_is_waited_for(start: Start, read: Read,
 
     assert recorder.error is None
     assert recorder.items == some(50)
-    assert len(gateway.asked) == 6, "no question was asked twice"
+    # A question that was asked twice would ask for more than the window beyond the last record.
+    assert sum(gateway.asked) <= 50 + 10
 
 
 @pytest.mark.slow
