@@ -77,6 +77,16 @@ def combined(flux: Flux[Order], names: Flux[str]) -> None:
     assert_type(flux.then_many(names), Flux[str])
 
 
+def split(flux: Flux[Order]) -> None:
+    assert_type(flux.group_by(lambda order: order.item).map(lambda group: group.key), Flux[str])
+    assert_type(flux.group_by(lambda order: order.id).flat_map(lambda group: group.count()), Flux[int])
+    assert_type(flux.window(3).concat_map(lambda window: window.last()), Flux[Order])
+    assert_type(flux.buffer_timeout(10, 0.5), Flux[list[Order]])
+    assert_type(flux.materialize().map(lambda signal: signal.element), Flux[Order | None])
+    assert_type(flux.materialize().dematerialize(), Flux[Order])
+    assert_type(Flux.first_with_value(["a"], Flux.just("b")), Flux[str])
+
+
 def anything_that_becomes_a_stream(flux: Flux[Order], future: Future[int]) -> None:
     assert_type(flux.flat_map(lambda order: Flux.just(order.id)), Flux[int])
     assert_type(flux.flat_map(lambda order: Mono.just(order.id)), Flux[int])

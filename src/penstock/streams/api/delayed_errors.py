@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Never, TypeVar
 
 from penstock.arguments import a_count
-from penstock.spec import Publisher
 from penstock.streams.api.combination import streams_of
 from penstock.streams.api.flat_map import CONCURRENCY, INNER_PREFETCH, to_stream
 from penstock.streams.fusion import operator
@@ -20,6 +19,7 @@ from penstock.streams.stream import Stream, T, flux_of
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.stream import Streamable
 
 __all__ = ["FluxDelayedErrors", "MonoDelayedErrors"]
 
@@ -33,7 +33,7 @@ class FluxDelayedErrors(Stream[T]):
     __slots__ = ()
 
     @staticmethod
-    def concat_delay_error(*publishers: Publisher[E]) -> Flux[E]:
+    def concat_delay_error(*publishers: Streamable[E]) -> Flux[E]:
         """All elements of the first publisher, then of the second, and so on; errors wait until the end.
 
         A publisher that fails makes way for the next. After the last one the stream fails: with the error
@@ -62,7 +62,7 @@ class FluxDelayedErrors(Stream[T]):
         return flux_of(DelayErrorSource("concat_delay_error", streams, combine))
 
     @staticmethod
-    def merge_delay_error(*publishers: Publisher[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
+    def merge_delay_error(*publishers: Streamable[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
         """The elements of all publishers as they arrive; errors wait until all have ended.
 
         The error is that of the publisher or, if several have failed, an ExceptionGroup.
@@ -92,7 +92,7 @@ class FluxDelayedErrors(Stream[T]):
 
     def flat_map_delay_error(
         self,
-        mapper: Callable[[T], Publisher[R]],
+        mapper: Callable[[T], Streamable[R]],
         *,
         concurrency: int = CONCURRENCY,
         prefetch: int = INNER_PREFETCH,
@@ -127,7 +127,7 @@ class FluxDelayedErrors(Stream[T]):
 
         return flux_of(DelayErrorSource("flat_map_delay_error", (self,), combine, mapper))
 
-    def concat_map_delay_error(self, mapper: Callable[[T], Publisher[R]], *, prefetch: int = 1) -> Flux[R]:
+    def concat_map_delay_error(self, mapper: Callable[[T], Streamable[R]], *, prefetch: int = 1) -> Flux[R]:
         """As ``concat_map``, but errors wait: the streams that follow run all the same.
 
         An error of the source, of an inner stream, or of ``mapper`` is kept until the end. The stream then
@@ -164,7 +164,7 @@ class MonoDelayedErrors(Stream[T]):
     __slots__ = ()
 
     @staticmethod
-    def when_delay_error(*publishers: Publisher[Any]) -> Mono[Any]:
+    def when_delay_error(*publishers: Streamable[Any]) -> Mono[Never]:
         """Complete when all publishers have ended; fail then if any of them has failed.
 
         The error is that of the publisher or, if several have failed, an ExceptionGroup.

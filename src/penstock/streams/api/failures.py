@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.arguments import a_function, describe
-from penstock.spec import Publisher
 from penstock.streams.api.hooks import Signal
 from penstock.streams.fusion import operator
 from penstock.streams.fusion.fragments import HandleSink
@@ -21,6 +20,7 @@ from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.stream import Streamable
 
 __all__ = ["FluxFailures", "MonoFailures"]
 
@@ -76,7 +76,7 @@ class FluxFailures(Stream[T]):
         """
         return self._with(operator("handle", _as_signal, label="dematerialize", shows=()))
 
-    def repeat_when(self, companion: Callable[[Flux[int]], Publisher[Any]]) -> Flux[T]:
+    def repeat_when(self, companion: Callable[[Flux[int]], Streamable[Any]]) -> Flux[T]:
         """After its end subscribe to the source again when another stream, the companion, says so.
 
         ``companion(ends)`` is called once for each subscriber. ``ends`` has a number for each end of the
@@ -127,12 +127,12 @@ class FluxFailures(Stream[T]):
 
     @staticmethod
     def using_when(
-        resource: Publisher[S] | Callable[[], Publisher[S] | Awaitable[S]],
-        stream: Callable[[S], Publisher[E]],
-        cleanup: Callable[[S], Publisher[Any] | Awaitable[Any] | None],
+        resource: Streamable[S] | Callable[[], Streamable[S]],
+        stream: Callable[[S], Streamable[E]],
+        cleanup: Callable[[S], Streamable[Any] | None],
         *,
-        on_error: Callable[[S, BaseException], Publisher[Any] | Awaitable[Any] | None] | None = None,
-        on_cancel: Callable[[S], Publisher[Any] | Awaitable[Any] | None] | None = None,
+        on_error: Callable[[S, BaseException], Streamable[Any] | None] | None = None,
+        on_cancel: Callable[[S], Streamable[Any] | None] | None = None,
     ) -> Flux[E]:
         """A stream over a resource that is opened and closed asynchronously: a connection, a transaction.
 
@@ -210,7 +210,7 @@ class MonoFailures(Stream[T]):
         """
         return self._with(operator("handle", _as_signal, label="dematerialize", shows=()))
 
-    def repeat_when(self, companion: Callable[[Flux[int]], Publisher[Any]]) -> Flux[T]:
+    def repeat_when(self, companion: Callable[[Flux[int]], Streamable[Any]]) -> Flux[T]:
         """After its end subscribe to the Mono again when another stream, the companion, says so.
 
         ``companion(ends)`` is called once for each subscriber. ``ends`` has a 1 for each run with an element
@@ -255,12 +255,12 @@ class MonoFailures(Stream[T]):
 
     @staticmethod
     def using_when(
-        resource: Publisher[S] | Callable[[], Publisher[S] | Awaitable[S]],
-        stream: Callable[[S], Mono[E]],
-        cleanup: Callable[[S], Publisher[Any] | Awaitable[Any] | None],
+        resource: Streamable[S] | Callable[[], Streamable[S]],
+        stream: Callable[[S], Streamable[E]],
+        cleanup: Callable[[S], Streamable[Any] | None],
         *,
-        on_error: Callable[[S, BaseException], Publisher[Any] | Awaitable[Any] | None] | None = None,
-        on_cancel: Callable[[S], Publisher[Any] | Awaitable[Any] | None] | None = None,
+        on_error: Callable[[S, BaseException], Streamable[Any] | None] | None = None,
+        on_cancel: Callable[[S], Streamable[Any] | None] | None = None,
     ) -> Mono[E]:
         """A Mono over a resource that is opened and closed asynchronously: a connection, a transaction.
 

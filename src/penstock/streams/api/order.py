@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.arguments import a_count, a_function
-from penstock.spec import Publisher
 from penstock.streams.api.combination import streams_of
 from penstock.streams.api.filters import NoElement
 from penstock.streams.api.flat_map import INNER_PREFETCH, to_stream
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from penstock.streams.api.collection import Comparable
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.stream import Streamable
 
 __all__ = ["FluxOrder", "MonoOrder"]
 
@@ -34,7 +34,7 @@ class FluxOrder(Stream[T]):
     __slots__ = ()
 
     @staticmethod
-    def merge_sequential(*publishers: Publisher[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
+    def merge_sequential(*publishers: Streamable[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
         """Run all publishers at once, but send all elements of the first, then all of the second, and so on.
 
         ``concat`` starts the second when the first has ended; here it has been working meanwhile, and up to
@@ -69,7 +69,7 @@ class FluxOrder(Stream[T]):
 
     @staticmethod
     def merge_priority(
-        *publishers: Publisher[E],
+        *publishers: Streamable[E],
         key: Callable[[E], Comparable] | None = None,
         prefetch: int = INNER_PREFETCH,
     ) -> Flux[E]:
@@ -95,7 +95,7 @@ class FluxOrder(Stream[T]):
 
     @staticmethod
     def merge_ordered(
-        *publishers: Publisher[E],
+        *publishers: Streamable[E],
         key: Callable[[E], Comparable] | None = None,
         prefetch: int = INNER_PREFETCH,
     ) -> Flux[E]:
@@ -121,7 +121,7 @@ class FluxOrder(Stream[T]):
         return _merge(MergeOrderedSource, "merge_ordered", publishers, key, prefetch)
 
     @staticmethod
-    def first_with_signal(*publishers: Publisher[E]) -> Flux[E]:
+    def first_with_signal(*publishers: Streamable[E]) -> Flux[E]:
         """The publisher that sends anything first, an element or its end; the others are cancelled.
 
         >>> Flux.first_with_signal(Flux.never(), Flux.just(1, 2)).collect_list().block()
@@ -142,7 +142,7 @@ class FluxOrder(Stream[T]):
         return flux_of(FirstSource("first_with_signal", _some(publishers, "first_with_signal()")))
 
     @staticmethod
-    def first_with_value(*publishers: Publisher[E]) -> Flux[E]:
+    def first_with_value(*publishers: Streamable[E]) -> Flux[E]:
         """The publisher that sends an element first; those that are empty or fail do not win.
 
         If there is no winner, the stream fails with NoElement. Its cause is the error of a publisher or, if
@@ -165,7 +165,7 @@ class FluxOrder(Stream[T]):
         streams = _some(publishers, "first_with_value()")
         return flux_of(FirstSource("first_with_value", streams, _no_value))
 
-    def expand_deep(self, leads_to: Callable[[T], Publisher[T]]) -> Flux[T]:
+    def expand_deep(self, leads_to: Callable[[T], Streamable[T]]) -> Flux[T]:
         """Send each element, then all of the stream that it leads to, and only then its next sibling.
 
         For trees: a branch is finished before the next one begins. One stream is open for each level. To go
@@ -195,7 +195,7 @@ class MonoOrder(Stream[T]):
     __slots__ = ()
 
     @staticmethod
-    def first_with_signal(*monos: Mono[E]) -> Mono[E]:
+    def first_with_signal(*monos: Streamable[E]) -> Mono[E]:
         """The Mono that has its element, is empty or fails first; the others are cancelled.
 
         >>> Mono.first_with_signal(Mono.never(), Mono.just("quick")).block()
@@ -214,7 +214,7 @@ class MonoOrder(Stream[T]):
         return mono_of(FirstSource("first_with_signal", _some_monos(monos, "first_with_signal()")))
 
     @staticmethod
-    def first_with_value(*monos: Mono[E]) -> Mono[E]:
+    def first_with_value(*monos: Streamable[E]) -> Mono[E]:
         """The Mono that has its element first; those that are empty or fail do not win.
 
         If there is no winner, it fails with NoElement. The cause is the error of a Mono or, if several have
@@ -236,7 +236,7 @@ class MonoOrder(Stream[T]):
         streams = _some_monos(monos, "first_with_value()")
         return mono_of(FirstSource("first_with_value", streams, _no_value))
 
-    def expand(self, leads_to: Callable[[T], Publisher[T]]) -> Flux[T]:
+    def expand(self, leads_to: Callable[[T], Streamable[T]]) -> Flux[T]:
         """Send the element and, later, those of the stream that it leads to, and so on, level by level.
 
         >>> Mono.just(8).expand(lambda n: [n // 2] if n > 1 else []).collect_list().block()
@@ -255,7 +255,7 @@ class MonoOrder(Stream[T]):
         """
         return self._as_flux().expand(leads_to)
 
-    def expand_deep(self, leads_to: Callable[[T], Publisher[T]]) -> Flux[T]:
+    def expand_deep(self, leads_to: Callable[[T], Streamable[T]]) -> Flux[T]:
         """Send the element, then all of the stream that it leads to, each branch before the next one.
 
         >>> Mono.just(8).expand_deep(lambda n: [n // 2] if n > 1 else []).collect_list().block()
