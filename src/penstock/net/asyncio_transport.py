@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import select
+import socket
 import ssl
+import struct
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 from weakref import WeakKeyDictionary, ref
@@ -140,6 +142,14 @@ class AsyncioTransport:
 
     def abort(self) -> None:
         """Close now."""
+        self.raw.abort()
+
+    def reset(self) -> None:
+        """Close now, so that the peer sees a cut and not an end: what the kernel has is thrown away, too."""
+        opened = self.socket
+        if opened is not None and not self.is_closing():
+            with contextlib.suppress(OSError):  # it is broken already
+                opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.raw.abort()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from penstock.net.echo import LoopSender
 from penstock.net.framing.decoder import Decoder
 from penstock.net.pull_sender import HandfulSender
-from penstock.net.sender import Done
+from penstock.net.sender import BUDGET, Done
 from penstock.net.transport import Transport
 from penstock.streams.spi import Piecewise, asks_main_thread_to_stop
 
@@ -93,6 +93,13 @@ class FrameSender(HandfulSender):
             self._fault = fault
 
     # ---------------------------------------------------------------- elements
+    def _has_room(self) -> bool:
+        """A chunk that has been begun is finished, unless more comes out of it than a sender asks for ahead.
+
+        A pause in the middle of a chunk would cost several turns of the loop, and save little memory.
+        """
+        return self._writable or self._bytes - self._since_full < BUDGET
+
     def _take(self, most: int) -> bool:
         frames, at = self._frames, self._at
         left = len(frames) - at

@@ -69,6 +69,7 @@ class Connection:
         "_peer_ended",
         "_queue",
         "_receiver",
+        "_send_was_begun",
         "_sender",
         "_stopped",
         "_thread",
@@ -80,6 +81,7 @@ class Connection:
         "id",
         "inbound",
         "outbound",
+        "send_was_made",
         "sends_at_once",
         "transport",
     )
@@ -113,6 +115,9 @@ class Connection:
         """Bytes that were sent after the first ones in this turn of the loop; None if none were sent."""
         self._joined_bytes = 0
         self.sends_at_once = 0
+        self.send_was_made = False
+        """Whether ``outbound.send()`` was called, by anybody."""
+        self._send_was_begun = False
         self._closing: Shutdown | None = None
         self._stopped = False
         self._peer_ended = False
@@ -196,7 +201,10 @@ class Connection:
 
     def _run(self, work: Any) -> None:
         stream = handler_stream(work, "connection")
-        self._handler = HandlerRun(self._handler_done)
+        advice = self._connections.advice
+        self._handler = HandlerRun(
+            self._handler_done, lambda element: advice.elements_dropped(self.label, work, element)
+        )
         connect(stream, self._handler)
 
     def _tell(self, state: ConnectionState) -> None:
@@ -205,6 +213,8 @@ class Connection:
     def _handler_done(self, error: BaseException | None) -> None:
         if error is not None and tell_failure(self.label, error, lost=self._lost, stopped=self._stopped):
             self._connections.metrics.errors += 1
+        elif error is None and self.send_was_made and not self._send_was_begun and not self.sends_at_once:
+            self._connections.advice.nothing_sent(self.label)
         self.on_loop(self._close)
 
     def peer_ended(self) -> bool:
@@ -351,6 +361,7 @@ class Connection:
 
         Bytes that have been ``written`` already count as the first element of this send.
         """
+        self._send_was_begun = True
         if self._sender is not None and self._queue is not None:
             self._check_open()
 
@@ -478,7 +489,7 @@ class Connection:
         self.on_loop(self._close)
 
     def abort(self, why: BaseException | None = None) -> None:
-        """Close now. What has not left is lost, and ``receive()`` and sends fail."""
+        """Close now, with a reset. What has not left is lost, and ``receive()`` and sends fail."""
         self.on_loop(self._abort, why or ConnectionAborted(f"{self.label} was aborted by its owner"))
 
     async def aclose(self) -> None:
@@ -548,12 +559,17 @@ class Connection:
         if self._closing.begin(self.settings.linger, self._peer_ended):
             self._receiver.discard(ReceiveStopped(f"{self.label} this side closed the connection"))
 
-    def _abort(self, why: BaseException) -> None:
+    def _abort(self, why: BaseException, *, cut: bool = True) -> None:
         if not self._lost:
             self._aborted = why
             self._joined_bytes = 0
+            # A peer that has seen our end has seen everything before it.
+            cut = cut and self._closing is None
             self._closing = self._closing or Shutdown(self.transport)
-            self.transport.abort()
+            if cut:
+                self.transport.reset()
+            else:
+                self.transport.abort()
 
     def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
         """Make a call on the connection's event loop: now if we are on it. False if that loop is closed."""
@@ -581,4 +597,4 @@ class Connection:
     def _idle(self, timeout: IdleTimeout) -> None:
         _log.info("%s %s: closing", self.label, timeout)
         self._connections.metrics.errors += 1
-        self._abort(timeout)
+        self._abort(timeout, cut=False)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from penstock.net.errors import ConnectionAborted
+from penstock.net.handler import HandlerAdvice
 from penstock.net.labels import new_id
 from penstock.net.lifecycle import CloseReport
 from penstock.net.metrics import TcpMetrics
@@ -28,6 +29,7 @@ class Connections:
     def __init__(self, settings: TcpSettings) -> None:
         self.settings = settings
         self.metrics = TcpMetrics()
+        self.advice = HandlerAdvice()
         self.alive: set[Connection] = set()
         self._left: set[HandlerRun] = set()
         """Handlers whose connections are gone, and which still work on what arrived before."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,7 @@ from penstock.net.outbound import SendChain
 from penstock.spec import UNBOUNDED, Subscription
 from penstock.streams.spi import Stream, as_stream, asks_main_thread_to_stop
 
-__all__ = ["HandlerRun", "handler_stream", "tell_failure", "tells_failure"]
+__all__ = ["HandlerAdvice", "HandlerRun", "handler_stream", "tell_failure", "tells_failure"]
 
 _log = logging.getLogger("penstock.net")
 
@@ -28,12 +28,20 @@ def handler_stream(work: Any, what: str) -> Stream[Any]:
 
 
 class HandlerRun:
-    """The Subscriber of a handler's Publisher. It ignores the elements; the end closes the connection."""
+    """The Subscriber of a handler's Publisher. It ignores the elements; the end closes the connection.
 
-    __slots__ = ("_done", "_subscription", "when_over")
+    Elements that are ignored are most likely a mistake, so ``dropped`` hears of the first one.
+    """
 
-    def __init__(self, done: Callable[[BaseException | None], object]) -> None:
+    __slots__ = ("_done", "_dropped", "_subscription", "when_over")
+
+    def __init__(
+        self,
+        done: Callable[[BaseException | None], object],
+        dropped: Callable[[Any], object] | None = None,
+    ) -> None:
         self._done: Callable[[BaseException | None], object] | None = done
+        self._dropped = dropped
         self._subscription: Subscription | None = None
         self.when_over: Callable[[HandlerRun], object] | None = None
         """Called when the handler has ended by itself."""
@@ -58,6 +66,10 @@ class HandlerRun:
                     "it sends (await outbound.send(…)), and a plain function has to return it"
                 )
             )
+            return
+        dropped, self._dropped = self._dropped, None
+        if dropped is not None:
+            dropped(element)
 
     def on_error(self, error: BaseException, /) -> None:
         """The handler failed."""
@@ -86,6 +98,42 @@ class HandlerRun:
         self._done = None
         if subscription is not None:
             subscription.cancel()
+
+
+class HandlerAdvice:
+    """What the author of a handler should know. Each advice is logged once for a server or client."""
+
+    def __init__(self) -> None:
+        self._given: set[str] = set()
+
+    def elements_dropped(self, label: str, returned: Any, element: Any) -> None:
+        """Nobody takes the elements of what the handler returned."""
+        if not isinstance(element, bytes | bytearray | memoryview | str):
+            return  # Most likely the result of a computation.
+        self._give(
+            label,
+            f"the handler returned {_described(returned)}, and nobody sends its elements ({element!r:.40}, "
+            "for instance): return outbound.send(…) of it; or add .then(), if they are meant to be dropped",
+        )
+
+    def nothing_sent(self, label: str) -> None:
+        """The handler has made a send, and ended without running it."""
+        self._give(
+            label,
+            "the handler called outbound.send(…) and ended, but nothing was sent: a send has to be awaited "
+            "in a coroutine, and returned from a plain function",
+        )
+
+    def _give(self, label: str, text: str) -> None:
+        if text[:40] not in self._given:
+            self._given.add(text[:40])
+            _log.warning("%s %s; this is logged only once", label, text)
+
+
+def _described(returned: Any) -> str:
+    if isinstance(returned, AsyncGenerator):
+        return f"the async generator {getattr(returned, '__qualname__', 'of the handler')}()"
+    return f"{returned!r:.80}"
 
 
 @contextmanager

@@ -12,9 +12,9 @@ __all__ = ["address_text", "local_of", "new_id", "remote_of"]
 
 
 def address_text(address: Any) -> str:
-    """A socket's address as people write it."""
+    """A socket's address as people write it. An IPv4 peer of an IPv6 socket has its IPv4 address."""
     if isinstance(address, tuple) and len(address) >= 2:
-        host, port = address[0], address[1]
+        host, port = address[0].removeprefix("::ffff:") if "." in address[0] else address[0], address[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if isinstance(address, bytes):
         address = os.fsdecode(address)

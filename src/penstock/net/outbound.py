@@ -89,6 +89,7 @@ class Outbound(SendChain):
         Bytes that a coroutine awaits are written at once if no other send is under way, and the coroutine
         goes on as long as the socket has room for more.
         """
+        self._connection.send_was_made = True
         if type(data) is bytes and flush is None and self._before is None and self._data is None:
             return Outbound(self._connection, None, data)
         if isinstance(data, bytes | bytearray | memoryview):

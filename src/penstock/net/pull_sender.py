@@ -20,7 +20,7 @@ __all__ = ["HandfulSender", "PullSender"]
 
 _JOINED: Final = 64 * 1024
 """About this many bytes make a write."""
-_MOST: Final = 256
+_MOST: Final = 1024
 """No handful has more elements than this: the next one may be much larger than the last."""
 _GROWTH: Final = 8
 """A handful has at most so many times the elements of the one before."""
@@ -58,6 +58,10 @@ class HandfulSender(StreamSender):
     def _release(self) -> None:
         """Let go of what is at hand. May be called more than once."""
 
+    def _has_room(self) -> bool:
+        """Whether to go on."""
+        return self._writable
+
     def _failed(self, fault: BaseException) -> None:
         """The source has failed. What came before has been written."""
         self._source_ended(fault)
@@ -67,7 +71,7 @@ class HandfulSender(StreamSender):
         if self._working:
             return
         began = late = 0.0
-        while self._writable and self._done is not None and not self._finishing:
+        while self._has_room() and self._done is not None and not self._finishing:
             fault, more = None, True
             self._working = True
             try:

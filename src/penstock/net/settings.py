@@ -112,6 +112,8 @@ class TcpSettings(SocketSettings):
     linger: float = 1.0
     read_ahead: int = 64 * 1024
     queued_sends: int = 0
+    dual_stack: bool = False
+    local_address: tuple[str, int] | None = None
     fused: bool = True
     framing: SupportsFrames | None = None
 

@@ -186,6 +186,10 @@ choosing: ContextVar[Choose | None] = ContextVar("penstock.net.choosing", defaul
 """How the server that is making a session chooses. Servers that share a context may have different names."""
 
 
+alerting: ContextVar[Callable[[bytes], object] | None] = ContextVar("penstock.net.alerting", default=None)
+"""Sends the alert of a handshake that failed, past the event loop, which has given up by then."""
+
+
 class TlsSession(ssl.SSLObject):
     """The session of our connections: it knows how the peer ended, and chooses a context by server name.
 
@@ -200,6 +204,7 @@ class TlsSession(ssl.SSLObject):
     _hello: ssl.MemoryBIO | None = None
     _outgoing: ssl.MemoryBIO
     _choose: Choose | None = None
+    _alert: Callable[[bytes], object] | None = None
 
     @classmethod
     def _create(
@@ -219,16 +224,27 @@ class TlsSession(ssl.SSLObject):
             session=session,
             context=context,
         )
+        made._outgoing = outgoing
         choose = choosing.get()
         if server_side and choose is not None:
-            made._choose, made._hello, made._outgoing = choose, incoming, outgoing
+            made._choose, made._hello = choose, incoming
+        if server_side:
+            made._alert = alerting.get()
         return made
 
     def do_handshake(self) -> None:
-        """Choose the context first, on a server with several names."""
-        if self._hello is not None:
-            self._choose_context(self._hello)
-        super().do_handshake()
+        """Choose the context first, on a server with several names. A peer that is refused learns why."""
+        try:
+            if self._hello is not None:
+                self._choose_context(self._hello)
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            # OpenSSL has written an alert that says why. Both event loops would throw it away.
+            if self._alert is not None and (alert := self._outgoing.read()):
+                self._alert(alert)
+            raise
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:
         """Read. An empty result is the peer's proper end."""

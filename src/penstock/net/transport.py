@@ -188,3 +188,7 @@ class Transport(Protocol):
     def abort(self) -> None:
         """Close now. What has not left is lost."""
         ...
+
+    def reset(self) -> None:
+        """Close now, in such a way that the peer sees a cut (RST) and not an end."""
+        ...

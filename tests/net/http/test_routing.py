@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.net.http import Http, Request, reply
+from penstock.net.http import Http, Request, reply, stream
 from penstock.streams import Flux, Mono
 from tests.net.http.conversing import PATIENCE, Exchange, answered
 
@@ -131,3 +131,89 @@ def test_the_application_starts_and_stops() -> None:
 def test_another_protocol_is_refused() -> None:
     with pytest.raises(RuntimeError, match="'telnet'"):
         asyncio.run(answered(app, kind="telnet"))
+
+
+def test_a_header_and_a_parameter_may_have_several_values() -> None:
+    exchange = Exchange()
+    exchange.scope["headers"] = [(b"Accept", b"a"), (b"x-other", b"-"), (b"accept", b"b, c")]
+    exchange.scope["query_string"] = b"tag=1&other=&tag=2"
+    request = Request(exchange.scope, exchange.receive, {})
+
+    assert request.header_values("ACCEPT") == ["a", "b, c"]
+    assert request.header_values("absent") == []
+    assert request.query_values("tag") == ["1", "2"]
+    assert request.query_values("other") == [""]
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["a server that can", "one that cannot"])
+def test_a_websocket_at_a_wrong_path_is_a_404_where_the_server_can_say_so(told: bool) -> None:
+    async def one() -> list[Any]:
+        exchange = Exchange(kind="websocket", path="/nowhere")
+        exchange.scope["extensions"] = {"websocket.http.response": {}} if told else {}
+        exchange.incoming.put_nowait({"type": "websocket.connect"})
+        await asyncio.wait_for(exchange.start(app), PATIENCE)
+        return exchange.sent
+
+    sent = asyncio.run(one())
+
+    if told:
+        assert [message["type"].rsplit(".", 1)[1] for message in sent] == ["start", "body"]
+        assert sent[0]["status"] == 404
+    else:
+        assert [message["type"] for message in sent] == ["websocket.close"]
+
+
+counting = (
+    Http()
+    .body_limit(10)
+    .request_timeout(0.05)
+    .post("/count", lambda request: request.body().map(len).reduce(lambda a, b: a + b))
+    .post("/echo", lambda request: stream(request.body()))
+    .post("/ignore", lambda request: "ignored")
+)
+
+
+def sent_to(
+    path: str, *chunks: bytes, announced: bytes | None = None, whole: bool = True
+) -> tuple[int, bytes]:
+    async def one() -> Exchange:
+        exchange = Exchange(method="POST", path=path)
+        if announced is not None:
+            exchange.scope["headers"] = [(b"content-length", announced)]
+        for number, chunk in enumerate(chunks, 1):
+            exchange.chunk(chunk, more=number < len(chunks) or not whole)
+        await asyncio.wait_for(exchange.start(counting), PATIENCE)
+        return exchange
+
+    exchange = asyncio.run(one())
+    return exchange.status, b"".join(exchange.bodies)
+
+
+@pytest.mark.parametrize("path", ["/count", "/echo"])
+def test_a_body_above_the_limit_is_a_413(path: str) -> None:
+    assert sent_to(path, b"12345", b"67890")[0] == 200
+    assert sent_to(path, b"12345678901")[0] == 413
+
+
+def test_a_body_that_is_announced_above_the_limit_is_refused_before_it_is_read() -> None:
+    assert sent_to("/ignore", b"", announced=b"10") == (200, b"ignored")
+    status, text = sent_to("/ignore", b"", announced=b"11")
+    assert status == 413
+    assert b"more than 10 bytes" in text
+
+
+@pytest.mark.parametrize("path", ["/count", "/echo"])
+def test_a_body_that_does_not_arrive_in_time_is_a_408(path: str) -> None:
+    status, _ = sent_to(path, *([b"12"] if path == "/count" else [b""]), whole=False)
+    assert status == 408
+
+
+def test_a_function_that_does_not_read_has_all_the_time() -> None:
+    assert sent_to("/ignore", b"12", whole=False) == (200, b"ignored")
+
+
+def test_limits_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="body_limit"):
+        Http().body_limit(-1)
+    with pytest.raises(ValueError, match="request_timeout"):
+        Http().request_timeout(0)

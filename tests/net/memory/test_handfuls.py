@@ -11,7 +11,7 @@ from penstock.net import ConnectionAborted, SendRefused, TcpServer
 from penstock.net.chunk_sender import FrameSender, MappedSender
 from penstock.net.framing import FrameTooLong, lines
 from penstock.net.pull_sender import PullSender
-from penstock.net.sender import StreamSender
+from penstock.net.sender import BUDGET, StreamSender
 from penstock.net.transport import HIGH_WATER
 from penstock.streams import Flux
 from tests.net.memory.subscribers import Reader
@@ -68,7 +68,7 @@ def test_frames_wait_while_the_transport_is_full_and_no_other_chunk_is_asked_for
     transport.receive(chunk)
     loop.settle()
     assert transport.full
-    assert len(transport.unsent) <= HIGH_WATER + 16 * 10_000
+    assert len(transport.unsent) <= HIGH_WATER + BUDGET + 16 * 10_000
     received = len(chunk)
     while transport.reading:
         transport.receive(b"x\n" * 2000)
@@ -142,7 +142,7 @@ def test_a_function_that_closes_its_connection_ends_the_send() -> None:
 def test_a_reset_says_how_many_lines_were_written() -> None:
     _, transport, loop, errors = answering(lambda i: i.receive().transform(lines()), room=0)
     transport.receive(b"one\ntwo\n")
-    transport.reset()
+    transport.peer_resets()
     loop.settle()
     assert (errors[0].elements, errors[0].written) == (2, 6)
 
@@ -189,7 +189,7 @@ def test_a_generator_is_closed_when_its_send_is_cancelled_or_lost() -> None:
         if end == "cancel":
             sent.subscription.cancel()
         else:
-            transport.reset()
+            transport.peer_resets()
         loop.settle()
         assert closed == ["closed"]
         assert connection._sender is None

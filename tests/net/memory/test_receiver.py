@@ -75,7 +75,7 @@ def test_a_reset_comes_after_everything_that_is_queued_and_is_never_a_completion
     connection, transport, loop = connected()
     reader = reading(connection)
     transport.receive(b"one", b"two")
-    transport.reset()
+    transport.peer_resets()
     loop.settle()
     reader.subscription.request(1)
     assert not reader.ended
@@ -132,7 +132,7 @@ def test_an_echo_that_is_reset_ends_its_handler_with_an_error() -> None:
     )
     connection, transport, loop = connected(settings, MemoryTransport(MemoryLoop(), room=3))
     transport.receive(b"hello")
-    transport.reset()
+    transport.peer_resets()
     loop.settle()
     assert connection.closed
     (error,) = errors
@@ -159,7 +159,7 @@ def test_whatever_comes_and_whatever_is_asked_the_chunks_arrive_in_order_and_the
     if data.draw(st.booleans()):
         transport.peer_ends()
     else:
-        transport.reset()
+        transport.peer_resets()
     reader.subscription.request(1000)
     loop.settle()
     assert reader.got == sent

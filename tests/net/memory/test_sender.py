@@ -78,7 +78,7 @@ def test_a_reset_says_what_was_written_and_what_had_not_left() -> None:
         if transport.full:
             break
     written = sum(map(len, transport.writes))
-    transport.reset()
+    transport.peer_resets()
     loop.settle()
     assert isinstance(sent.error, ConnectionAborted)
     assert (sent.error.elements, sent.error.written) == (written // 10_000, written)
@@ -92,7 +92,7 @@ def test_a_reset_between_the_end_of_the_source_and_the_last_byte_is_an_error() -
     sent = Reader()
     connection.outbound.send(Flux.just(b"one", b"two")).subscribe(sent)
     loop.settle()
-    transport.reset()
+    transport.peer_resets()
     loop.settle()
     assert isinstance(sent.error, ConnectionAborted)
     assert sent.error.unsent >= 1

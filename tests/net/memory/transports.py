@@ -130,6 +130,8 @@ class MemoryTransport:
         self.pauses = 0
         self.events: TransportEvents
         self.ended = self.closing = self.gone = False
+        self.cut = False
+        """Whether the connection was closed so that the peer sees a cut."""
         self._half_closes = half_closes
 
     # ---------------------------------------------------------------- what a connection calls
@@ -181,6 +183,10 @@ class MemoryTransport:
         self.unsent.clear()
         self.loop.call_soon(self._lose, None)
 
+    def reset(self) -> None:
+        self.cut = True
+        self.abort()
+
     # ---------------------------------------------------------------- what a test calls
     def receive(self, *chunks: bytes) -> None:
         """Chunks arrive from the peer. As with a kernel, none is handed over while reading is paused."""
@@ -204,7 +210,7 @@ class MemoryTransport:
         if not self.events.eof_received():
             self.close()
 
-    def reset(self) -> None:
+    def peer_resets(self) -> None:
         """The peer, or somebody on the way, resets the connection."""
         self.closing = True
         self._lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))

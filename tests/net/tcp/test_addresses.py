@@ -341,7 +341,8 @@ def test_close_now_tells_who_was_cut_off() -> None:
         assert begun.wait(LONG)
         closed = server.close_now(grace=0.05)
         assert len(closed.aborted) == 1
-        assert peer.recv(1) == b""
+        with pytest.raises(ConnectionResetError):
+            peer.recv(1)
 
 
 @on_each_loop
@@ -354,5 +355,84 @@ def test_nothing_blocks_the_loop_that_it_is_called_on(kind: str) -> None:
                 TcpClient.create().port(running.port).connect_now()
             with pytest.raises(RuntimeError, match=r"would block the event loop.*await aclose\(\)"):
                 running.close_now()
+
+    run_on(kind, main())
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@on_each_loop
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+def test_one_socket_for_ipv6_and_ipv4(kind: str) -> None:
+    async def main() -> None:
+        remotes: list[str] = []
+        server = TcpServer.create().dual_stack().handle(lambda i, o: o.send(b"hello"))
+        server = server.on_connection(lambda connection: remotes.append(connection.remote))
+        async with await server.bind() as running:
+            for host in ("127.0.0.1", "::1"):
+                client = TcpClient.create().host(host).port(running.port)
+                async with await soon(client.connect()) as connection:
+                    assert await soon(connection.inbound.receive().collect_list()) == [b"hello"]
+        assert [remote.rsplit(":", 1)[0] for remote in remotes] == ["127.0.0.1", "[::1]"]
+
+    run_on(kind, main())
+
+
+@on_each_loop
+@pytest.mark.parametrize("options", [False, True], ids=["alone", "with options"])
+def test_a_client_connects_from_the_address_that_it_was_given(kind: str, options: bool) -> None:
+    async def main() -> None:
+        remotes: list[str] = []
+        server = TcpServer.create().host("127.0.0.1").handle(lambda i, o: o.send(b"hello"))
+        server = server.on_connection(lambda connection: remotes.append(connection.remote))
+        async with await server.bind() as running:
+            client = TcpClient.create().port(running.port).local_address("127.0.0.2")
+            if options:
+                client = client.option("SO_RCVBUF", 65_536)
+            async with await soon(client.connect()) as connection:
+                assert await soon(connection.inbound.receive().collect_list()) == [b"hello"]
+                assert connection.local == remotes[0]
+            assert remotes[0].startswith("127.0.0.2:")
+            with pytest.raises(ConnectFailed):
+                await soon(client.local_address("192.0.2.1").connect())
+
+    run_on(kind, main())
+
+
+def test_a_local_address_that_is_none_is_told_at_once() -> None:
+    with pytest.raises(ValueError, match="pass an address of this machine"):
+        TcpClient.create().local_address("")
+    with pytest.raises(ValueError, match="port of local_address"):
+        TcpClient.create().local_address("127.0.0.1", 70_000)
+
+
+@on_each_loop
+def test_options_of_a_client_are_set_before_it_connects(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size of a window is settled with the first packet."""
+
+    async def main() -> None:
+        connected: list[int] = []
+        loop = asyncio.get_running_loop()
+        connect = loop.sock_connect
+
+        async def seen(calling: socket.socket, address: Any) -> None:
+            connected.append(calling.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+            await connect(calling, address)
+
+        async with await TcpServer.create().handle(lambda i, o: o.send(b"hello")).bind() as running:
+            if kind == "asyncio":
+                monkeypatch.setattr(loop, "sock_connect", seen)
+            client = TcpClient.create().port(running.port).option("SO_RCVBUF", 40_000)
+            async with await soon(client.connect()) as connection:
+                opened = connection.transport.socket
+                assert opened is not None
+                assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 80_000
+        assert connected == ([80_000] if kind == "asyncio" else [])
 
     run_on(kind, main())

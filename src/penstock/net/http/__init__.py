@@ -23,7 +23,16 @@ The result is an ASGI application like any other, so a function can play the ser
 b'0\\n1\\n2\\n'
 """
 
-from penstock.net.http.asgi import App, BadStatus, ClientGone, ResponseBroken, WebSocketClosed
+from penstock.net.http.asgi import (
+    App,
+    BadStatus,
+    BodyTooLarge,
+    ClientGone,
+    RequestRefused,
+    RequestTimeout,
+    ResponseBroken,
+    WebSocketClosed,
+)
 from penstock.net.http.client import Answer, Call, RequestOptions, get, post, request
 from penstock.net.http.events import Event, EventDecoder
 from penstock.net.http.reception import body
@@ -35,6 +44,7 @@ __all__ = [
     "Answer",
     "App",
     "BadStatus",
+    "BodyTooLarge",
     "Call",
     "ClientGone",
     "Event",
@@ -42,6 +52,8 @@ __all__ = [
     "Http",
     "Request",
     "RequestOptions",
+    "RequestRefused",
+    "RequestTimeout",
     "Response",
     "ResponseBroken",
     "Route",

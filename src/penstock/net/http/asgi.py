@@ -14,10 +14,13 @@ from penstock.streams.spi import AsyncIterableSource, FutureSource, Op, Source, 
 __all__ = [
     "App",
     "BadStatus",
+    "BodyTooLarge",
     "ClientGone",
     "Headers",
     "Message",
     "Receive",
+    "RequestRefused",
+    "RequestTimeout",
     "ResponseBroken",
     "Scope",
     "Send",
@@ -64,6 +67,24 @@ CLEAN_CODES = frozenset({1000, 1001, 1005})
 
 class ClientGone(ConnectionAborted):
     """The client disconnected before it had sent all of its request, or received all of the response."""
+
+
+class RequestRefused(NetError):
+    """A request that the limits of the application do not allow; ``status`` is what the client is told."""
+
+    status = 400
+
+
+class BodyTooLarge(RequestRefused):
+    """The body of a request has more bytes than ``Http.body_limit()`` allows."""
+
+    status = 413
+
+
+class RequestTimeout(RequestRefused, TimeoutError):
+    """The body of a request had not arrived after the seconds of ``Http.request_timeout()``."""
+
+    status = 408
 
 
 class ResponseBroken(NetError):

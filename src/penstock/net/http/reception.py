@@ -15,7 +15,15 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from penstock.net.errors import ReceiverTaken
-from penstock.net.http.asgi import CLEAN_CODES, ClientGone, Message, Receive, WebSocketClosed, steps_of
+from penstock.net.http.asgi import (
+    CLEAN_CODES,
+    ClientGone,
+    Message,
+    Receive,
+    RequestTimeout,
+    WebSocketClosed,
+    steps_of,
+)
 from penstock.net.http.outflow import LARGE
 from penstock.streams import Flux
 from penstock.streams.spi import DeferSource, as_stream, flux_of
@@ -47,6 +55,8 @@ class Reception:
         self._unclaimed = [True]
         self._dropped = False
         self._stopped = False
+        self.deadline: float | None = None
+        """The time on the loop's clock by which the whole body has to be here; None if it may take long."""
         self.close_code: int | None = None
         """The code with which the client closed a WebSocket."""
         self.read_to_the_end = False
@@ -83,7 +93,13 @@ class Reception:
         try:
             while True:
                 while not held and not self._whole and self._gone is None:
-                    await self._one_more()
+                    try:
+                        async with asyncio.timeout_at(self.deadline):
+                            await self._one_more()
+                    except TimeoutError:
+                        raise RequestTimeout(
+                            f"the request had not arrived in time: {self._received} bytes of its body had"
+                        ) from None
                 if held:
                     chunk = held.popleft()
                     self._held_bytes -= len(chunk)

@@ -23,6 +23,7 @@ from penstock.net.http.asgi import (
     Headers,
     Message,
     Receive,
+    RequestRefused,
     ResponseBroken,
     Scope,
     Send,
@@ -172,6 +173,10 @@ class _ResponseRun:
         if self._reception.client_left:
             # Most likely the source was reading from the client. There is nobody to answer.
             _log.debug("%s: the client disconnected (%r)", named(self._scope), error)
+            return
+        if not self._begun and isinstance(error, RequestRefused):
+            _log.info("%s: refused: %s", named(self._scope), error)
+            await _plain(self._send, error.status, f"{error}\n".encode())
             return
         if not self._begun:
             _log.error("%s: the source failed before its first byte", named(self._scope), exc_info=error)

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
-from penstock.net.http.asgi import App, ClientGone, Message, Receive, Scope, Send, named
+from penstock.arguments import a_count, a_number
+from penstock.net.http.asgi import (
+    App,
+    BodyTooLarge,
+    ClientGone,
+    Message,
+    Receive,
+    RequestRefused,
+    Scope,
+    Send,
+    named,
+)
 from penstock.net.http.reception import Reception, body
 from penstock.net.http.responses import ndjson, reply
 from penstock.net.http.websockets import WebSocketHandler, websocket
@@ -28,11 +40,16 @@ Function = Callable[["Request"], Returned | Awaitable[Returned]]
 class Request:
     """A request."""
 
-    def __init__(self, scope: Scope, receive: Receive, path: dict[str, str]) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, path: dict[str, str], body_limit: int | None = None
+    ) -> None:
+        """Made by :class:`Http`, for each request."""
         self.scope = scope
         self.path = path
         """The parts of the path for which the route has a name in braces."""
         self._receive = receive
+        self._body_limit = body_limit
+        self._body_size = 0
 
     @property
     def method(self) -> str:
@@ -46,14 +63,45 @@ class Request:
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]
         }
 
+    def header_values(self, name: str) -> list[str]:
+        """All values of a header, in their order; the name may be written in any case."""
+        wanted = name.lower().encode("latin-1")
+        return [value.decode("latin-1") for given, value in self.scope["headers"] if given.lower() == wanted]
+
     @property
     def query(self) -> dict[str, str]:
         """The query parameters. Of a repeated name, the last value."""
-        return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        return dict(self._query())
+
+    def query_values(self, name: str) -> list[str]:
+        """All values of a query parameter, in their order."""
+        return [value for given, value in self._query() if given == name]
+
+    def _query(self) -> list[tuple[str, str]]:
+        return parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
 
     def body(self) -> Flux[bytes]:
-        """The body of the request; see :func:`penstock.net.http.body`."""
-        return body(self._receive)
+        """The body of the request; see :func:`penstock.net.http.body`.
+
+        It fails with BodyTooLarge or RequestTimeout beyond the limits of the application.
+        """
+        chunks = body(self._receive)
+        return chunks if self._body_limit is None else chunks.map(self._counted)
+
+    def _counted(self, chunk: bytes) -> bytes:
+        self._body_size += len(chunk)
+        self._check_size(self._body_size)
+        return chunk
+
+    def _check_size(self, size: int) -> None:
+        if self._body_limit is not None and size > self._body_limit:
+            raise BodyTooLarge(f"the body of the request has more than {self._body_limit} bytes")
+
+    def check_announced_size(self) -> None:
+        """Refuse a body that is too large before any of it has been read, if the client says its size."""
+        for size in self.header_values("content-length"):
+            if size.isdecimal():
+                self._check_size(int(size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +143,24 @@ class Http:
     """
 
     routes: tuple[Route, ...] = ()
+    most_of_a_body: int | None = None
+    seconds_for_a_request: float | None = None
+
+    def body_limit(self, most: int) -> Http:
+        """Refuse a request whose body has more bytes than this, with status 413; there is no limit otherwise.
+
+        If the client announces the size, the function is not called. If it does not, reading the body fails
+        with BodyTooLarge.
+        """
+        return replace(self, most_of_a_body=a_count(most, "body_limit()", least=0))
+
+    def request_timeout(self, seconds: float) -> Http:
+        """Refuse a request whose body has not arrived after so many seconds, with status 408.
+
+        Reading the body fails with RequestTimeout. A function that does not read it has all the time it
+        needs, and so has the response.
+        """
+        return replace(self, seconds_for_a_request=a_number(seconds, "request_timeout()", above=0))
 
     def get(self, path: str, function: Function) -> Http:
         """Answer GET, and HEAD, at this path."""
@@ -110,11 +176,14 @@ class Http:
 
     def ws(self, path: str, handler: WebSocketHandler) -> Http:
         """Accept WebSockets at this path; see :func:`penstock.net.http.websocket`."""
-        return Http((*self.routes, Route.at("WS", path, websocket(handler))))
+        return self._with(Route.at("WS", path, websocket(handler)))
 
     def route(self, method: str, path: str, function: Function) -> Http:
         """Answer any method at this path."""
-        return Http((*self.routes, Route.at(method.upper(), path, function)))
+        return self._with(Route.at(method.upper(), path, function))
+
+    def _with(self, route: Route) -> Http:
+        return replace(self, routes=(*self.routes, route))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, as an ASGI application."""
@@ -131,12 +200,17 @@ class Http:
             if route.method == wanted:
                 answer = route.run
                 if kind == "http":
-                    answer = await _answer(route.run, Request(scope, receive, match.groupdict()))
+                    reception = Reception.of(receive)
+                    if self.seconds_for_a_request is not None:
+                        now = asyncio.get_running_loop().time()
+                        reception.deadline = now + self.seconds_for_a_request
+                    request = Request(scope, receive, match.groupdict(), self.most_of_a_body)
+                    answer = await _answer(route.run, request)
                 await answer(scope, receive, send)
                 return
         if kind == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": 1008, "reason": "no such path"})
+            await _no_such_websocket(scope, send)
         elif found:
             allowed = ", ".join(sorted({route.method for route, _ in found} - {"WS"}))
             await reply("method not allowed\n", status=405, headers={"allow": allowed})(scope, receive, send)
@@ -144,8 +218,20 @@ class Http:
             await reply("not found\n", status=404)(scope, receive, send)
 
 
+async def _no_such_websocket(scope: Scope, send: Send) -> None:
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        # All that this server can do is to refuse the handshake; most say 403 to the client.
+        await send({"type": "websocket.close", "code": 1008, "reason": "no such path"})
+        return
+    text = b"not found\n"
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
+    await send({"type": "websocket.http.response.start", "status": 404, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": text, "more_body": False})
+
+
 async def _answer(function: Function, request: Request) -> App:
     try:
+        request.check_announced_size()
         answer = function(request)
         if inspect.isawaitable(answer) and not isinstance(answer, Publisher):
             answer = await answer
@@ -161,6 +247,9 @@ async def _answer(function: Function, request: Request) -> App:
             # Most likely the route was reading from the client. There is nobody to answer.
             _log.debug("%s: the client disconnected (%r)", named(request.scope), error)
             return _to_nobody
+        if isinstance(error, RequestRefused):
+            _log.info("%s: refused: %s", named(request.scope), error)
+            return reply(f"{error}\n", status=error.status)
         _log.error("%s: the route failed", named(request.scope), exc_info=error)
         return reply("the server could not produce this response\n", status=500)
 

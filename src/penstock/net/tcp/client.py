@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, Self
 
-from penstock.arguments import a_number
+from penstock.arguments import a_number, a_whole_number
 from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
@@ -68,6 +69,14 @@ class TcpClient(TcpBuilder):
         """How many seconds connecting may take (10 s)."""
         return self._with(connect_timeout=a_number(seconds, "connect_timeout()", above=0))
 
+    def local_address(self, host: str, port: int = 0) -> Self:
+        """The address of this machine to connect from. With port 0, the system chooses the port."""
+        if not isinstance(host, str) or not host:
+            raise ValueError(f"local_address({host!r}): pass an address of this machine as text")
+        return self._with(
+            local_address=(host, a_whole_number(port, "port of local_address()", least=0, most=65_535))
+        )
+
     async def connect(self) -> Connection:
         """Open a connection; ConnectFailed says why there is none."""
         settings = self._settings
@@ -92,13 +101,7 @@ class TcpClient(TcpBuilder):
                 if settings.path is not None:
                     _, bridge = await _unix_connection(loop, made, settings.path, tls)
                 else:
-                    _, bridge = await loop.create_connection(
-                        made,
-                        settings.host or "localhost",
-                        settings.port,
-                        **tls,
-                        **_several_addresses(loop),
-                    )
+                    _, bridge = await _tcp_connection(loop, made, settings, tls)
         except ssl.SSLError as error:
             raise HandshakeFailed.to(settings.where, error) from error
         except (ConnectionResetError, ConnectionAbortedError) as error:
@@ -114,6 +117,53 @@ class TcpClient(TcpBuilder):
     def connect_now(self, timeout: float = 45.0) -> Connection:
         """Connect, from a thread without an event loop. The connection lives on one in the background."""
         return block_on(self.connect(), timeout)
+
+
+async def _tcp_connection(
+    loop: asyncio.AbstractEventLoop,
+    made: Callable[[], AsyncioBridge],
+    settings: TcpSettings,
+    tls: dict[str, Any],
+) -> tuple[Any, AsyncioBridge]:
+    host = settings.host or "localhost"
+    if not settings.options:
+        return await loop.create_connection(
+            made,
+            host,
+            settings.port,
+            local_addr=settings.local_address,
+            **tls,
+            **_several_addresses(loop),
+        )
+    # Options belong before the connection: the size of a window is settled with the first packet.
+    failed: OSError | None = None
+    for family, _, _, _, address in await loop.getaddrinfo(host, settings.port, type=socket.SOCK_STREAM):
+        calling = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            calling.setblocking(False)
+            await _prepare(loop, calling, settings)
+            await loop.sock_connect(calling, address)
+            return await loop.create_connection(made, sock=calling, **tls)
+        except OSError as error:
+            calling.close()
+            if isinstance(error, ssl.SSLError):
+                raise
+            failed = error  # The next address may answer.
+        except BaseException:
+            calling.close()
+            raise
+    raise failed or ConnectionRefusedError(f"{host} has no address")
+
+
+async def _prepare(loop: asyncio.AbstractEventLoop, calling: socket.socket, settings: TcpSettings) -> None:
+    """Set the options, and bind to the local address, before the socket is connected."""
+    for option in settings.options:
+        with contextlib.suppress(OSError):  # A connection warns of it when it begins.
+            option.apply(calling)
+    if settings.local_address is not None:
+        host, port = settings.local_address
+        found = await loop.getaddrinfo(host, port, family=calling.family, type=socket.SOCK_STREAM)
+        calling.bind(found[0][4])
 
 
 async def _unix_connection(

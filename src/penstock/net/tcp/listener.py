@@ -22,7 +22,7 @@ from penstock.net.bridge import AsyncioBridge
 from penstock.net.connections import Connections
 from penstock.net.labels import address_text, new_id
 from penstock.net.settings import TcpSettings
-from penstock.net.tls import TlsSettings, choosing
+from penstock.net.tls import TlsSettings, alerting, choosing
 
 __all__ = ["Acceptor", "listening_sockets"]
 
@@ -81,6 +81,7 @@ class Acceptor:
         ends = address_text(accepted.getsockname()), remote
         names = self._tls.names
         choosing.set(None if names is None else names.context_for)
+        alerting.set(lambda alert: _send_alert(accepted, alert))
         try:
             await self._loop.connect_accepted_socket(
                 lambda: bridge,
@@ -108,6 +109,12 @@ class Acceptor:
         if isinstance(error, ConnectionAbortedError | TimeoutError):
             return f"the peer had not finished after {self._tls.handshake_timeout:g} s"
         return _GONE if isinstance(error, ConnectionError) else str(error)
+
+
+def _send_alert(accepted: socket.socket, alert: bytes) -> None:
+    # The kernel has room for a few bytes, or the peer does not read and would not see them anyway.
+    with contextlib.suppress(OSError):
+        accepted.send(alert)
 
 
 _GONE: Final = "the peer went away"
@@ -148,8 +155,8 @@ def _bound(settings: TcpSettings, family: int, address: Any) -> socket.socket:
         if family != socket.AF_UNIX and os.name == "posix":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # Whatever the system's default is: "::" and "0.0.0.0" may be two servers.
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # Whatever the system's default is: "::" and "0.0.0.0" may be two servers, unless one wants both.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not settings.dual_stack))
         for option in settings.options:
             option.apply(listening)
         listening.bind(address)

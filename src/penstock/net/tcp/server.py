@@ -88,6 +88,10 @@ class TcpServer(TcpBuilder):
         """How many connections the system may keep waiting to be accepted (128)."""
         return self._with(backlog=a_count(most, "backlog()"))
 
+    def dual_stack(self) -> Self:
+        """Listen on all addresses of the machine, IPv6 and IPv4, with one socket and one port."""
+        return self.host("::")._with(dual_stack=True)
+
     async def bind(self) -> RunningServer:
         """Listen. The server runs on this event loop until it is closed."""
         settings = self._settings
