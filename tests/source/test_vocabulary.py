@@ -15,8 +15,8 @@ SOURCE = Source.of(ROOT)
 PAGE = (ROOT / "docs/vocabulary.md").read_text("utf-8")
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text("utf-8")
 
-WORDS_FOR_DEMAND = {"demand", "credit", "window"}
-"""*Demand* inside a process, *credit* on the wire; a *window* is how far a subscriber reads ahead."""
+WORDS_FOR_DEMAND = {"demand", "credit"}
+"""*Demand* inside a process, *credit* on the wire."""
 
 LEFT = {
     # The name of the field on the wire.

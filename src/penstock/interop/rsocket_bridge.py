@@ -27,7 +27,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from penstock.arguments import a_count
+from penstock.arguments import a_count, whole
 from penstock.spec import (
     Publisher,
     Subscriber,
@@ -270,8 +270,8 @@ class RSocketSubscriber(TheirSubscriber):  # type: ignore[misc]
     # ---------------------------------------------------------------- demand, from our Subscriber
     def request(self, n: int) -> None:
         """Ask for more, on the event loop."""
-        legal = isinstance(n, int) and n > 0
-        if not self._on_loop(lambda: self._more(n) if legal else self._refuse(n)):
+        number = whole(n) or 0
+        if not self._on_loop(lambda: self._more(number) if number > 0 else self._refuse(n)):
             ours = self._end()
             if ours is not None:
                 ours.on_error(RuntimeError("the event loop of this rsocket publisher is closed"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from penstock.arguments import whole
 from penstock.spec.rules import rule as look_up
 
 _SUBSCRIBER_METHODS = ("on_subscribe", "on_next", "on_error", "on_complete")
@@ -142,8 +143,8 @@ def non_positive_request(n: object) -> RuleViolation:
 
     The message cites the rule, which the Reactive Streams text recommends and the Aquifer text demands.
     """
-    if isinstance(n, int) and not isinstance(n, bool):
-        happened = f"request({n}) was called"
+    if (number := whole(n)) is not None:
+        happened = f"request({number}) was called"
     else:
         happened = f"request({n!r}) was called with {_a_kind_of(n)}"
     return RuleViolation(

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, check_subscriber, non_positive_request
 from penstock.tck.evidence import same, shown
 from penstock.tck.probe import Probe
@@ -47,11 +48,12 @@ class _Serving:
         self._next = next(elements, _END)
 
     def request(self, n: int, /) -> None:
+        number = whole(n) or 0
         with self._lock:
-            if n < 1:
+            if number < 1:
                 self._error = non_positive_request(n)
             else:
-                self._demand = min(UNBOUNDED, self._demand + n)
+                self._demand = min(UNBOUNDED, self._demand + number)
             if self._sending or self._over:
                 return
             self._sending = True

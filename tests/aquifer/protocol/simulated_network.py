@@ -83,7 +83,7 @@ class SimulatedSubscriber:
         records = sum(frame.count for frame in self.waiting)
         nbytes = sum(len(frame.payload) + len(frame.metadata) for frame in self.waiting)
         self.widest, self.heaviest = max(self.widest, records), max(self.heaviest, nbytes)
-        assert records <= self.side.window.size, "more came than was granted"
+        assert records <= self.side.ahead.size, "more came than was granted"
 
 
 @dataclass

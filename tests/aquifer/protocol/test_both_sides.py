@@ -124,7 +124,7 @@ def test_a_window_smaller_than_a_batch_and_an_end_at_its_edge(window: int) -> No
     played = roomy_world(reader(Random(2), window=window), source=Source(TOTAL, batch=40))
     played.run(most=10)
     assert_all_was_read(played)
-    assert played.lines[0].subscriber.widest <= played.lines[0].subscriber.side.window.size
+    assert played.lines[0].subscriber.widest <= played.lines[0].subscriber.side.ahead.size
 
 
 def test_a_record_larger_than_the_window_in_bytes_passes() -> None:

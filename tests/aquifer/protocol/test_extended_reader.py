@@ -133,7 +133,7 @@ def test_the_window_grows_to_twice_the_rate_times_the_round_trip() -> None:
     line.connect()
     line.pass_time(0.1)
     line.welcome()
-    assert line.side.window.round_trip == pytest.approx(0.1)
+    assert line.side.ahead.round_trip == pytest.approx(0.1)
     offset = 0
     sizes = []
     for _ in range(40):
@@ -141,9 +141,9 @@ def test_the_window_grows_to_twice_the_rate_times_the_round_trip() -> None:
         offset += 10
         line.hand_on(offset)
         line.pass_time(0.06)
-        sizes.append(line.side.window.size)
+        sizes.append(line.side.ahead.size)
     rate = 10 / 0.06
-    assert line.side.window.size == pytest.approx(2 * rate * 0.1, rel=0.1)
+    assert line.side.ahead.size == pytest.approx(2 * rate * 0.1, rel=0.1)
     assert sizes == sorted(sizes)
     assert sizes[1] == 20, "at most twice as much at a time"
 
@@ -156,7 +156,7 @@ def test_the_window_does_not_grow_beyond_its_bound() -> None:
         line.frame(number * 1000, 1000)
         line.hand_on((number + 1) * 1000)
         line.pass_time(0.06)
-    assert line.side.window.size == 15
+    assert line.side.ahead.size == 15
 
 
 # -------------------------------------------------------------------- acknowledgement

@@ -166,7 +166,7 @@ def test_a_slow_handshake_is_not_started_over() -> None:
     assert line.pass_time(0.9) == []
     line.welcome()
     assert line.side.phase is Phase.READING
-    assert line.side.window.round_trip == pytest.approx(0.9)
+    assert line.side.ahead.round_trip == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize(

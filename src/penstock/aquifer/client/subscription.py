@@ -25,7 +25,7 @@ from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.arguments import whole
-from penstock.spec import UNBOUNDED, RuleViolation, Subscriber
+from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
 from penstock.streams.spi import drop_error
 
 __all__ = ["AquiferSubscription", "Deficit", "Metrics"]
@@ -141,9 +141,7 @@ class AquiferSubscription:
                 return
             if number is None or number <= 0:
                 if self._illegal is None:
-                    self._illegal = RuleViolation(
-                        "3.9", f"request({n!r}) was called", "Request a whole number of at least 1"
-                    )
+                    self._illegal = non_positive_request(n)
             else:
                 self._demand = min(self._demand + number, UNBOUNDED)
         self._wake()
@@ -183,8 +181,8 @@ class AquiferSubscription:
             records=self._delivered,
             next=reader.next if reader is not None else 0,
             lag=max(extended.head - extended.next, 0) if extended is not None else 0,
-            window=side.window.size,
-            rate=side.window.rate,
+            window=side.ahead.size,
+            rate=side.ahead.rate,
             subscriptions=side.subscriptions,
             gaps=extended.gaps if extended is not None else 0,
             deficits=plain.deficits if plain is not None else 0,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["RequestRate", "Window"]
+__all__ = ["CreditAhead", "RequestRate"]
 
 _INTERVAL: Final = 0.05
 """Seconds over which the rate is measured."""
 
 
-class Window:
-    """How many records and bytes may be on their way, or wait for demand.
+class CreditAhead:
+    """How far ahead of demand a subscriber gives credit: what may be on its way, or wait for demand.
 
     With twice the rate times the round trip, the gateway never runs out of credit. Neither is known at first,
-    so the window starts small, and grows while it is what limits the rate.
+    so it starts small, and grows while it is what limits the rate.
     """
 
     def __init__(self, start: int, most: int, most_bytes: int) -> None:

@@ -150,7 +150,7 @@ class ExtendedReader:
     def _take(self, frame: Frame, now: float) -> list[Effect]:
         self.next += frame.count
         self.head = max(self.head, self.next)
-        self._side.window.arrived(frame.count, now)
+        self._side.ahead.arrived(frame.count, now)
         if frame.flags & _ACK:
             # Answer now for what has arrived, and once more when it has been processed.
             self._must_answer = True
@@ -271,10 +271,10 @@ class ExtendedReader:
         return []
 
     def _credit_is_due(self) -> bool:
-        window = self._side.window
-        if self.handed + window.size - self._credit >= max(1, window.size // 4):
+        ahead = self._side.ahead
+        if self.handed + ahead.size - self._credit >= max(1, ahead.size // 4):
             return True
-        return self._demand_bytes() - self._credit_bytes >= max(1, window.nbytes // 4)
+        return self._demand_bytes() - self._credit_bytes >= max(1, ahead.nbytes // 4)
 
     def _acknowledgement_is_due(self, now: float) -> bool:
         if self.acknowledged <= self._told:
@@ -298,11 +298,11 @@ class ExtendedReader:
         return lease if self.ended else min(_REPEAT, lease)
 
     def _demand_bytes(self) -> int:
-        return self._handed_bytes + self._side.window.nbytes - self._stale_bytes
+        return self._handed_bytes + self._side.ahead.nbytes - self._stale_bytes
 
     def _give_credit(self, now: float) -> list[Effect]:
-        window = self._side.window
-        self._credit = max(self._credit, self.handed + window.size)
+        ahead = self._side.ahead
+        self._credit = max(self._credit, self.handed + ahead.size)
         self._credit_bytes = max(self._credit_bytes, self._demand_bytes())
         self._told = self.acknowledged
         while self._owed and self._owed[0] <= self.acknowledged:
@@ -316,7 +316,7 @@ class ExtendedReader:
             credit.gotb = self._arrived_bytes
         if self._segment is not None:
             credit.shelf = self._segment.in_use()
-        return [Send(Next(window.size, x=credit))]
+        return [Send(Next(ahead.size, x=credit))]
 
     def goodbye(self) -> list[Effect]:
         """Acknowledge what was processed, and leave; a durable subscriber keeps its cursor."""

@@ -53,7 +53,7 @@ class PlainReader:
         self.deficits = 0
         """How often fewer records arrived in time than were declared."""
         self.ended = False
-        self.rate = RequestRate(side.window.size)
+        self.rate = RequestRate(side.ahead.size)
         self._side = side
         self._asked: float | None = None
         """When the request without an answer was sent."""
@@ -120,7 +120,7 @@ class PlainReader:
             self._record_bytes = max(size, (known * 3 + size) / 4, 1.0)
         # Late records, which had been given up.
         self._forgiven = min(self._forgiven, max(self.declared - self.next, 0))
-        self._side.window.arrived(count, now)
+        self._side.ahead.arrived(count, now)
         self._end_by_size()
         if self._completing and self._awaited <= 0 and not self._uncertain:
             self.ended = True
@@ -209,14 +209,14 @@ class PlainReader:
     def _demand(self) -> int:
         """How many records to ask for at most; a record that is larger than the window is asked for alone."""
         waiting = self.next - self.handed
-        left = (self._side.window.nbytes - self._waiting_bytes) / self._record_bytes
-        return min(self._side.window.size - waiting, max(int(left), 0 if waiting else 1))
+        left = (self._side.ahead.nbytes - self._waiting_bytes) / self._record_bytes
+        return min(self._side.ahead.size - waiting, max(int(left), 0 if waiting else 1))
 
     @property
     def _enough(self) -> int:
         # A request costs a round trip, so it waits until the subscriber has taken enough.
-        fit = int(self._side.window.nbytes / self._record_bytes)
-        return min(self.rate.size, max(1, self._side.window.size // 2), max(1, fit // 2))
+        fit = int(self._side.ahead.nbytes / self._record_bytes)
+        return min(self.rate.size, max(1, self._side.ahead.size // 2), max(1, fit // 2))
 
     @property
     def _request(self) -> int:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from msgspec import UNSET
 
 from penstock.aquifer.errors import AquiferError, ErrorCode, GatewayUnreachable, OffsetGone, ProtocolViolation
-from penstock.aquifer.protocol.credit import Window
+from penstock.aquifer.protocol.credit import CreditAhead
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, ReaderMessage, Send
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import TOPIC_BYTES
@@ -81,7 +81,7 @@ class SubscriberSide:
         self.endpoint = endpoint
         self.options = options
         self.phase = Phase.NEW
-        self.window = Window(options.window, options.max_window, options.window_bytes)
+        self.ahead = CreditAhead(options.window, options.max_window, options.window_bytes)
         self.reader: ExtendedReader | PlainReader | None = None
         """The reader of the dialect, from the first welcome on."""
         self.epoch = options.epoch
@@ -248,7 +248,7 @@ class SubscriberSide:
             return patience
         if self.subscriptions:
             # It is one of ours, and asking it twice is harmless; but an answer must have time to arrive.
-            first = max(_KNOWN, _TRIPS * self.window.round_trip)
+            first = max(_KNOWN, _TRIPS * self.ahead.round_trip)
             return min(first * 2.0**self._tries, patience / 2)
         return patience / (_TRIES + 1)
 
@@ -314,9 +314,9 @@ class SubscriberSide:
 
     # ---------------------------------------------------------------- the handlers of the table
     def _welcome(self, message: OnSubscribe, now: float) -> list[Effect]:
-        self.window.measured_round_trip(now - self._asked)
+        self.ahead.measured_round_trip(now - self._asked)
         # On a line with a round trip of seconds, a connection takes several times as long to come about.
-        far = _TRIPS * self.window.round_trip
+        far = _TRIPS * self.ahead.round_trip
         self.silence = max(self.silence, min(far, self.options.patience / 2))
         answer = extension(message.x)
         if answer is None or answer.topic is UNSET:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from penstock.arguments import whole
 from penstock.interop.jvm.conversion import java_element, java_error, null_pointer, python_element
 from penstock.interop.jvm.machine import implements, java_method
 from penstock.spec import UNBOUNDED, Processor, Publisher, Subscriber, Subscription, none_subscriber
@@ -40,8 +41,7 @@ class JavaSubscription:
         if java is None:
             return  # §3.6
         # Java cannot be asked for something that is not a whole number; a request for 0 is as illegal.
-        whole = isinstance(n, int) and not isinstance(n, bool)
-        java.request(max(min(n, UNBOUNDED), -UNBOUNDED) if whole else 0)
+        java.request(max(min(whole(n) or 0, UNBOUNDED), -UNBOUNDED))
 
     def cancel(self) -> None:
         """Cancel the Java Subscription, once."""

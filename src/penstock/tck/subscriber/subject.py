@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, Literal
 
+from penstock.arguments import whole
 from penstock.tck.evidence import shown
 from penstock.tck.trial import Trial
 from penstock.tck.verdicts import NotPromised, Violation
@@ -210,12 +211,13 @@ class ScriptedPublisher:
     def was_asked(self, n: Any) -> None:
         """Count a request, and answer it at once if the test says so."""
         with self._call(f"request({shown(n)})"):
-            if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+            number = whole(n) or 0
+            if number < 1:
                 self._trial.flaw("3.9", f"request({shown(n)}) was called", "a whole number of at least 1")
                 return
             with self._trial.condition:
-                self.calls.append(f"request({n})")
-                self._asked += n
+                self.calls.append(f"request({number})")
+                self._asked += number
                 self._trial.condition.notify_all()
             self._hold_on()
         self._answer()
