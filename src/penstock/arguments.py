@@ -48,7 +48,7 @@ _OTHERWISE = "await in map_async() above, and pass a plain function here"
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
-def a_function(function: Any, subject: str, *, may_await: bool = False) -> Callable[..., Any]:
+def a_function(function: Callable[..., Any], subject: str, *, may_await: bool = False) -> Callable[..., Any]:
     """The function, or a TypeError.
 
     A coroutine function returns a coroutine instead of a result, so an operator that calls it would take the
@@ -61,7 +61,7 @@ def a_function(function: Any, subject: str, *, may_await: bool = False) -> Calla
         name = describe(function)
         instead = _INSTEAD.get(subject, _OTHERWISE).format(name=name)
         raise TypeError(f"{subject} calls plain functions, and {name} is an async function; {instead}")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def is_asynchronous(function: Any) -> bool:

@@ -111,7 +111,13 @@ class TransportEvents(Protocol):
 
 
 class Transport(Protocol):
-    """One open connection, as bytes. All methods belong to the loop's thread."""
+    """One open connection, as bytes.
+
+    All methods belong to the loop's thread, and none of them raises because of the peer or the network: a
+    connection that breaks closes itself, and ``connection_lost`` tells why, exactly once and as the last
+    event. After ``close()`` or ``abort()`` everything else may still be called and does nothing. Both may be
+    called again, and ``abort()`` after ``close()`` gives up what ``close()`` still wanted to send.
+    """
 
     @property
     def loop(self) -> EventLoop:
@@ -140,7 +146,11 @@ class Transport(Protocol):
 
     @property
     def write(self) -> Callable[[bytes], None]:
-        """Sends these bytes as the peer takes them. It neither waits nor fails: ``connection_lost`` tells."""
+        """Sends these bytes as the peer takes them. It neither waits nor raises.
+
+        It takes exactly ``bytes``, at least one of them. After ``end()`` it must not be called; after
+        ``close()`` the bytes are dropped.
+        """
         ...
 
     @property
@@ -150,12 +160,12 @@ class Transport(Protocol):
 
     @property
     def pause_reading(self) -> Callable[[], None]:
-        """Stops reading: the peer's window fills up, and the peer has to wait."""
+        """Stops reading, so that the peer has to wait. It may be called again, and while nothing is read."""
         ...
 
     @property
     def resume_reading(self) -> Callable[[], None]:
-        """Reads again."""
+        """Reads again. It may be called again, and while nothing was paused."""
         ...
 
     def is_closing(self) -> bool:
@@ -163,11 +173,14 @@ class Transport(Protocol):
         ...
 
     def set_protocol(self, events: TransportEvents) -> None:
-        """Pass all further events to this object."""
+        """Pass all further events to this object; not after ``connection_lost``."""
         ...
 
     def flush(self, done: Callable[[], object]) -> Flush:
-        """A way to learn that everything written has been handed to the kernel; it then calls ``done``."""
+        """A way to learn that everything written has been handed to the kernel.
+
+        ``done`` is called once, and never if the connection breaks or the Flush is cancelled before.
+        """
         ...
 
     def can_write_eof(self) -> bool:
@@ -175,18 +188,18 @@ class Transport(Protocol):
         ...
 
     def end(self) -> Flush | None:
-        """Tell the peer that we send no more, once it has been sent what was written.
+        """Tell the peer that we send no more, once it has been sent what was written. At most once.
 
         If a Flush is returned, it needs to be checked whenever the transport has room.
         """
         ...
 
     def close(self) -> None:
-        """Send what was written, then close."""
+        """Send what was written, then close. ``connection_lost(None)`` follows, not before this returns."""
         ...
 
     def abort(self) -> None:
-        """Close now. What has not left is lost."""
+        """Close now. What has not left is lost. ``connection_lost`` follows, not before this returns."""
         ...
 
     def reset(self) -> None:

@@ -89,16 +89,16 @@ def _offsets(text: str) -> str | int | dict[str, int]:
     if text.lower() in ("earliest", "latest"):
         return text.lower()
     try:
-        value: Any = json.loads(text)
+        value: int | dict[str, int] | None = json.loads(text)
     except ValueError:
         value = None
     numbers = value.values() if isinstance(value, dict) else [value]
-    if not all(type(number) is int and number >= 0 for number in numbers):
+    if value is None or not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError(
             "give earliest, latest, a number, or with several endpoints a JSON object with an offset for "
             'each: {"tcp://127.0.0.1:5556": 0}'
         )
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 def _endpoints(text: str) -> tuple[str, ...]:

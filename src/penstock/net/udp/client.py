@@ -49,4 +49,5 @@ class UdpClient(UdpBuilder):
 
 def _connect(opened: socket.socket, address: Address) -> Address:
     opened.connect(address)
-    return opened.getpeername()  # type: ignore[no-any-return]
+    peer: Address = opened.getpeername()
+    return peer
