@@ -10,17 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.aquifer.log.excerpts import in_format, joined, part
 from penstock.aquifer.records import arrow
 from penstock.aquifer.records.batch import (
     ARROW,
     MSGPACK,
     Batch,
     RecordMetadata,
-    in_format,
-    joined,
     pack_metadata,
     pack_values,
-    part,
     unpack_metadata,
     unpack_values,
     values_of,

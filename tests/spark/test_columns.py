@@ -29,9 +29,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.aquifer.log.excerpts import in_format
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.records.arrow import to_arrow_stream
-from penstock.aquifer.records.batch import Batch, RecordMetadata, in_format, pack_metadata, pack_values
+from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
 from penstock.spark import BadSchema, UnreadableRecord
 from penstock.spark.source.columns import Columns, default_schema
 from penstock.spark.source.decoders import Zone

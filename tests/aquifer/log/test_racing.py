@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.aquifer.log import Journal, MemoryJournal, batch_window
+from penstock.aquifer.log import Journal, MemoryJournal, batch_sequence
 from tests.aquifer.log.conftest import Open
 from tests.aquifer.log.making import NO_WATERMARK, authors, batches_from
 
@@ -148,7 +148,7 @@ def test_a_list_that_is_cut_while_somebody_looks_into_it_is_still_whole_for_him(
         assert journal.make_space(journal.max_records - 1500, 0, NO_WATERMARK)
         return index
 
-    monkeypatch.setattr(batch_window, "bisect_right", cut_after_looking)
+    monkeypatch.setattr(batch_sequence, "bisect_right", cut_after_looking)
 
     assert journal.find(7901) == batches[3950]
     assert journal.first == 6500

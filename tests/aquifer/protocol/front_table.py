@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Cursor, Held, PendingAppend
+from penstock.aquifer.log import Cursor, Held, Log, MemoryJournal
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import (
     Control,
@@ -25,45 +25,61 @@ from penstock.aquifer.records import Batch
 from penstock.aquifer.security.access import ALL_RIGHTS, LOCAL, Access, Caller
 
 
-@dataclass
-class PretendedLog:
-    """What a session knows about a log."""
+class PretendedJournal(MemoryJournal):
+    """A journal that says how far it has come, and has no records."""
 
-    first: int = 0
-    head: int = 0
-    end: int | None = None
-    failure: str | None = None
-    epoch: str = "epoch-1"
-    ack_every_records: int = 100
-    ack_every_bytes: int = 100_000
-    record_bytes: int = 100
-    low_watermark: int = 0
-    stalled: str | None = None
-    codec: str = "bytes"
-    durable: bool = False
-    max_records: int | None = 1000
-    max_bytes: int | None = 100_000
-    cursors: Mapping[str, Cursor] = field(default_factory=dict)
-    unsaved: dict[str, Cursor | None] = field(default_factory=dict)
-    """What was saved of the cursors."""
-    marks: dict[str, str] = field(default_factory=dict)
-    submitted: list[PendingAppend] = field(default_factory=list)
+    def __init__(self, first: int, head: int) -> None:
+        super().__init__(max_records=1000, max_bytes=100_000)
+        self.epoch = "epoch-1"
+        self.first, self.head = first, head
+        self.stored: Mapping[str, Cursor] = {}
+        self.marked: dict[str, str] = {}
 
     @property
-    def held(self) -> Held:
-        return Held(self.head, self.head * self.record_bytes)
+    def cursors(self) -> Mapping[str, Cursor]:
+        return self.stored
+
+    @property
+    def marks(self) -> Mapping[str, str]:
+        return self.marked
 
     def find(self, offset: int) -> Batch | None:
         return None
 
-    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
-        self.unsaved[name] = cursor
 
-    def has_space_for_mark(self, name: str) -> bool:
-        return True
+class PretendedLog(Log):
+    """A log that is a few numbers; the test sets ``first`` and ``head``."""
 
-    def submit(self, pending: PendingAppend) -> None:
-        self.submitted.append(pending)
+    def __init__(
+        self,
+        first: int = 0,
+        head: int = 0,
+        *,
+        record_bytes: int = 100,
+        ack_every_records: int = 100,
+        ack_every_bytes: int = 100_000,
+    ) -> None:
+        self.journal = PretendedJournal(first, head)
+        super().__init__(self.journal)
+        self.low_watermark = 0
+        self.codec = "bytes"
+        self.record_bytes = record_bytes
+        self._ack_every = ack_every_records, ack_every_bytes
+        self.unsaved = self._unsaved
+        """What was saved of the cursors."""
+        self.submitted = self._submitted
+
+    @property
+    def ack_every_records(self) -> int:
+        return self._ack_every[0]
+
+    @property
+    def ack_every_bytes(self) -> int:
+        return self._ack_every[1]
+
+    @property
+    def held(self) -> Held:
+        return Held(self.head, self.head * self.record_bytes)
 
     def measure(self, start: int, nbytes: int) -> tuple[int, int]:
         count = min(self.head - start, nbytes // self.record_bytes)
@@ -73,7 +89,7 @@ class PretendedLog:
         return max(min(most, nbytes // self.record_bytes), min(most, 1))
 
     def finish(self, failure: str | None = None) -> None:
-        self.end, self.failure = self.head, failure
+        super().finish(failure)
 
 
 WITH_A_KEY = Caller("alice", "127.0.0.1", ALL_RIGHTS)
@@ -100,7 +116,7 @@ class FrontTable:
         self.closed: list[tuple[Session, SessionEvent]] = []
         self.answers: list[tuple[bytes, Control]] = []
         """Everything that was ever answered, to whom."""
-        self.log.cursors = self.cursors
+        self.log.journal.stored = self.cursors
         self.table = SessionTable(
             self.log,
             self.limits,

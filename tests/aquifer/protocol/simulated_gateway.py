@@ -141,7 +141,7 @@ class SimulatedGateway:
             )
             if not self.log.make_space(batch.count, batch.nbytes):
                 return
-            self.journal.append([batch])
+            self.log.append([batch])
 
     def _write_cursors(self) -> None:
         self.log.flush()

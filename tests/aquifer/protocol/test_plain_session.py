@@ -120,7 +120,10 @@ def test_a_request_for_less_than_one_record_ends_the_subscription(front: FrontTa
     assert isinstance(answer, OnError)
     assert "§3.9" in answer.message
     assert front.table.sessions == {}
-    assert isinstance(front.ask(Next(1)), OnError)
+    assert [event for _, event in front.closed] == [SessionEvent.VIOLATED]
+    late = front.ask(Next(1))
+    assert isinstance(late, OnError)
+    assert "the subscription broke a rule; send Subscribe first" in late.message
 
 
 def test_cancelling_twice_does_no_harm(front: FrontTable) -> None:
@@ -231,6 +234,7 @@ def test_a_peer_that_is_not_kept_and_was_overtaken_is_told_and_gone() -> None:
     assert isinstance(answer, OnError)
     assert "records 10 to 49 are gone" in answer.message
     assert front.table.sessions == {}
+    assert front.closed == [(session, SessionEvent.OVERTAKEN)]
 
 
 def test_a_peer_that_was_overtaken_while_it_waited_is_gone_too() -> None:
@@ -242,7 +246,7 @@ def test_a_peer_that_was_overtaken_while_it_waited_is_gone_too() -> None:
     assert isinstance(answer, OnError)
     front.pass_time(0.01)
     assert front.table.sessions == {}, "its port is closed"
-    assert len(front.closed) == 1
+    assert [event for _, event in front.closed] == [SessionEvent.OVERTAKEN]
 
 
 def test_subscribing_again_starts_with_the_oldest_record(front: FrontTable) -> None:

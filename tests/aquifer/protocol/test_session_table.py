@@ -255,6 +255,26 @@ def test_without_a_subscription_one_has_to_subscribe_first(front: FrontTable, me
         assert refused(answer).code == "SESSION"
 
 
+def test_a_late_message_is_told_why_its_session_ended(front: FrontTable) -> None:
+    front.subscribe()
+    front.pass_time(61.0)
+    (answer,) = front.grant(limit=5)
+
+    assert isinstance(answer, OnError)
+    assert "the lease of the subscription has ended" in answer.message
+    assert refused(answer).code == "SESSION", "a subscriber that reads this subscribes again"
+
+
+def test_what_is_not_possible_says_what_is(front: FrontTable) -> None:
+    front.subscribe()
+    answer = front.ask(Error("resend"))
+
+    assert isinstance(answer, OnError)
+    assert "Error is not possible while a subscription is streaming" in answer.message
+    assert "send Subscribe" in answer.message
+    assert refused(answer).code == "BAD"
+
+
 @pytest.mark.parametrize("message", [OnSubscribe(1, 1), OnNext(1), OnError("x"), OnComplete()])
 def test_what_a_gateway_says_is_not_what_it_hears(front: FrontTable, message: Control) -> None:
     front.subscribe()

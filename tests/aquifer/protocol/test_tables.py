@@ -7,9 +7,10 @@ import pytest
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext, OnSubscribe
 from penstock.aquifer.protocol.plain_session import PlainSession
-from penstock.aquifer.protocol.session import Session, SessionEvent, SessionState
+from penstock.aquifer.protocol.session import WHY_ENDED, Session, SessionEvent, SessionState
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
+from tests.aquifer.protocol.front_table import FrontTable, PretendedLog
 
 DIALECTS = [PlainSession, ExtendedSession]
 MAKES_NO_SENSE = {
@@ -61,6 +62,40 @@ def test_every_handler_exists(dialect: type[Session]) -> None:
 def test_the_ways_out_lead_out_of_every_state(dialect: type[Session], event: SessionEvent) -> None:
     for state in (SessionState.JOINING, SessionState.STREAMING, SessionState.ENDED):
         assert dialect.table[state][event][1] is SessionState.CLOSED
+
+
+def test_every_way_out_has_a_reason_that_a_peer_can_read() -> None:
+    ways_out = {
+        event
+        for dialect in DIALECTS
+        for events in dialect.table.values()
+        for event, (_, following) in events.items()
+        if following is SessionState.CLOSED
+    }
+
+    assert set(WHY_ENDED) == ways_out
+
+
+@pytest.mark.parametrize("event", [SessionEvent.END_TOLD, SessionEvent.END_MISSED, SessionEvent.VIOLATED])
+def test_what_a_session_cannot_find_out_by_itself_is_a_defect(event: SessionEvent) -> None:
+    front = FrontTable(log=PretendedLog(head=10))
+    session = front.subscribe()
+    session.handle(SessionEvent.LEFT, front.now)
+
+    with pytest.raises(AssertionError, match=f"{event.name} cannot happen in state JOINING"):
+        session.handle(event, front.now)
+    assert session.state is SessionState.JOINING
+
+
+def test_what_happens_to_a_session_that_is_closed_changes_nothing() -> None:
+    front = FrontTable(log=PretendedLog(head=10))
+    session = front.subscribe()
+    assert session.ended_by is None
+    session.handle(SessionEvent.EXPIRED, front.now)
+
+    assert session.handle(SessionEvent.LEFT, front.now) == []
+    assert session.handle(SessionEvent.CANCEL, front.now) == []
+    assert (session.state, session.ended_by) == (SessionState.CLOSED, SessionEvent.EXPIRED)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

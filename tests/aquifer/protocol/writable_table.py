@@ -39,11 +39,11 @@ class WritableTable(FrontTable):
 
     @property
     def marks(self) -> dict[str, str]:
-        return self.log.marks
+        return self.log.journal.marked
 
     @property
     def submitted(self) -> list[PendingTransaction]:
-        return self.log.submitted  # type: ignore[return-value]
+        return list(self.log.submitted)  # type: ignore[arg-type]
 
     def put(self, *values: bytes, peer: bytes = b"task", metadata: bytes = METADATA, **where: Any) -> Control:
         """Stage values; what the gateway answers."""
@@ -76,10 +76,10 @@ class WritableTable(FrontTable):
         for pending in self.submitted:
             for batch in pending.batches:
                 self.written += unpack_values(batch.payload)
-            self.log.marks |= pending.marks_after(self.marks)
+            self.marks.update(pending.marks_after(self.marks))
             self.log.head = len(self.written)
             pending.end = self.log.head
-        self.submitted.clear()
+        self.log.submitted.clear()
         return self.pass_time(0.02)
 
 

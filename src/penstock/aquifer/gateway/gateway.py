@@ -316,10 +316,13 @@ class Gateway:
 
     def ids(self) -> IdList:
         """All durable ids, here or away, and the sessions without one: what ``gateway ids`` shows."""
-        listed = self._administer(lambda table: table.administration.list())
+
+        def page(*after: str) -> IdList:
+            return self._administer(lambda table: table.administration.list(*after))
+
+        listed = page()
         while listed.next is not None:
-            after = listed.next
-            more = self._administer(lambda table, after=after: table.administration.list(after))  # type: ignore[misc]
+            more = page(listed.next)
             listed.ids += more.ids
             listed.next = more.next
         return listed

@@ -222,7 +222,7 @@ class Server:
                 break
             self._ports.send(session, frame)
             if frame.count:
-                budget -= frame.nbytes
+                budget -= len(frame.payload)
         return budget < _TURN
 
     def _serve_plain(self, session: PlainSession) -> bool:

@@ -25,7 +25,7 @@ from typing import Final, NamedTuple
 
 import penstock
 from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalTooNew
-from penstock.aquifer.log.batch_window import Position
+from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.log.ownership import OwnerLock, Seal
 from penstock.aquifer.log.sqlite_rows import (
     CURSORS,

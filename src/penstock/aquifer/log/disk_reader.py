@@ -13,7 +13,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from penstock.aquifer.errors import JournalDamaged, JournalError
-from penstock.aquifer.log.batch_window import BatchWindow, Position
+from penstock.aquifer.log.batch_sequence import BatchSequence, Position
 from penstock.aquifer.log.sqlite_rows import as_journal_errors, damaged, head_in, records_checksum
 from penstock.aquifer.records.batch import Batch
 
@@ -43,7 +43,7 @@ class DiskReader:
         self._path = path
         self._cache_bytes = cache_bytes
         self._run_bytes = min(_RUN_BYTES, cache_bytes // _LEAST_RUNS)
-        self._runs: list[BatchWindow] = []
+        self._runs: list[BatchSequence] = []
         """The most recently used is the last."""
         self._cached_bytes = 0
 
@@ -67,7 +67,7 @@ class DiskReader:
             self._runs.clear()
             self._cached_bytes = 0
 
-    def _run_with(self, offset: int) -> BatchWindow | None:
+    def _run_with(self, offset: int) -> BatchSequence | None:
         for run in reversed(self._runs):
             if run.start.offset <= offset < run.end.offset:
                 if run is not self._runs[-1]:
@@ -76,7 +76,7 @@ class DiskReader:
                 return run
         return None
 
-    def _keep(self, run: BatchWindow) -> None:
+    def _keep(self, run: BatchSequence) -> None:
         self._runs.append(run)
         self._cached_bytes += run.nbytes
         while self._cached_bytes > self._cache_bytes:
@@ -96,10 +96,10 @@ class DiskReader:
             raise damaged(self._path, f"the records {first} to {batch.end - 1} are not what was written")
         return head.position, batch
 
-    def _read(self, offset: int) -> BatchWindow:
+    def _read(self, offset: int) -> BatchSequence:
         if self._connection is None:
             raise JournalError(f"the journal {self._path} is closed; open it again")
-        run = BatchWindow(Position(offset, 0))
+        run = BatchSequence(Position(offset, 0))
         rows_left = _RUN_BATCHES
         with closing(self._connection.cursor()) as rows:
             rows.execute(_FROM_OFFSET, (offset,))
@@ -107,7 +107,7 @@ class DiskReader:
                 for row in rows:
                     position, batch = self._checked(row)
                     if run.end == run.start:
-                        run = BatchWindow(position)
+                        run = BatchSequence(position)
                     if run.end != position:
                         raise damaged(self._path, f"the records before {batch.first} are missing")
                     run.extend((batch,))

@@ -14,8 +14,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.aquifer.log.excerpts import in_format, joined, part, sizes_of
 from penstock.aquifer.log.journal import Cursor, Held, Journal
-from penstock.aquifer.records.batch import Batch, sizes_of
+from penstock.aquifer.records import MSGPACK, Batch
 from penstock.waker import Waker
 
 __all__ = ["Log", "PendingAppend"]
@@ -55,6 +56,11 @@ class Log:
 
     def __init__(self, journal: Journal) -> None:
         self.epoch = journal.epoch
+        # The journal's own, as of the last change: sessions look at these two all the time.
+        self.first = journal.first
+        """The oldest offset in the log."""
+        self.head = journal.head
+        """The offset that the next record will get."""
         self.end: int | None = None
         """Where the stream ends, once that is known."""
         self.failure: str | None = None
@@ -77,16 +83,6 @@ class Log:
         self._ended = threading.Event()
 
     # ---------------------------------------------------------------- reading
-    @property
-    def first(self) -> int:
-        """The oldest offset in the log."""
-        return self._journal.first
-
-    @property
-    def head(self) -> int:
-        """The offset that the next record will get."""
-        return self._journal.head
-
     @property
     def held(self) -> Held:
         """How many records and bytes are in the log."""
@@ -120,6 +116,26 @@ class Log:
     def find(self, offset: int) -> Batch | None:
         """The batch that contains this offset, if the log has it."""
         return self._journal.find(offset)
+
+    def with_following(self, batch: Batch, end: int, nbytes: int, small: int) -> Batch:
+        """A batch and those after it as one, while they have fewer than ``small`` bytes each.
+
+        It ends when it reaches ``end`` or has ``nbytes``.
+        """
+        batches, size = [batch], batch.nbytes
+        while batches[-1].end < end and size < nbytes:
+            following = self.find(batches[-1].end)
+            if following is None or following.nbytes >= small or following.format != MSGPACK:
+                break
+            batches.append(following)
+            size += following.nbytes
+        return joined(batches)
+
+    def excerpt(self, batch: Batch, start: int, stop: int, format: str) -> Batch:
+        """The records of a batch from ``start`` up to, but not with, ``stop``, in this format."""
+        if start <= batch.first and stop >= batch.end and batch.format == format:
+            return batch
+        return in_format(part(batch, start, stop), format)
 
     def measure(self, start: int, nbytes: int) -> tuple[int, int]:
         """How many records from ``start`` on fit into ``nbytes``, and how many bytes they have.
@@ -238,12 +254,13 @@ class Log:
         """
         self._hand_over_cursors()
         self._journal.append(batches, marks)
+        self.head = self._journal.head
         self.wake_readers()
 
     def make_space(self, records: int, nbytes: int) -> bool:
         """Forget the oldest batches that no required reader needs until so much fits; whether it does."""
         with self.changed:  # A new subscriber may need just what is about to be forgotten.
-            return self._journal.make_space(records, nbytes, self.low_watermark)
+            return self._make_space(records, nbytes)
 
     def make_space_for_oversized(self, records: int, nbytes: int) -> bool:
         """Empty the log for something that is larger than its bounds; False if it is not, or cannot be."""
@@ -251,7 +268,12 @@ class Log:
             most, most_bytes = self._journal.max_records, self._journal.max_bytes
             if (most is None or records <= most) and (most_bytes is None or nbytes <= most_bytes):
                 return False
-            return self._journal.make_space(most or 0, most_bytes or 0, self.low_watermark)
+            return self._make_space(most or 0, most_bytes or 0)
+
+    def _make_space(self, records: int, nbytes: int) -> bool:
+        fits = self._journal.make_space(records, nbytes, self.low_watermark)
+        self.first = self._journal.first
+        return fits
 
     def space(self) -> tuple[float, float]:
         """How many records and bytes still fit, if everything below the low watermark is forgotten."""
@@ -266,6 +288,7 @@ class Log:
         """Forget records that are too old, or were acknowledged, as the journal's settings say."""
         with self.changed:
             self._journal.retire(self.low_watermark, needed=self.needed)
+            self.first = self._journal.first
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last transaction."""
@@ -275,7 +298,7 @@ class Log:
     def finish(self, failure: str | None) -> None:
         """Nothing more will be appended."""
         self.failure = failure
-        self.end = self._journal.head
+        self.end = self.head
         self._ended.set()
         self.wake_readers()
 

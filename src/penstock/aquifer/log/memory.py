@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from penstock.aquifer.errors import JournalError
-from penstock.aquifer.log.batch_window import BatchWindow, Position, end_of
+from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
 from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, check_codec, remaining
 from penstock.aquifer.log.marks import Marks
 from penstock.aquifer.records.batch import Batch
@@ -29,7 +29,7 @@ class MemoryJournal(Journal):
         self.first = 0
         self.head = 0
         self.durable = False
-        self._window = BatchWindow(Position(0, 0))
+        self._batches = BatchSequence(Position(0, 0))
         self._cursors: dict[str, Cursor] = {}
         self._marks = Marks()
         self._codec = ""
@@ -38,12 +38,12 @@ class MemoryJournal(Journal):
     @property
     def held(self) -> Held:
         """How many records and bytes are in the journal."""
-        return Held(self.head - self.first, self._window.nbytes)
+        return Held(self.head - self.first, self._batches.nbytes)
 
     def held_from(self, low_watermark: int) -> Held:
         """What is left if every batch that ends at or before ``low_watermark`` is forgotten."""
-        start, before = self._window.position_of(low_watermark)
-        return Held(self.head - start, self._window.end.before - before)
+        start, before = self._batches.position_of(low_watermark)
+        return Held(self.head - start, self._batches.end.before - before)
 
     def use_codec(self, codec: str) -> None:
         """Say what the records are encoded with; JournalError if there are records of another codec."""
@@ -54,8 +54,8 @@ class MemoryJournal(Journal):
     def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
         """Keep the batches; ValueError if they do not follow on its end. It does not check the bounds."""
         self._check_open()
-        end = end_of(batches, self._window.end)
-        self._window.extend(batches)
+        end = end_of(batches, self._batches.end)
+        self._batches.extend(batches)
         if marks:
             self._marks.apply(self._marks.changes(marks, time.time()))
         # Last, because from here on other threads look for them.
@@ -63,18 +63,18 @@ class MemoryJournal(Journal):
 
     def find(self, offset: int) -> Batch | None:
         """The batch with this offset in it; None if it is before ``first`` or not before ``head``."""
-        return self._window.find(offset) if self.first <= offset < self.head else None
+        return self._batches.find(offset) if self.first <= offset < self.head else None
 
     def make_space(self, records: int, nbytes: int, low_watermark: int) -> bool:
         """Forget the oldest batches until so much more fits; none, if ``low_watermark`` does not allow it."""
         self._check_open()
-        position = self._window.position_for(
+        position = self._batches.position_for(
             remaining(self.max_records, records), remaining(self.max_bytes, nbytes)
         )
         if position.offset > max(low_watermark, self.first):
             return False
         self.first = position.offset
-        self._window.forget_before(position)
+        self._batches.forget_before(position)
         return True
 
     def retire(self, low_watermark: int, now: float | None = None, needed: int | None = None) -> None:

@@ -29,7 +29,7 @@ from contextlib import suppress
 from typing import Final
 
 from penstock.aquifer.errors import JournalError, JournalFull, JournalInUse, JournalLocked
-from penstock.aquifer.log.batch_window import BatchWindow, Position, end_of
+from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
 from penstock.aquifer.log.database import (
     BUSY_MILLISECONDS,
     WAL_BYTES,
@@ -134,11 +134,11 @@ class SqliteJournal(Journal):
         self._cursor_table = CheckedTable(self._connection, self.path, CURSORS)
         self._cursors: dict[str, Cursor] = {}
         self._unsaved: dict[str, Cursor | None] = {}
-        for name, (acknowledged, *rest) in self._cursor_table.load(state.cursors):
-            self._cursors[name] = Cursor(acknowledged, *rest)  # type: ignore[arg-type]
+        for name, values in self._cursor_table.load(state.cursors):
+            self._cursors[name] = Cursor(*values)
         self._mark_table = CheckedTable(self._connection, self.path, MARKS)
-        self._marks = Marks((name, Mark(*it)) for name, it in self._mark_table.load(state.marks))  # type: ignore[arg-type]
-        self._recent = BatchWindow(self._end)
+        self._marks = Marks((name, Mark(*values)) for name, values in self._mark_table.load(state.marks))
+        self._recent = BatchSequence(self._end)
         self._reader = DiskReader(connect(self.path), self.path, self._cache_bytes)
         newest = self._head_of("first < ? order by first desc", (self.head,))
         self._clock = max(time.time(), newest.stored if newest else 0.0) - time.monotonic()

@@ -15,10 +15,10 @@ import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalLocked
-from penstock.aquifer.log.batch_window import Position
+from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.records.batch import Batch
 
 __all__ = [
@@ -205,7 +205,7 @@ class CheckedTable:
         self._insert = f"insert or replace into {table} values ({marks})"
         self._delete = f"delete from {table} where name = ?"
 
-    def load(self, total: int) -> Iterator[tuple[str, tuple[object, ...]]]:
+    def load(self, total: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """The rows, each as its name and its values; JournalDamaged if they are not what was written."""
         for name, *values, crc in self._connection.execute(f"select * from {self._table}"):
             sound = type(name) is str and self._fit(values)

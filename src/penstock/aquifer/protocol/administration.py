@@ -9,6 +9,7 @@ from msgspec import UNSET, structs
 
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.messages import (
     VERSION,
     AdminRequest,
@@ -17,7 +18,7 @@ from penstock.aquifer.protocol.messages import (
     OnSubscribeFields,
     raw_status,
 )
-from penstock.aquifer.protocol.session import LogView, Session, SessionEvent, refusal
+from penstock.aquifer.protocol.session import Session, SessionEvent, refusal
 from penstock.aquifer.protocol.session_registry import SessionRegistry
 from penstock.aquifer.protocol.transactions import Transactions
 from penstock.aquifer.security import Access
@@ -34,7 +35,7 @@ class Administration:
         self,
         registry: SessionRegistry,
         transactions: Transactions,
-        log: LogView,
+        log: Log,
         limits: Limits,
         access: Access | None,
     ) -> None:

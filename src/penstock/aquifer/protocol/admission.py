@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Log
 from penstock.aquifer.log.journal import Cursor
 from penstock.aquifer.protocol.cursors import Cursors
 from penstock.aquifer.protocol.messages import (
@@ -26,7 +27,7 @@ from penstock.aquifer.protocol.messages import (
     extension,
     put_in,
 )
-from penstock.aquifer.protocol.session import LogView, Session
+from penstock.aquifer.protocol.session import Session
 from penstock.aquifer.records.batch import ARROW, MSGPACK
 from penstock.aquifer.security.access import Caller, Right
 
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 
-def problem_with(fields: SubscribeFields, log: LogView, limits: Limits) -> tuple[str, ErrorCode] | None:
+def problem_with(fields: SubscribeFields, log: Log, limits: Limits) -> tuple[str, ErrorCode] | None:
     """Why this cannot be had, and the code for it; None if it can."""
     if fields.v != VERSION:
         return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", ErrorCode.BAD
@@ -81,7 +82,7 @@ def _formats() -> tuple[str, ...]:
     return (MSGPACK, ARROW) if find_spec("pyarrow") is not None else (MSGPACK,)
 
 
-def start_for(fields: SubscribeFields, saved: Cursor | None, log: LogView) -> int:
+def start_for(fields: SubscribeFields, saved: Cursor | None, log: Log) -> int:
     """The offset of the first record to send."""
     if fields.from_ == "latest":
         return log.head
@@ -92,7 +93,7 @@ def start_for(fields: SubscribeFields, saved: Cursor | None, log: LogView) -> in
     return log.first
 
 
-def acknowledged_for(fields: SubscribeFields, start: int, kept: Iterable[int], log: LogView) -> int:
+def acknowledged_for(fields: SubscribeFields, start: int, kept: Iterable[int], log: Log) -> int:
     """The first offset that a subscriber that starts at ``start`` has not acknowledged yet.
 
     ``kept`` are the offsets that were kept for it before. Where a subscriber starts does not say what it has

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from typing import Final
 
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Cursor
-from penstock.aquifer.protocol.session import LogView, Session
+from penstock.aquifer.log import Cursor, Log
+from penstock.aquifer.protocol.session import Session
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import CursorStatus
 
@@ -53,7 +53,7 @@ class LeaseClock:
 class Cursors:
     """The cursors of the durable subscribers: those that are away are here, and all are saved in the log."""
 
-    def __init__(self, log: LogView, clock: LeaseClock) -> None:
+    def __init__(self, log: Log, clock: LeaseClock) -> None:
         self.saved: dict[str, Cursor] = dict(log.cursors)
         """Of those that are away; what they have not acknowledged is kept until their lease ends."""
         self._log = log
@@ -156,7 +156,7 @@ class LowWatermark:
     a reader has read. If an optional reader stays longer, the source does not wait any more.
     """
 
-    def __init__(self, log: LogView, limits: Limits) -> None:
+    def __init__(self, log: Log, limits: Limits) -> None:
         self._log = log
         self._limits = limits
         self._unattended = True

@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.frames import CutFrame, Flag, Frame
 from penstock.aquifer.protocol.messages import (
     CompleteFields,
@@ -33,7 +34,6 @@ from penstock.aquifer.protocol.messages import (
 from penstock.aquifer.protocol.pace import Pace
 from penstock.aquifer.protocol.session import (
     ENDINGS,
-    LogView,
     Reply,
     Session,
     SessionEvent,
@@ -41,7 +41,7 @@ from penstock.aquifer.protocol.session import (
     Table,
     refusal,
 )
-from penstock.aquifer.records import MSGPACK, Batch, in_format, joined, part
+from penstock.aquifer.records import MSGPACK, Batch
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import SessionStatus
 
@@ -64,7 +64,7 @@ class ExtendedSession(Session):
     def __init__(
         self,
         peer: bytes,
-        log: LogView,
+        log: Log,
         start: int,
         limits: Limits,
         now: float,
@@ -275,14 +275,14 @@ class ExtendedSession(Session):
         if batch is None:
             return None
         if 0 < self.begun <= min(credit, batch.end - self.cursor):
-            return in_format(part(batch, self.cursor, self.cursor + self.begun), self.format)
+            return self.log.excerpt(batch, self.cursor, self.cursor + self.begun, self.format)
         fit = batch.count
         if self.pace is not None and self.pace.slow and batch.format == self.format == MSGPACK:
             # To cut it by records is more work than to cut it by bytes, but its first records arrive sooner.
             nbytes = min(nbytes, self.pace.message)
             fit = max(1, batch.count * nbytes // batch.nbytes)
         if batch.nbytes < _SMALL and batch.format == MSGPACK:
-            batch = self._with_following(batch, credit, nbytes)
+            batch = self.log.with_following(batch, self.cursor + credit, min(nbytes, 8 * _SMALL), _SMALL)
             fit = max(fit, batch.count)
         whole = min(batch.end, self.stop, self.cursor + self.limits.max_frame_records) - self.cursor
         whole = min(whole, fit)
@@ -291,17 +291,7 @@ class ExtendedSession(Session):
             count = min(count, max(1, batch.count * nbytes // batch.nbytes))
         if count < whole and self.better_whole(whole, batch.nbytes * whole // batch.count, now):
             return None
-        return in_format(part(batch, self.cursor, self.cursor + count), self.format)
-
-    def _with_following(self, batch: Batch, credit: int, nbytes: int) -> Batch:
-        batches, size, end = [batch], batch.nbytes, self.cursor + credit
-        while batches[-1].end < end and size < 8 * _SMALL and size < nbytes:
-            following = self.log.find(batches[-1].end)
-            if following is None or following.nbytes >= _SMALL or following.format != MSGPACK:
-                break
-            batches.append(following)
-            size += following.nbytes
-        return joined(batches)
+        return self.log.excerpt(batch, self.cursor, self.cursor + count, self.format)
 
     # ---------------------------------------------------------------- the end
     @property

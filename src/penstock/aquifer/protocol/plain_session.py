@@ -11,10 +11,10 @@ from collections import deque
 from typing import Any, ClassVar, Final
 
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.messages import Next, OnComplete, OnError, OnNext, demand
 from penstock.aquifer.protocol.session import (
     ENDINGS,
-    LogView,
     Reply,
     Session,
     SessionEvent,
@@ -38,7 +38,7 @@ class PlainSession(Session):
     def __init__(
         self,
         peer: bytes,
-        log: LogView,
+        log: Log,
         start: int,
         limits: Limits,
         now: float,

@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Cursor
+from penstock.aquifer.log import Cursor, Log
 from penstock.aquifer.protocol.admission import too_many_ids
 from penstock.aquifer.protocol.messages import (
     VERSION,
@@ -23,7 +23,7 @@ from penstock.aquifer.protocol.messages import (
     SubscribeFields,
     raw_status,
 )
-from penstock.aquifer.protocol.session import LogView, Reply, refusal
+from penstock.aquifer.protocol.session import Reply, refusal
 from penstock.aquifer.protocol.session_registry import SessionRegistry
 from penstock.aquifer.security import Caller, Right
 from penstock.aquifer.status import GatewayStatus, LeftOut
@@ -48,7 +48,7 @@ class _Waiting(NamedTuple):
 class Probes:
     """Answers probes, and keeps the cursors that they name."""
 
-    def __init__(self, log: LogView, limits: Limits, registry: SessionRegistry) -> None:
+    def __init__(self, log: Log, limits: Limits, registry: SessionRegistry) -> None:
         self._log = log
         self._limits = limits
         self._registry = registry

@@ -18,17 +18,16 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Cursor, Held, PendingAppend
+from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.messages import Control, OnError, OnErrorFields, SegmentFields
-from penstock.aquifer.records import Batch
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import SessionStatus
 
 __all__ = [
     "ENDINGS",
     "FAREWELLS",
+    "WHY_ENDED",
     "DataPorts",
-    "LogView",
     "Reply",
     "Session",
     "SessionEvent",
@@ -36,117 +35,6 @@ __all__ = [
     "Table",
     "refusal",
 ]
-
-
-class LogView(Protocol):
-    """The log, as far as the protocol uses it; :class:`penstock.aquifer.log.Log` is one."""
-
-    @property
-    def epoch(self) -> str:
-        """Names this sequence of offsets."""
-        ...
-
-    @property
-    def first(self) -> int:
-        """The oldest offset in the log."""
-        ...
-
-    @property
-    def head(self) -> int:
-        """The offset that the next record will get."""
-        ...
-
-    @property
-    def end(self) -> int | None:
-        """Where the stream ends, once that is known."""
-        ...
-
-    @property
-    def failure(self) -> str | None:
-        """Why it ended there, if not by completion."""
-        ...
-
-    @property
-    def stalled(self) -> str | None:
-        """Why nothing can be written at the moment, if so."""
-        ...
-
-    @property
-    def low_watermark(self) -> int:
-        """The lowest offset that has to be kept."""
-        ...
-
-    @property
-    def codec(self) -> str:
-        """What the records are encoded with."""
-        ...
-
-    @property
-    def durable(self) -> bool:
-        """Whether the records survive the process."""
-        ...
-
-    @property
-    def held(self) -> Held:
-        """How many records and bytes are in the log."""
-        ...
-
-    @property
-    def max_records(self) -> int | None:
-        """The bound on records; None if there is none."""
-        ...
-
-    @property
-    def max_bytes(self) -> int | None:
-        """The bound on bytes; None if there is none."""
-        ...
-
-    @property
-    def ack_every_records(self) -> int:
-        """After so many records a subscriber should acknowledge."""
-        ...
-
-    @property
-    def ack_every_bytes(self) -> int:
-        """The same in bytes."""
-        ...
-
-    @property
-    def cursors(self) -> Mapping[str, Cursor]:
-        """The cursors that were stored, by id."""
-        ...
-
-    @property
-    def marks(self) -> Mapping[str, str]:
-        """The marks that were stored with records."""
-        ...
-
-    def find(self, offset: int) -> Batch | None:
-        """The batch that contains this offset, if the log has it."""
-        ...
-
-    def measure(self, start: int, nbytes: int) -> tuple[int, int]:
-        """How many records from ``start`` on fit into ``nbytes``, and how many bytes they have.
-
-        Looks at a bounded part of the log: if there may be more, ask again for the rest.
-        """
-        ...
-
-    def fitting(self, start: int, most: int, nbytes: int) -> int:
-        """How many records from ``start`` on, up to ``most``, fit into ``nbytes``: at least one."""
-        ...
-
-    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
-        """Store a cursor, or with None delete it, with the next transaction."""
-        ...
-
-    def has_space_for_mark(self, name: str) -> bool:
-        """Whether a mark of this name can be stored."""
-        ...
-
-    def submit(self, pending: PendingAppend) -> None:
-        """Append these batches as soon as there is room; ``pending`` says when that was done."""
-        ...
 
 
 class SessionState(Enum):
@@ -229,7 +117,7 @@ class Session(ABC):
     def __init__(
         self,
         peer: bytes,
-        log: LogView,
+        log: Log,
         start: int,
         limits: Limits,
         now: float,
@@ -263,6 +151,8 @@ class Session(ABC):
         """and how many that cannot: they have another address, or another key."""
         self.sent_records = 0
         self.sent_bytes = 0
+        self.ended_by: SessionEvent | None = None
+        """What closed it; None while it is not closed."""
         self._state = SessionState.JOINING
         self._joined_once = False
 
@@ -275,17 +165,31 @@ class Session(ABC):
     def handle(
         self, event: SessionEvent, now: float, *, message: Any = None, envelope: tuple[bytes, ...] = ()
     ) -> list[Reply]:
-        """Deal with an event as the table says, and return the answers."""
+        """Deal with an event as the table says, and return the answers.
+
+        An event that the table does not have is refused if a peer caused it. A session that causes one itself
+        has a defect.
+        """
         step = self.table[self._state].get(event)
         if step is None:
-            if not envelope:
-                return []
-            return [Reply(envelope, refusal(f"{event.name} makes no sense here", ErrorCode.BAD))]
+            if event in _ITS_OWN:
+                text = f"{event.name} cannot happen in state {self._state.name} ({self.dialect} dialect)"
+                raise AssertionError(text)
+            return [Reply(envelope, self._refusal_of(event))] if envelope else []
         self._joined_once |= event is SessionEvent.JOINED
         handler, following = step
         if following is not None:
             self._state = following
+            if following is SessionState.CLOSED:
+                self.ended_by = event
         return [] if handler is None else handler(self, message, envelope, now)
+
+    def _refusal_of(self, event: SessionEvent) -> OnError:
+        text = (
+            f"{event.name.capitalize()} is not possible while a subscription is {self._state.name.lower()}: "
+            "to get records again, send Subscribe"
+        )
+        return refusal(text, ErrorCode.BAD)
 
     def is_of(self, caller: Caller) -> bool:
         """Whether this can be the subscriber: by its key if it has one, or else by its address."""
@@ -352,6 +256,10 @@ class Session(ABC):
 
 
 _LIVE: Final = (SessionState.JOINING, SessionState.STREAMING)
+_ITS_OWN: Final = frozenset(
+    {SessionEvent.VIOLATED, SessionEvent.OVERTAKEN, SessionEvent.END_TOLD, SessionEvent.END_MISSED}
+)
+"""What a session finds out by itself."""
 
 
 class DataPorts(Protocol):
@@ -392,4 +300,18 @@ FAREWELLS: Final[Mapping[SessionEvent, OnError]] = {
         ErrorCode.SESSION,
     ),
 }
-"""What a subscriber is told whose session ends for a reason that is not its own."""
+"""The answers to requests that wait in a session when the gateway ends it."""
+
+WHY_ENDED: Final[Mapping[SessionEvent, str]] = {
+    SessionEvent.CANCEL: "the subscription was cancelled",
+    SessionEvent.COMPLETE: "the subscription was cancelled",
+    SessionEvent.EXPIRED: "the lease of the subscription has ended, because nothing was heard for longer",
+    SessionEvent.TAKEN_OVER: "another subscriber came with the same id",
+    SessionEvent.REVOKED: "the key was taken off the access list",
+    SessionEvent.EVICTED: "an administrator of the gateway has ended the session",
+    SessionEvent.CONTESTED: "a second connection came to the data port",
+    SessionEvent.FAILED: "the gateway could not send the records",
+    SessionEvent.VIOLATED: "the subscription broke a rule",
+    SessionEvent.OVERTAKEN: "the subscriber was too slow, and records that it had not got are gone",
+}
+"""Why a session is closed, for a peer that does not know it yet: each event that leads to CLOSED."""

@@ -9,13 +9,13 @@ from typing import Final, Protocol
 from msgspec import UNSET
 
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Cursor
+from penstock.aquifer.log import Cursor, Log
 from penstock.aquifer.protocol.admission import Budgets, too_many_ids, too_many_sessions
 from penstock.aquifer.protocol.cursors import Cursors, LeaseClock, LowWatermark
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import OnError, SubscribeFields
 from penstock.aquifer.protocol.plain_session import PlainSession
-from penstock.aquifer.protocol.session import FAREWELLS, DataPorts, LogView, Reply, Session, SessionEvent
+from penstock.aquifer.protocol.session import FAREWELLS, DataPorts, Reply, Session, SessionEvent
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import DepartedStatus, GatewayStatus, SourceStatus
 
@@ -47,9 +47,7 @@ class SourceView(Protocol):
 class SessionRegistry:
     """The sessions by the routing id of their control connection, and the cursors of those that are away."""
 
-    def __init__(
-        self, log: LogView, limits: Limits, ports: DataPorts, source: SourceView | None = None
-    ) -> None:
+    def __init__(self, log: Log, limits: Limits, ports: DataPorts, source: SourceView | None = None) -> None:
         self.sessions: dict[bytes, Session] = {}
         self.by_topic: dict[bytes, ExtendedSession] = {}
         self.counters: Counter[str] = Counter()
@@ -125,10 +123,12 @@ class SessionRegistry:
     def end(self, session: Session, event: SessionEvent) -> None:
         """End a session, for a reason that is not its own."""
         session.handle(event, self.clock.looked or 0.0)
-        self.close(session, event)
+        self.close(session)
 
-    def close(self, session: Session, event: SessionEvent) -> None:
-        """A session has ended because of ``event``."""
+    def close(self, session: Session) -> None:
+        """A session has ended, for the reason that it names itself."""
+        event = session.ended_by
+        assert event is not None, f"a session that is {session.state.name.lower()} cannot be closed"
         if (farewell := FAREWELLS.get(event)) is not None:
             if isinstance(session, PlainSession):
                 farewell = OnError(farewell.message)

@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from penstock.aquifer.errors import ErrorCode, ProtocolViolation
 from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.administration import Administration
 from penstock.aquifer.protocol.admission import acknowledged_for, format_for, problem_with, start_for, why_not
 from penstock.aquifer.protocol.extended_session import ExtendedSession
@@ -43,8 +44,8 @@ from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.probes import Probes
 from penstock.aquifer.protocol.session import (
     FAREWELLS,
+    WHY_ENDED,
     DataPorts,
-    LogView,
     Reply,
     Session,
     SessionEvent,
@@ -78,7 +79,7 @@ class SessionTable:
 
     def __init__(
         self,
-        log: LogView,
+        log: Log,
         limits: Limits,
         ports: DataPorts,
         *,
@@ -151,6 +152,9 @@ class SessionTable:
             text = f"a control message of {len(body)} bytes; the limit is {self._limits.max_message}"
             return self._refuse(envelope, "oversized", text, ErrorCode.BAD)
         session = registry.sessions.get(peer)
+        if session is not None and session.state is SessionState.CLOSED:
+            registry.close(session)  # It ended by itself since the last tick.
+            session = None
         if not registry.budgets.allow(peer if session is not None else caller.owner or caller.address, now):
             text = f"more than {self._limits.requests_per_second} requests per second: slow down"
             return self._refuse(envelope, "too many requests", text, ErrorCode.BUSY, retry=1000)
@@ -181,10 +185,11 @@ class SessionTable:
         if session is None:
             if isinstance(message, Complete):
                 return [Reply(envelope, OnComplete())]
-            _, event = registry.ended.get(peer, (None, SessionEvent.NEXT))
-            if event in (SessionEvent.CONTESTED, SessionEvent.EVICTED):
-                return [Reply(envelope, FAREWELLS[event])]
-            text = "no subscription here, perhaps because the gateway was restarted: send Subscribe first"
+            _, ended_by = registry.ended.get(peer, (None, None))
+            if ended_by in (SessionEvent.CONTESTED, SessionEvent.EVICTED):
+                return [Reply(envelope, FAREWELLS[ended_by])]
+            why = "perhaps the gateway was restarted" if ended_by is None else WHY_ENDED[ended_by]
+            text = f"there is no subscription here: {why}; send Subscribe first"
             return self._refuse(envelope, "no session", text, ErrorCode.SESSION)
         return self._pass_on(session, event, message, envelope, now)
 
@@ -201,7 +206,7 @@ class SessionTable:
         if any(isinstance(reply.message, OnError) for reply in replies):
             self.counters["out of order"] += 1
         if session.state is SessionState.CLOSED:
-            self.registry.close(session, event)
+            self.registry.close(session)
         elif session.acknowledged != before:
             self.registry.note(session)
         return replies
@@ -349,7 +354,7 @@ class SessionTable:
         if fields is not None and fields.keep is False:
             session.required = False  # It will not come back.
         replies = session.handle(SessionEvent.CANCEL, now, envelope=envelope)
-        self.registry.close(session, SessionEvent.CANCEL)
+        self.registry.close(session)
         return replies
 
     def fail(self, session: Session) -> None:
@@ -399,8 +404,7 @@ class SessionTable:
         replies += registry.take_farewells()
         for session in registry.all():
             if session.state is SessionState.CLOSED:
-                # It ended by itself while it answered: a plain subscriber that was overtaken.
-                registry.close(session, SessionEvent.OVERTAKEN)
+                registry.close(session)  # It ended by itself while it answered.
             elif session.expired(registry.clock.now):
                 self.counters["leases ended"] += 1
                 registry.end(session, SessionEvent.EXPIRED)

@@ -20,7 +20,7 @@ from typing import Final, TypeAlias
 
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import PendingAppend
+from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.protocol.messages import (
     Commit,
     CompleteFields,
@@ -31,7 +31,7 @@ from penstock.aquifer.protocol.messages import (
     OnNext,
     Put,
 )
-from penstock.aquifer.protocol.session import LogView, Reply, refusal
+from penstock.aquifer.protocol.session import Reply, refusal
 from penstock.aquifer.records.arrow import from_arrow_stream
 from penstock.aquifer.records.batch import (
     ARROW,
@@ -95,7 +95,7 @@ _Key: TypeAlias = tuple[str, str, int, int, int]
 class Transactions:
     """What is staged, and what is being written."""
 
-    def __init__(self, log: LogView, limits: Limits, *, writable: bool) -> None:
+    def __init__(self, log: Log, limits: Limits, *, writable: bool) -> None:
         self._log = log
         self._limits = limits
         self._writable = writable

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from penstock.aquifer.records.batch import Batch
 
-__all__ = ["BatchWindow", "Position", "end_of"]
+__all__ = ["BatchSequence", "Position", "end_of"]
 
 _LIST_FRONT_TO_KEEP: Final = 1024
 """Cutting the front off a list copies the rest: done only when so many, and half of them, are stale."""
@@ -41,7 +41,7 @@ def end_of(batches: Iterable[Batch], start: Position) -> Position:
     return Position(head, before)
 
 
-class BatchWindow:
+class BatchSequence:
     """A stretch of the log. One thread changes it; :meth:`find` may be called from any other."""
 
     def __init__(self, start: Position) -> None:
@@ -85,7 +85,7 @@ class BatchWindow:
         return batch if batch is not None and offset < batch.end else None
 
     def position_of(self, offset: int) -> Position:
-        """The beginning of the batch with this offset in it; an end of the window if there is none."""
+        """The beginning of the batch with this offset in it; an end of the sequence if there is none."""
         if offset <= self.start.offset:
             return self.start
         if offset >= self.end.offset:

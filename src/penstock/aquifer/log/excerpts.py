@@ -1,0 +1,106 @@
+"""What readers get of the batches in a log: a part of one, several as one, or another format."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.aquifer.records import (
+    ARROW,
+    Batch,
+    RecordMetadata,
+    arrow,
+    pack_metadata,
+    pack_values,
+    unpack_metadata,
+    unpack_values,
+)
+
+__all__ = ["in_format", "joined", "part", "sizes_of"]
+
+
+def part(batch: Batch, start: int, stop: int) -> Batch:
+    """The records of a batch from offset ``start`` up to, but not with, ``stop``."""
+    if start <= batch.first and stop >= batch.end:
+        return batch
+    low, high = max(start - batch.first, 0), min(stop - batch.first, batch.count)
+    payload: bytes | memoryview
+    if batch.format == ARROW:
+        payload = arrow.cut(batch.payload, low, high)
+    else:
+        payload = pack_values(unpack_values(batch.payload)[low:high])
+    metadata = unpack_metadata(batch.metadata)
+    if metadata.keys is None and metadata.timestamps is None:
+        packed = batch.metadata
+    else:
+        packed = pack_metadata(
+            RecordMetadata(
+                metadata.timestamp,
+                None if metadata.keys is None else metadata.keys[low:high],
+                None if metadata.timestamps is None else metadata.timestamps[low:high],
+            )
+        )
+    return Batch(batch.first + low, high - low, payload, packed, batch.format)
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Several consecutive msgpack batches as one, for a reader that is behind a log of small ones."""
+    if len(batches) == 1:
+        return batches[0]
+    count = sum(batch.count for batch in batches)
+    bodies = [batch.payload[_array_header(batch.count) :] for batch in batches]
+    all_metadata = [unpack_metadata(batch.metadata) for batch in batches]
+    keys: list[bytes | None] | None = None
+    if any(metadata.keys is not None for metadata in all_metadata):
+        keys = []
+        for batch, metadata in zip(batches, all_metadata, strict=True):
+            keys += metadata.keys if metadata.keys is not None else [None] * batch.count
+    timestamps: list[int] = []
+    for batch, metadata in zip(batches, all_metadata, strict=True):
+        timestamps += (
+            metadata.timestamps if metadata.timestamps is not None else [metadata.timestamp] * batch.count
+        )
+    return Batch(
+        batches[0].first,
+        count,
+        b"".join([_array_start(count), *bodies]),
+        pack_metadata(RecordMetadata(all_metadata[0].timestamp, keys, timestamps)),
+    )
+
+
+def _array_header(count: int) -> int:
+    """How many bytes precede the first element in a msgpack array of ``count`` elements."""
+    return 1 if count < 16 else 3 if count < 2**16 else 5
+
+
+def _array_start(count: int) -> bytes:
+    if count < 16:
+        return bytes([0x90 | count])
+    if count < 2**16:
+        return b"\xdc" + count.to_bytes(2, "big")
+    return b"\xdd" + count.to_bytes(4, "big")
+
+
+def sizes_of(batch: Batch) -> list[int]:
+    """How many bytes each record counts for; together, those of the batch, or some more."""
+    values = [0] * batch.count if batch.format == ARROW else [len(v) for v in unpack_values(batch.payload)]
+    rest = -(-(batch.nbytes - sum(values)) // batch.count)
+    return [value + rest for value in values]
+
+
+def in_format(batch: Batch, format: str) -> Batch:
+    """The same records for a subscriber that wants another format than the log's.
+
+    A log of single records looks like a table of offset, timestamp, key and value in Arrow; a log of Arrow
+    rows looks like a JSON object for each row in msgpack.
+    """
+    if batch.format == format:
+        return batch
+    payload: bytes | memoryview
+    if format == ARROW:
+        metadata = unpack_metadata(batch.metadata)
+        timestamps = metadata.timestamps or [metadata.timestamp] * batch.count
+        keys = metadata.keys or [None] * batch.count
+        payload = arrow.table(batch.first, timestamps, keys, unpack_values(batch.payload))
+    else:
+        payload = pack_values(arrow.rows(batch.payload))
+    return Batch(batch.first, batch.count, payload, batch.metadata, format)
