@@ -82,6 +82,9 @@ class Question:
     most_processes: int | None = None
     """How many processes measure it at most: fewer than for other questions where a process starts slowly."""
 
+    matrix: bool = False
+    """Whether the alternatives are named "row: column", and the table has a row and a column for each."""
+
     def base_of(self, alternative: Alternative) -> str:
         """What the table compares this alternative to."""
         return alternative.base or self.base

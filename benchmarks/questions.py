@@ -23,6 +23,7 @@ NAMES = (
     "inner_streams",
     "inner_monos",
     "hot_push",
+    "operators",
     "aquifer_throughput",
     "aquifer_fan_out",
     "aquifer_round_trip",

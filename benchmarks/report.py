@@ -30,7 +30,8 @@ def answer_text(answer: Answer) -> str:
     title = f"{answer.question.name}: {answer.question.title}"
     head = ("", f"ns per {answer.question.unit}", "median", "ratio", "of best", *_headings(answer))
     how = f"{answer.question.clock.value}, {answer.count} rounds"
-    return f"{title} ({how})\n{_aligned([head, *_rows(answer)])}\n"
+    rows = _matrix(answer) if answer.question.matrix else [head, *_rows(answer)]
+    return f"{title} ({how})\n{_aligned(rows)}\n"
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
@@ -54,7 +55,8 @@ def page(facts: Mapping[str, str], answers: Sequence[Answer], findings: Sequence
         parts.append(f"{command}: {answer.question.clock.value}, {answer.count} rounds.")
         first = f"best, ns per {answer.question.unit}"
         head = ("", first, "median", "ratio", "of best", *_headings(answer))
-        parts.append(_markdown(head, _rows(answer)))
+        rows = _matrix(answer) if answer.question.matrix else [head, *_rows(answer)]
+        parts.append(_markdown(rows[0], rows[1:]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -73,6 +75,19 @@ def _rows(answer: Answer) -> list[Row]:
                 *(f"{median(facts[key]):,.0f}" if key in facts else "" for key in _headings(answer)),
             )
         )
+    return rows
+
+
+def _matrix(answer: Answer) -> list[Row]:
+    """A line for each row of the matrix: medians of all its columns, then the first by each of the others."""
+    names = [alternative.name for alternative in answer.question.alternatives]
+    ours, *others = columns = list(dict.fromkeys(name.split(": ")[1] for name in names))
+    rows: list[Row] = [("ns, median", *columns, *(f"{ours} / {other}" for other in others))]
+    for row in dict.fromkeys(name.split(": ")[0] for name in names):
+        here = {column: f"{row}: {column}" for column in columns if f"{row}: {column}" in names}
+        figures = [f"{answer.median(here[column]):,.0f}" if column in here else "" for column in columns]
+        ratios = [f"{answer.ratio(here[ours], here[other]):.2f}" if other in here else "" for other in others]
+        rows.append((row, *figures, *ratios))
     return rows
 
 

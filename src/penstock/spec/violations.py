@@ -182,7 +182,10 @@ def check_subscription(obj: object) -> None:
 def _has(obj: object, names: tuple[str, ...]) -> bool:
     # Asked at every subscribe; isinstance with a protocol would take several times as long.
     # A class has the methods of its objects, and was meant to be called.
-    return all(callable(getattr(obj, name, None)) for name in names) and not isinstance(obj, type)
+    for name in names:
+        if not callable(getattr(obj, name, None)):
+            return False
+    return not isinstance(obj, type)
 
 
 def _a_kind_of(obj: object) -> str:

@@ -16,7 +16,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -35,14 +34,26 @@ __all__ = [
 ]
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
+_OURS: dict[str, bool] = {}
+"""Whether a file belongs to the package; the files of a program are few."""
 
 
-@dataclass(frozen=True, slots=True)
 class Place:
-    """A line of the user's program."""
+    """A line of the user's program; its number is worked out when somebody asks for it."""
 
-    code: CodeType
-    line: int
+    __slots__ = ("_instruction", "code")
+
+    def __init__(self, code: CodeType, instruction: int) -> None:
+        self.code = code
+        self._instruction = instruction
+
+    @property
+    def line(self) -> int:
+        """The number of the line."""
+        for start, end, line in self.code.co_lines():
+            if start <= self._instruction < end and line is not None:
+                return line
+        return self.code.co_firstlineno
 
     def __str__(self) -> str:
         return f"{self.code.co_filename}:{self.line} in {self.code.co_qualname}"
@@ -50,10 +61,19 @@ class Place:
 
 def here() -> Place:
     """The nearest caller outside this package."""
+    # By number and not by f_back, which makes an object of each frame between.
+    depth = 1
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    return Place(frame.f_code, frame.f_lineno)
+    while (ours := _OURS.get(frame.f_code.co_filename)) is not False:
+        if ours is None:
+            _OURS[frame.f_code.co_filename] = frame.f_code.co_filename.startswith(_PACKAGE)
+            continue
+        depth += 1
+        try:
+            frame = sys._getframe(depth)
+        except ValueError:
+            break  # nobody else: a thread of ours
+    return Place(frame.f_code, frame.f_lasti)
 
 
 class KeptError:

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from penstock.arguments import a_count, a_function
 from penstock.spec import Publisher, Subscriber, Subscription, none_element, none_error, none_subscription
 from penstock.streams.flux import Flux
-from penstock.streams.operators.replay_buffer import ReplayBuffer
+from penstock.streams.operators.live_buffer import LiveBuffer
 from penstock.streams.operators.share import CacheSource, Feeder, ReplaySource
 from penstock.streams.stream import Stream, as_stream
 
@@ -39,7 +39,7 @@ class StreamProcessor(Generic[T, R]):
     """
 
     def __init__(self, transform: Callable[[Flux[T]], Publisher[R]] | None, capacity: int) -> None:
-        self._buffer = ReplayBuffer(capacity, history=0, urgent_errors=True, when_deserted=self._deserted)
+        self._buffer = LiveBuffer(capacity, urgent_errors=True, when_deserted=self._deserted)
         self._feeder = Feeder(self._buffer)
         inlet: Flux[Any] = Flux._of(ReplaySource("processor", self._buffer))
         if transform is None:

@@ -23,6 +23,7 @@ from penstock.spec import none_element, none_error
 from penstock.streams.flux import Flux
 from penstock.streams.home import loop_here
 from penstock.streams.mono import Mono
+from penstock.streams.operators.live_buffer import LiveBuffer
 from penstock.streams.operators.replay_buffer import EmitResult, ReplayBuffer
 from penstock.streams.operators.share import ReplaySource
 from penstock.streams.terminal.readers import refuse_to_block
@@ -173,7 +174,7 @@ class Sinks:
     @staticmethod
     def unicast(capacity: int = 256) -> Sink[T]:
         """A sink for one subscriber; up to ``capacity`` elements wait for it."""
-        return Sink(ReplayBuffer(a_count(capacity, "unicast()"), history=0, single=True), "unicast")
+        return Sink(LiveBuffer(a_count(capacity, "unicast()"), single=True), "unicast")
 
     @staticmethod
     def multicast(capacity: int = 256) -> Sink[T]:
@@ -182,7 +183,7 @@ class Sinks:
         A subscriber starts with the oldest element that is still there. Up to ``capacity`` elements wait for
         the slowest subscriber or, while there is none, for the first one.
         """
-        return Sink(ReplayBuffer(a_count(capacity, "multicast()"), history=0), "multicast")
+        return Sink(LiveBuffer(a_count(capacity, "multicast()")), "multicast")
 
     @staticmethod
     def replay(history: int) -> Sink[T]:

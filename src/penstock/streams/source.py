@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import describe_all
@@ -44,8 +45,14 @@ class Source(ABC):
     """The same for this source and all above it; 0 if not computed yet."""
 
     def __init__(self, label: str, *shows: Any) -> None:
-        self.label = f"{label}({describe_all(shows)})"
+        self._name = label
+        self._shows = shows
         self.place: Place = here()
+
+    @cached_property
+    def label(self) -> str:
+        """The call that made it, as ``explain()`` and messages show it."""
+        return f"{self._name}({describe_all(self._shows)})"
 
     @abstractmethod
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
@@ -95,8 +102,7 @@ class IterableSource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Run the whole chain in one loop."""
-        drain = PullDrain(self.factory, self.sized, ops, downstream, self.label, self.place)
-        drain.introduce()
+        PullDrain(self, ops, downstream).introduce()
 
 
 def _once(iterator: Iterator[Any]) -> Callable[[], Iterator[Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Iterable
 from concurrent.futures import Future
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.spec import Publisher, RuleViolation, Subscriber, check_publisher, check_subscriber, strict
@@ -83,18 +84,35 @@ class Stream(Generic[T]):
 # Flux imports all modules of api/, so these cannot import Flux at their top: they make one here.
 
 
-def flux_of(source: Source, *ops: Op) -> Flux[Any]:
-    """A Flux of this source; typed by the fluent method that calls it."""
+@cache
+def _flux() -> type[Flux[Any]]:
     from penstock.streams.flux import Flux
 
-    return Flux._of(source, ops)
+    return Flux
+
+
+@cache
+def _mono() -> type[Mono[Any]]:
+    from penstock.streams.mono import Mono
+
+    return Mono
+
+
+@cache
+def _single() -> type[Single[Any]]:
+    from penstock.streams.single import Single
+
+    return Single
+
+
+def flux_of(source: Source, *ops: Op) -> Flux[Any]:
+    """A Flux of this source; typed by the fluent method that calls it."""
+    return _flux()._of(source, ops)
 
 
 def mono_of(source: Source, *ops: Op) -> Single[Any]:
     """A Mono of this source, which sends one element at most; typed by the fluent method that calls it."""
-    from penstock.streams.single import Single
-
-    return Single._of(source, ops)
+    return _single()._of(source, ops)
 
 
 def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
@@ -126,14 +144,10 @@ def _report(violation: RuleViolation) -> None:
 
 def as_mono(thing: Any, wanted_by: str) -> Mono[Any]:
     """``thing`` as a stream of at most one element, the first."""
-    from penstock.streams.mono import Mono
-
     stream = as_stream(thing, wanted_by)
-    return stream if isinstance(stream, Mono) else stream._as_mono(operator("take", 1))
+    return stream if isinstance(stream, _mono()) else stream._as_mono(operator("take", 1))
 
 
 def as_same_kind(model: Stream[Any], thing: Any, wanted_by: str) -> Stream[Any]:
     """``thing`` as a stream of the same kind as ``model``, a Flux or a Mono."""
-    from penstock.streams.mono import Mono
-
-    return (as_mono if isinstance(model, Mono) else as_stream)(thing, wanted_by)
+    return (as_mono if isinstance(model, _mono()) else as_stream)(thing, wanted_by)

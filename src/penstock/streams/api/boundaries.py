@@ -295,7 +295,7 @@ class FluxSharing(Stream[T]):
             >  (11)-(22)-|
         """
         capacity = a_count(prefetch, "share()")
-        return flux_of(CacheSource("share", self, capacity, 0, lasting=False))
+        return flux_of(CacheSource("share", self, capacity, 0, lasting=False, ahead=capacity))
 
 
 class MonoSharing(Stream[T]):

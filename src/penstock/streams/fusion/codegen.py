@@ -56,6 +56,8 @@ class Head(Enum):
     POLL = "poll"
     SEGMENT = "segment"
 
+    __hash__ = object.__hash__  # each subscription looks up its loop by these
+
 
 class Tail(Enum):
     """Where a loop's elements go."""
@@ -64,6 +66,8 @@ class Tail(Enum):
     SEGMENT = "segment"
     PULL = "pull"
     ASYNC = "async"
+
+    __hash__ = object.__hash__
 
 
 @dataclass(slots=True)
@@ -171,11 +175,10 @@ class LoopWriter:
         A counter would cost more than the handful does, and a turn of the event loop as much as fifty
         elements, so it is the clock that decides whether others run.
         """
-        self._line("while (x := next(src, NOTHING)) is not NOTHING:")
+        self._line("while True:")
         self.depth += 1
         self._let_others_run()
-        self._line(f"for x in chain((x,), islice(src, {HANDFUL - 1})):")
-        self.depth += 1
+        self._handful()
 
     def _paced_head(self) -> None:
         """The same for a loop that a drain runs: when its time is over, it stops and rests."""
@@ -183,6 +186,9 @@ class LoopWriter:
         self.depth += 1
         self._line("if monotonic() > S.home.late and S.rests():")
         self._suspend(starved=False, then="continue")
+        self._handful()
+
+    def _handful(self) -> None:
         self._line("x = NOTHING")
         self._line(f"for x in islice(src, {HANDFUL}):")
         self.depth += 1
@@ -196,9 +202,8 @@ class LoopWriter:
         """A break of the inner loop ends the outer one, too."""
         self.depth -= 1
         self._line("else:")
-        if self.paced:
-            self._line("    if x is NOTHING:")  # not one element: the source is at its end
-            self._line("        break")
+        self._line("    if x is NOTHING:")  # not one element: the source is at its end
+        self._line("        break")
         self._line("    continue")
         self._line("break")
 
@@ -208,11 +213,14 @@ class LoopWriter:
         self._line("if not src:")
         self._line("    if S.done and not src:")
         self._line("        break")
-        self._line("    x = None")  # while it waits, the loop must not keep a delivered element alive
-        self._suspend(starved=True, then="continue")
-        self._line(f"if {self.no_demand}:")
+        self._await_element()
+        self._line(f"elif {self.no_demand}:")
         self._suspend(starved=False, then="continue")
-        self._line("x = popleft()")
+        self._line("else:")
+        self._line("    try:")
+        self._line("        x = popleft()")
+        self._line("    except IndexError:")
+        self._line("        continue")  # another thread has cancelled, and taken what was left
         self._line("t += 1")
         self._line("if t >= S.refill_at:")
         self._line("    S.taken = t")
@@ -224,10 +232,21 @@ class LoopWriter:
         self._line(f"if {self.no_demand} or (x := src()) is PENDING:")
         self._line("    if S.finished():")
         self._line("        break")
-        self._line("    x = None")
-        self._suspend(starved=True, then="continue")
+        self._await_element()
 
-    def _suspend(self, *, starved: bool, then: str = "") -> None:
+    def _await_element(self) -> None:
+        """Wait for an element. The drain resumes the loop, or sends it an element that is first in line."""
+        self._line("    x = None")  # while it waits, the loop must not keep a delivered element alive
+        if self.tail is Tail.PUSH:
+            self._suspend(starved=True, into="x = ")
+            if not self.kinds and self.head is Head.QUEUE:
+                self._line("    e = S.emitted")  # elements may have gone past the loop: see QueueDrain.push()
+                self._line("    t = S.taken")
+            self._line("    if x is None: continue")
+        else:
+            self._suspend(starved=True, then="continue")
+
+    def _suspend(self, *, starved: bool, then: str = "", into: str = "") -> None:
         """Stop until there is demand (or an element) again, one level deeper than here."""
         self.depth += 1
         if self.tail is Tail.PUSH:
@@ -235,7 +254,7 @@ class LoopWriter:
         if self.head is Head.QUEUE:
             self._line("S.taken = t")
         token = "PENDING" if starved else "FULL"
-        self._line(f"yield {token if self.tail is Tail.SEGMENT else starved}")
+        self._line(f"{into}yield {token if self.tail is Tail.SEGMENT else starved}")
         if then:
             self._line(then)
         self.depth -= 1
@@ -296,7 +315,11 @@ class LoopWriter:
             return
         if at_top and self.tail is Tail.PUSH:
             self._line("if e >= S.stop_at:", TAIL)
-        elif at_top:
+            self._line("    S.emitted = e")
+            self._line("    if not S.mailbox or not S.more():")
+            self._line("        yield False")
+            return
+        if at_top:
             self._line("while S.sated and not S.at_end:", TAIL)
         else:
             self._line(f"while {self.no_demand}:", TAIL)

@@ -11,7 +11,7 @@ import linecache
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, islice
+from itertools import islice
 from time import monotonic
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from penstock.spec import none_element
 from penstock.streams.fusion.codegen import SOURCE, Head, LoopWriter, Tail
 from penstock.streams.fusion.fragments import LOOP_NAMES, Kind
-from penstock.streams.fusion.op import Op
+from penstock.streams.fusion.op import Labelled, Op, label_of
 
 __all__ = [
     "PENDING",
@@ -106,7 +106,7 @@ def compile_loop(
     text = writer.text()
     shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
-    names = dict(LOOP_NAMES, PENDING=PENDING, FULL=FULL, monotonic=monotonic, chain=chain, islice=islice)
+    names = dict(LOOP_NAMES, PENDING=PENDING, FULL=FULL, monotonic=monotonic, islice=islice)
     exec(compile(text, filename, "exec"), names)
     # Registered, so that a traceback shows the compiled line.
     linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
@@ -125,6 +125,8 @@ class Shape(NamedTuple):
     """Index of each loop's first operator."""
     leads: bool
     """Whether an operator emits before the first element."""
+    opens: bool
+    """Whether an operator makes many elements of one."""
 
 
 def shape_of(
@@ -151,7 +153,8 @@ def _shape(
         loops.append(compile_loop(here, segment, there, told, trusted or number > 0, paced and number == 0))
         bases.append(base)
         base += len(segment)
-    return Shape(tuple(loops), tuple(bases), any(kind.lead for kind in kinds))
+    leads, opens = any(kind.lead for kind in kinds), any(kind.opens for kind in kinds)
+    return Shape(tuple(loops), tuple(bases), leads, opens)
 
 
 def states_of(ops: tuple[Op, ...]) -> list[Any]:
@@ -160,12 +163,23 @@ def states_of(ops: tuple[Op, ...]) -> list[Any]:
 
 
 def run(
-    shape: Shape, ops: tuple[Op, ...], states: list[Any], manager: Any, source: Any, out: Any, origin: str
+    shape: Shape,
+    ops: tuple[Op, ...],
+    states: list[Any],
+    manager: Any,
+    source: Any,
+    out: Any,
+    origin: str | Labelled,
+    *,
+    brief: bool = False,
 ) -> Any:
-    """Start the loops on ``source``; returns the lowest one, which the others feed."""
+    """Start the loops on ``source``; returns the lowest one, which the others feed.
+
+    ``brief`` says that so few elements come that code of its own would cost more than it saves.
+    """
 
     def none(index: int) -> Exception:
-        return none_element(ops[index].label if index >= 0 else origin)
+        return none_element(ops[index].label if index >= 0 else label_of(origin))
 
     feed = source
     for loop, base in zip(shape.loops, shape.bases, strict=True):
@@ -175,7 +189,8 @@ def run(
             values += [op.args[which] for which in op.kind.uses]
             if op.kind.state:
                 values.append(state)
-        feed = _own_copy(loop)(manager, feed, out, none, base, *values)
+        function = loop.function if brief and not shape.opens else _own_copy(loop)
+        feed = function(manager, feed, out, none, base, *values)
     return feed
 
 

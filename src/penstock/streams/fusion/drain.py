@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from _thread import allocate_lock, start_new_thread
 from collections import deque
+from collections.abc import Callable
 from contextvars import Context
 from time import monotonic
 from typing import Any, ClassVar
@@ -26,7 +27,7 @@ from penstock.streams.errors import Place, annotate, drop_error
 from penstock.streams.events import StageState, listener_for_new_streams
 from penstock.streams.fusion.codegen import SOURCE, TAIL, Head, Tail
 from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
-from penstock.streams.fusion.op import Op, Outcome, Watchers
+from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers, label_of
 from penstock.streams.home import Home, home_here
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
@@ -72,6 +73,7 @@ class Drain(Link):
         "_last",
         "_listener",
         "_loop",
+        "_origin",
         "_owner",
         "_reported",
         "_shape",
@@ -87,10 +89,10 @@ class Drain(Link):
         "dirty",
         "downstream",
         "emitted",
+        "flowing",
         "halted",
         "home",
         "mailbox",
-        "name",
         "ops",
         "paused",
         "place",
@@ -106,14 +108,14 @@ class Drain(Link):
         self,
         ops: tuple[Op, ...],
         downstream: Subscriber[Any],
-        name: str,
+        name: str | Labelled,
         place: Place | None,
         *,
         trusted: bool = False,
     ) -> None:
         self.ops = ops
         self.downstream: Subscriber[Any] = downstream
-        self.name = name
+        self._origin = name
         self.place = place
         self.stop_at = 0
         """The loop stops when it has emitted this many; -1 means at once. The one word that it polls."""
@@ -129,6 +131,8 @@ class Drain(Link):
         self.violation: BaseException | None = None
         self.dirty = True
         """Something other than demand has changed since the loop last ran."""
+        self.flowing = False
+        """The loop waits for an element, with demand for it and nothing else to look at: see flow()."""
         self.stopped = SOURCE
         """The operator that ended the stream before its source did."""
         home = getattr(downstream, "home", None)
@@ -156,6 +160,11 @@ class Drain(Link):
         self._reported = 0
         self._still_since = 0.0
 
+    @property
+    def name(self) -> str:
+        """The source of this stage, for messages."""
+        return label_of(self._origin)
+
     # ---------------------------------------------------------------- what the subscriber calls
     def request(self, n: int, /) -> None:
         """Ask for ``n`` more elements (§3.8). Returns normally whatever ``n`` is (§3.16)."""
@@ -172,7 +181,8 @@ class Drain(Link):
             self._stop()
         if self._watchers is not None and self.violation is None:
             self._watchers.requested(n, self.states)
-        self.drain()
+        if not self._owner.locked():  # otherwise the owner looks into the mailbox after it has let go
+            self.drain()
 
     def cancel(self) -> None:
         """Stop (§3.12); from any thread, any number of times (§3.5, §3.7), and never raises (§3.15)."""
@@ -222,6 +232,7 @@ class Drain(Link):
     def _stop(self) -> None:
         """Make the loop give up control."""
         self.halted = self.sated = True
+        self.flowing = False
         self.stop_at = -1
 
     # ---------------------------------------------------------------- ownership
@@ -242,6 +253,41 @@ class Drain(Link):
                 return
             if wanted:
                 self.ask(wanted)
+
+    def flow(self) -> None:
+        """Send on an element that has just been queued: what drain() does, without a look at all the rest.
+
+        Only for a drain that is ``flowing``. As soon as there is anything else to do, drain() does it.
+        """
+        self.dirty = True
+        if not self._owner.acquire(False):
+            return
+        try:
+            try:
+                if self.flowing:  # still, now that we own it
+                    self.dirty = False
+                    self._inside(next, self._loop)
+            except StopIteration:
+                self._inside(self._complete)
+            except BaseException as error:
+                self.violation, self.halted = error, True  # see turn()
+                self._inside(self._crash, error)
+            finally:
+                self._owner.release()
+        except RecursionError as error:
+            start_new_thread(self._rescue, (error,))  # see drain()
+            return
+        if self.emitted >= self.stop_at or self.dirty or self.mailbox:
+            self.flowing = False
+            self.dirty = True
+            self.drain()
+
+    def _inside(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Call a function in the subscriber's context."""
+        if self.context is None:
+            call(*arguments)
+        else:
+            self.context.run(call, *arguments)
 
     def introduce(self) -> None:
         """Call ``on_subscribe`` (§1.9). Nothing is emitted before it has returned."""
@@ -280,7 +326,9 @@ class Drain(Link):
                 if error is not None:
                     self._fail(error, SOURCE)
                     break
-                return self.wanted()
+                wanted = self.wanted()
+                self.flowing = self._starved and self.emitted < self.stop_at and self.flows()
+                return wanted
             self.dirty = False
             try:
                 if self._loop is None:
@@ -301,8 +349,9 @@ class Drain(Link):
         return 0
 
     def _start(self) -> None:
+        source, out = self.source(), self.downstream.on_next
         self._loop = run(
-            self._shape, self.ops, self.states, self, self.source(), self.downstream.on_next, self.name
+            self._shape, self.ops, self.states, self, source, out, self._origin, brief=self.is_brief()
         )
 
     def _collect(self) -> None:
@@ -316,6 +365,13 @@ class Drain(Link):
             if self.demand - total <= self.emitted:
                 self._listener.waited(self, monotonic() - self._still_since)
             self._listener.requested(self, total)
+
+    def more(self) -> bool:
+        """Called by the loop when it has met the demand: whether it may go on with what came meanwhile."""
+        if self._listener is not None:
+            return False  # it hears of each batch
+        self._collect()
+        return self.emitted < self.stop_at
 
     def set_stop(self) -> None:
         """Tell the loop how far to run."""
@@ -337,6 +393,10 @@ class Drain(Link):
         """What the head of the loop takes elements from."""
         raise AssertionError("each head has a source")
 
+    def is_brief(self) -> bool:
+        """Whether it is known that only a few elements come."""
+        return False
+
     def can_run(self) -> bool:
         """Whether resuming the loop would do anything."""
         return self.dirty
@@ -352,6 +412,10 @@ class Drain(Link):
     def wanted(self) -> int:
         """How many elements to ask of upstream now."""
         return 0
+
+    def flows(self) -> bool:
+        """Whether an element that comes next needs nothing but the loop."""
+        return self._listener is None and self._loop is not None
 
     def ask(self, n: int) -> None:
         """Ask upstream for ``n`` elements."""
@@ -419,9 +483,10 @@ class Drain(Link):
             self._lost(fault, f"on_error of the subscriber of {self.name} (§2.13)")
         self._finish()
 
-    def _crash(self, error: BaseException) -> None:
+    def _crash(self, error: BaseException, index: int | None = None) -> None:
         self._caught(error)
-        index = culprit(error, self._shape)
+        if index is None:
+            index = culprit(error, self._shape)
         if self._watchers is not None:
             index = self._watchers.blame(error, index)
         if index == TAIL:
@@ -482,6 +547,7 @@ class Drain(Link):
     def _close(self, outcome: Outcome) -> Subscriber[Any]:
         """Become inert (§1.6) and forget the subscriber (§3.13). Returns it for a last signal."""
         self.closed = True
+        self.flowing = False
         self._stop()
         downstream, self.downstream = self.downstream, GONE
         self._last = downstream

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.arguments import describe_all
 from penstock.spec import Subscription
@@ -17,7 +17,7 @@ from penstock.streams.events import Outcome
 from penstock.streams.fusion.fragments import KINDS, Kind
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
-__all__ = ["Op", "Outcome", "Watch", "Watchers", "operator"]
+__all__ = ["Labelled", "Op", "Outcome", "Watch", "Watchers", "label_of", "operator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,44 @@ class Watch:
     """Called last of all, however the stream ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
-    """A synchronous operator of a stream."""
+class Labelled(Protocol):
+    """Something with a label that is worked out when somebody asks for it."""
 
-    kind: Kind
-    args: tuple[Any, ...]
-    label: str
-    place: Place
-    watch: Watch | None = None
+    @property
+    def label(self) -> str:
+        """The call that made it, as a message shows it."""
+
+
+def label_of(origin: str | Labelled) -> str:
+    """The label, which may be at hand already."""
+    return origin if isinstance(origin, str) else origin.label
+
+
+class Op:
+    """A synchronous operator of a stream. Do not change it: streams share it."""
+
+    __slots__ = ("_name", "_shows", "args", "kind", "place", "watch")
+
+    def __init__(
+        self,
+        kind: Kind,
+        args: tuple[Any, ...],
+        name: str,
+        shows: tuple[Any, ...],
+        place: Place,
+        watch: Watch | None = None,
+    ) -> None:
+        self.kind = kind
+        self.args = args
+        self._name = name
+        self._shows = shows
+        self.place = place
+        self.watch = watch
+
+    @property
+    def label(self) -> str:
+        """The call as ``explain()`` and messages show it."""
+        return f"{self._name}({describe_all(self._shows)})"
 
 
 def operator(
@@ -62,9 +91,7 @@ def operator(
     ``label`` is the fluent method's name where that differs from the kind, ``shows`` what ``explain()``
     puts between its brackets.
     """
-    name = label or kind
-    text = f"{name}({describe_all(args if shows is None else shows)})"
-    return Op(KINDS[kind], args, text, here(), watch)
+    return Op(KINDS[kind], args, label or kind, args if shows is None else shows, here(), watch)
 
 
 class Watchers:

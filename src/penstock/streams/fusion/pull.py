@@ -13,12 +13,16 @@ from penstock.streams.errors import Place, annotate
 from penstock.streams.fusion.codegen import SOURCE, Head, Tail
 from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
 from penstock.streams.fusion.drain import Drain
-from penstock.streams.fusion.op import Op
+from penstock.streams.fusion.op import Labelled, Op, label_of
 
 __all__ = ["PullDrain", "Pulled", "pull", "pull_async"]
 
 _KNOWS_ITS_END = (list, tuple, range, str, bytes, bytearray, dict, set, frozenset, deque)
 """Their iterators know how many elements are left. Any other has to be asked for one, with demand."""
+
+
+BRIEF = 16
+"""A stream of so few elements is not worth a copy of its code."""
 
 
 class PullDrain(Drain):
@@ -27,17 +31,10 @@ class PullDrain(Drain):
     head = Head.ITERABLE
     __slots__ = ("_factory", "_iterable", "_iterator", "_left", "_resting")
 
-    def __init__(
-        self,
-        factory: Callable[[], Iterable[Any]],
-        sized: Iterable[Any] | None,
-        ops: tuple[Op, ...],
-        downstream: Subscriber[Any],
-        name: str,
-        place: Place,
-    ) -> None:
-        super().__init__(ops, downstream, name, place, trusted=has_no_none(sized))
-        self._factory = factory
+    def __init__(self, origin: IterableOrigin, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        sized = origin.sized
+        super().__init__(ops, downstream, origin, origin.place, trusted=has_no_none(sized))
+        self._factory = origin.factory
         self._iterable: Iterable[Any] | None = None
         self._iterator: Iterator[Any] | None = None
         self._left: Callable[[], int] | None = None
@@ -57,6 +54,9 @@ class PullDrain(Drain):
         if self._left is not None:
             self._left = iterator.__length_hint__  # type: ignore[attr-defined]
         return iterator
+
+    def is_brief(self) -> bool:
+        return self._left is not None and self._left() <= BRIEF
 
     def can_run(self) -> bool:
         """With demand; without it only to complete, once the source is known to be at its end."""
@@ -108,10 +108,9 @@ def close_iterator(iterator: Iterator[Any] | None, iterable: Iterable[Any] | Non
             close()
 
 
-class IterableOrigin(Protocol):
+class IterableOrigin(Labelled, Protocol):
     """What a loop needs to know about its source."""
 
-    label: str
     place: Place
     factory: Callable[[], Iterable[Any]]
     sized: Iterable[Any] | None
@@ -120,12 +119,12 @@ class IterableOrigin(Protocol):
 class Pulled:
     """Adds notes to errors of a loop that a plain ``for`` runs, and closes its iterator."""
 
-    __slots__ = ("_iterable", "_iterator", "_name", "_ops", "_place", "_shape")
+    __slots__ = ("_iterable", "_iterator", "_ops", "_origin", "_place", "_shape")
 
-    def __init__(self, ops: tuple[Op, ...], shape: Any, name: str, place: Place) -> None:
+    def __init__(self, ops: tuple[Op, ...], shape: Any, name: str | Labelled, place: Place) -> None:
         self._ops = ops
         self._shape = shape
-        self._name = name
+        self._origin = name
         self._place = place
         self._iterator: Iterator[Any] | None = None
         self._iterable: Iterable[Any] | None = None
@@ -136,7 +135,7 @@ class Pulled:
             self._iterable = factory()
             self._iterator = iter(self._iterable)
         except Exception as error:
-            annotate(error, self._name, self._place)
+            annotate(error, label_of(self._origin), self._place)
             raise
         return self._iterator
 
@@ -150,7 +149,7 @@ class Pulled:
         if index >= 0:
             annotate(error, self._ops[index].label, self._ops[index].place)
         elif index == SOURCE:
-            annotate(error, self._name, self._place)
+            annotate(error, label_of(self._origin), self._place)
         return error
 
     def close(self) -> None:
@@ -170,5 +169,7 @@ def pull_async(source: IterableOrigin, ops: tuple[Op, ...], breathe: Any) -> Any
 
 def _pulled(source: IterableOrigin, ops: tuple[Op, ...], tail: Tail, out: Any) -> Any:
     shape = shape_of(ops, Head.ITERABLE, tail, watched=True, trusted=has_no_none(source.sized))
-    manager = Pulled(ops, shape, source.label, source.place)
-    return run(shape, ops, states_of(ops), manager, manager.open(source.factory), out, source.label)
+    manager = Pulled(ops, shape, source, source.place)
+    iterator = manager.open(source.factory)
+    brief = source.sized is not None and iterator.__length_hint__() <= BRIEF  # type: ignore[attr-defined]
+    return run(shape, ops, states_of(ops), manager, iterator, out, source, brief=brief)

@@ -8,13 +8,14 @@ while an element passes through.
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from _thread import allocate_lock, start_new_thread
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_elements, drop_error
-from penstock.streams.fusion.codegen import Head
+from penstock.streams.fusion.codegen import TAIL, Head
 from penstock.streams.fusion.drain import Drain
 from penstock.streams.fusion.op import Op
 
@@ -25,13 +26,15 @@ class QueueDrain(Drain):
     """A bounded queue between a source and the operators below; the bound is what we request."""
 
     head = Head.QUEUE
-    __slots__ = ("done", "error", "queue", "refill_at", "taken", "upstream")
+    __slots__ = ("_send", "done", "error", "queue", "refill_at", "taken", "upstream")
 
     def __init__(
         self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
     ) -> None:
         super().__init__(ops, downstream, name, place)
         self.dirty = False
+        self._send: Callable[[Any], object] | None = None
+        """Takes an element that need not be queued: the loop, or the subscriber if there are no operators."""
         self.queue: deque[Any] = deque()
         self.upstream: Subscription | None = None
         self.done = False
@@ -56,11 +59,60 @@ class QueueDrain(Drain):
 
     def on_next(self, element: Any, /) -> None:
         """Queue an element and, unless another thread is at work, send it on."""
+        if self.flowing and self.push(element):
+            return
         if self.closed:
             return  # §2.8: may still come after a cancel
         self.queue.append(element)
         self.dirty = True
         self.drain()
+
+    def push(self, element: Any) -> bool:
+        """Send an element straight on, past the queue; False if it has to be queued behind others.
+
+        Only for a drain that is ``flowing``. If there are no operators, the element does not even enter the
+        loop, which takes over the counts when it runs next.
+        """
+        if self._send is None or not self._owner.acquire(False):
+            return False
+        try:
+            try:
+                if self.dirty or not self.flowing or element is None:
+                    return False
+                context = self.context
+                if context is None:
+                    self._send(element)
+                else:
+                    context.run(self._send, element)
+                if not self.ops:
+                    self.emitted += 1
+                    self.taken += 1
+                    if self.taken >= self.refill_at:
+                        self.refill()
+            except BaseException as error:
+                self._failed_push(error)
+            finally:
+                self._owner.release()
+        except RecursionError as error:
+            start_new_thread(self._rescue, (error,))  # see drain()
+            return True
+        if self.emitted >= self.stop_at or self.dirty or self.mailbox:
+            self.flowing = False
+            self.dirty = True
+            self.drain()
+        return True
+
+    def _failed_push(self, error: BaseException) -> None:
+        if self.ops and isinstance(error, StopIteration):
+            self._inside(self._complete)
+            return
+        self.violation, self.halted = error, True  # see turn()
+        self._inside(self._crash, error, None if self.ops else TAIL)
+
+    def _start(self) -> None:
+        super()._start()
+        if len(self._shape.loops) == 1:
+            self._send = self._loop.send if self.ops else self.downstream.on_next
 
     def on_error(self, error: BaseException, /) -> None:
         """Remember the error; it goes down after what is queued."""
@@ -103,6 +155,7 @@ class QueueDrain(Drain):
 
     def release(self) -> None:
         """Cancel upstream unless it ended by itself, and discard the queue."""
+        self._send = None
         upstream, self.upstream = self.upstream, None
         left = list(self.queue)
         self.queue.clear()
@@ -138,7 +191,7 @@ class Relay(QueueDrain):
     """
 
     passes_demand = True
-    __slots__ = ("_asker", "_owed", "asked")
+    __slots__ = ("_asker", "_owed", "asked", "most")
 
     def __init__(
         self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
@@ -146,6 +199,8 @@ class Relay(QueueDrain):
         super().__init__(ops, downstream, name, place)
         self.asked = 0
         """What we have asked of upstream, counted like ``taken``."""
+        self.most = UNBOUNDED
+        """How many elements may be on their way at once."""
         self._owed: deque[tuple[Subscription, int]] = deque()
         self._asker = allocate_lock()
 
@@ -157,12 +212,17 @@ class Relay(QueueDrain):
         need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
         for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
             need = op.kind.demand(need, op.args, state)
+        need = min(need, self.most)
         n = UNBOUNDED if need >= UNBOUNDED else need - (self.asked - self.taken)
         if n <= 0:
             return 0
-        self.asked = UNBOUNDED if n == UNBOUNDED else self.asked + n
+        self.asked = self.refill_at = UNBOUNDED if n == UNBOUNDED else self.asked + n
         self._owed.append((upstream, n))
         return n
+
+    def refill(self) -> None:
+        """Everything that was asked for has come. If operators have dropped some of it, ask for as many."""
+        self.dirty = True
 
     def ask(self, n: int) -> None:
         """Pass demand on, one request after the other.
@@ -208,6 +268,7 @@ class Relay(QueueDrain):
         self.upstream = None
         self.done = False
         self.error = None
+        self.most = UNBOUNDED
         self.asked = self.taken + len(self.queue)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error
 from penstock.streams.fusion import Op, Relay
+from penstock.streams.operators.at_hand import Handover, elements_at_hand
 from penstock.streams.source import Next, Source
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class Switching(Relay):
     Subclasses choose it in :meth:`follow`. The new one is asked for the demand that the old one left open.
     """
 
+    takes_handfuls: bool = False
+    """Whether elements may come into the queue without a call of ``on_next`` for each."""
     __slots__ = ("_ended", "_received_end")
 
     def __init__(
@@ -84,7 +87,11 @@ class Switching(Relay):
     def go_on_with(self, stream: Stream[Any]) -> None:
         """Subscribe to the next stream; an exception from that ends this one."""
         try:
-            stream._connect(self)
+            elements = elements_at_hand(stream, self.home) if self.takes_handfuls else None
+            if elements is None:
+                stream._connect(self)
+            else:
+                Handover(elements, self).begin()
         except BaseException as fault:
             self._caught(fault)
             upstream, self.upstream = self.upstream, None
@@ -163,6 +170,7 @@ class _Outer:
 class _ConcatMapping(Switching):
     """An error of the outer stream waits until the present inner one has ended, so no element is lost."""
 
+    takes_handfuls = True
     __slots__ = ("_between", "_to_stream", "outer", "outer_done", "outer_error", "waiting_elements")
 
     def __init__(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
@@ -17,6 +18,7 @@ from penstock.streams.errors import Place, drop_elements, drop_error
 from penstock.streams.fusion import Drain, Op
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
+from penstock.streams.operators.at_hand import AtHand, elements_at_hand
 from penstock.streams.operators.boundaries import replenish_at
 from penstock.streams.operators.read_ahead import ReadAhead, step_of
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
@@ -225,9 +227,11 @@ class Inner:
 
     def on_next(self, element: Any, /) -> None:
         self.queue.append(element)
-        stage = self._stage  # wake(), written out: this is done for each element
-        stage.dirty = True
-        stage.drain()
+        stage = self._stage
+        if stage.flowing:
+            stage.flow()
+        else:
+            stage.wake()
         if self._ahead is not None:
             self._ahead.came(element)
 
@@ -333,17 +337,21 @@ class _Merging(ManySources):
         self._ready: deque[tuple[_MergedInner, Any]] = deque()
 
     def open(self, stream: Stream[Any], prefetch: Any) -> None:
-        _MergedInner(self, prefetch, self._ready).subscribe_to(stream)
+        at_hand = elements_at_hand(stream, self.home)
+        if at_hand is None:
+            _MergedInner(self, prefetch, self._ready).subscribe_to(stream)
+        else:
+            _InnerAtHand(self, prefetch, self._ready).begin(at_hand)
 
     def poll(self) -> Any:
         ready = self._ready
-        if ready and ready[0][1] is _END:
-            self._remove_ended()
-        if not ready or self.halted:
-            return PENDING
-        inner, element = ready.popleft()
-        inner.took_one()
-        return element
+        while ready and not self.halted:
+            inner, element = ready.popleft()
+            if element is not _END:
+                inner.took_one()
+                return element
+            self._remove(inner)
+        return PENDING
 
     def finished(self) -> bool:
         self._remove_ended()
@@ -354,9 +362,11 @@ class _Merging(ManySources):
     def _remove_ended(self) -> None:
         """An inner stream makes way for the next one when it has ended and all of its elements were taken."""
         while self._ready and self._ready[0][1] is _END and not self.halted:
-            inner, _ = self._ready.popleft()
-            self.sources.discard(inner)
-            self.outer.more()
+            self._remove(self._ready.popleft()[0])
+
+    def _remove(self, inner: _MergedInner) -> None:
+        self.sources.discard(inner)
+        self.outer.more()
 
     def waiting(self) -> list[Any]:
         return [element for _, element in tuple(self._ready) if element is not _END]
@@ -374,9 +384,11 @@ class _MergedInner(Inner):
 
     def on_next(self, element: Any, /) -> None:
         self._ready.append((self, element))
-        stage = self._stage  # wake(), written out: this is done for each element
-        stage.dirty = True
-        stage.drain()
+        stage = self._stage
+        if stage.flowing:
+            stage.flow()
+        else:
+            stage.wake()
         if self._ahead is not None:
             self._ahead.came(element)
 
@@ -387,6 +399,35 @@ class _MergedInner(Inner):
         self.done = True
         self._ready.append((self, _END))
         self._stage.wake()
+
+
+class _InnerAtHand(_MergedInner):
+    """An inner stream whose elements exist already: they go into the common queue without a subscription."""
+
+    __slots__ = ("_elements",)
+    _elements: AtHand
+
+    def begin(self, elements: AtHand) -> None:
+        """Become a source of the stage."""
+        self._elements = elements
+        self._stage.add(self)
+        self._fill(self._prefetch)
+        self._stage.wake()
+
+    def took_one(self) -> None:
+        """Count one; when three quarters of those in the queue have been taken, add as many again."""
+        self._taken += 1
+        if self._taken == self._batch:
+            self._taken = 0
+            if not self.done:
+                self._fill(self._batch)
+
+    def _fill(self, n: int) -> None:
+        elements = self._elements
+        self._ready.extend(zip(repeat(self), elements.take(n)))
+        if elements.at_end():
+            self.done = True
+            self._ready.append((self, _END))
 
 
 class _Sequential(ManySources):

@@ -14,8 +14,6 @@ from penstock.arguments import describe, whole
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error
 from penstock.streams.fusion import Op, QueueDrain, relay_for
-from penstock.streams.fusion.codegen import Head
-from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, Source
 
@@ -51,7 +49,6 @@ class BufferOverflow(RuntimeError):
 class Overflowing(QueueDrain):
     """Takes every element of its source, keeps ``size`` of them beyond the demand, and drops the rest."""
 
-    head = Head.POLL  # the source takes from the queue as well, so the loop must ask
     __slots__ = (
         "_accepted",
         "_counting",
@@ -60,6 +57,7 @@ class Overflowing(QueueDrain):
         "_requested",
         "_size",
         "_when_dropped",
+        "boundless",
     )
 
     def __init__(
@@ -78,6 +76,8 @@ class Overflowing(QueueDrain):
         self._accepted = 0
         self._overflowed = False
         self._requested = 0
+        self.boundless = False
+        """Whether everything was requested, so that nothing need be counted."""
         self._counting = allocate_lock()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
@@ -89,17 +89,21 @@ class Overflowing(QueueDrain):
 
     def on_next(self, element: Any, /) -> None:
         """Take it, or drop it or an older one. Several threads may call this at once."""
+        if self.boundless and self.flowing and self.push(element):
+            return
         with self._counting:
             if self.closed or self.done or self.error is not None or self._overflowed:
                 return
             dropped: Any = element
-            if self.has_space():
+            first = False
+            if self._accepted < self._size + self._requested:
                 self._accepted += 1
-                self.queue.append(element)
                 dropped = None
+                first = self.flowing and not self.queue
+                if not first:
+                    self.queue.append(element)
             elif self._policy is Overflow.DROP_OLDEST and self.queue:
-                self.queue.append(element)
-                dropped = self.queue.popleft()
+                dropped = self._exchange_oldest(element)
             # Of several threads that find the buffer full, one reports it.
             self._overflowed = dropped is not None and self._policy is Overflow.ERROR
         if dropped is not None:
@@ -107,24 +111,21 @@ class Overflowing(QueueDrain):
                 self._overflow()
                 return
             self._dropped(dropped)
+        if first:
+            if self.push(element):
+                return
+            self.queue.append(element)
         self.dirty = True
         self.drain()
 
-    def source(self) -> Any:
-        return self.poll
-
-    def poll(self) -> Any:
-        """The oldest element, or PENDING."""
-        with self._counting:
-            return self.queue.popleft() if self.queue else PENDING
-
-    def finished(self) -> bool:
-        """The source has completed and nothing waits."""
-        return self.done and not self.queue
-
-    def has_space(self) -> bool:
-        """Whether an element is within demand, or fits into the buffer beyond it."""
-        return self._accepted < self._size + self._requested
+    def _exchange_oldest(self, element: Any) -> Any:
+        """Queue the element in place of the oldest one, which is returned; None if the loop has taken all."""
+        self.queue.append(element)
+        try:
+            return self.queue.popleft()
+        except IndexError:
+            self._accepted += 1
+            return None
 
     def request(self, n: int, /) -> None:
         """Count demand at once: the source, perhaps on another thread, has to see it."""
@@ -132,6 +133,7 @@ class Overflowing(QueueDrain):
         if number is not None and number > 0:
             with self._counting:
                 self._requested += number
+                self.boundless = self._requested >= UNBOUNDED
         super().request(n)
 
     def open_demand(self) -> int:

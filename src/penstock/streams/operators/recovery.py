@@ -186,6 +186,11 @@ class Following(Switching):
         super().__init__(ops, downstream, name, place)
         self._rule = rule
 
+    @property
+    def takes_handfuls(self) -> bool:  # type: ignore[override]
+        """Unless the rule wants to see each of them, or an event loop waits: only a source lets it run."""
+        return type(self._rule).saw_element is _Rule.saw_element and not self.home.paced
+
     def on_next(self, element: Any, /) -> None:
         self._rule.saw_element(element)
         super().on_next(element)

@@ -208,6 +208,12 @@ class ReplayBuffer:
         self._at_first = sum(cursor.at == first for cursor in cursors)
 
     # ---------------------------------------------------------------- reading
+    def new_cursor(
+        self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place
+    ) -> BufferCursor:
+        """A cursor for one more subscriber, which has not joined yet."""
+        return BufferCursor(self, ops, downstream, name, place)
+
     def join(self, cursor: BufferCursor) -> bool:
         """Start at the oldest element; False if this buffer has had its only subscriber."""
         with self._mutex:

@@ -10,7 +10,8 @@ from penstock.streams.errors import drop_error
 from penstock.streams.fusion import Op
 from penstock.streams.home import NOWHERE, Home, home_of
 from penstock.streams.operators.boundaries import replenish_at
-from penstock.streams.operators.replay_buffer import BufferCursor, EmitResult, ReplayBuffer
+from penstock.streams.operators.live_buffer import LiveBuffer
+from penstock.streams.operators.replay_buffer import EmitResult, ReplayBuffer
 from penstock.streams.source import Next, Source
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class ReplaySource(Source):
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         """Take a place in the buffer, if there is one."""
-        cursor = BufferCursor(self.buffer, ops, downstream, self.label, self.place)
+        cursor = self.buffer.new_cursor(ops, downstream, self.label, self.place)
         joined = self.buffer.join(cursor)
         if not joined:
             cursor.violation = RuntimeError(
@@ -76,16 +77,19 @@ class CacheSource(Source):
                 self._feeder = None
             connect = self._feeder is None
             feeder = self._feeder = self._feeder or self._new_feeder(home_of(downstream))
-            cursor = BufferCursor(feeder.buffer, ops, downstream, self.label, self.place)
+            cursor = feeder.buffer.new_cursor(ops, downstream, self.label, self.place)
             feeder.buffer.join(cursor)
         cursor.introduce()
         return (self._upstream, feeder) if connect else None
 
     def _new_feeder(self, home: Home) -> Feeder:
         deserted = None if self._lasting else self._deserted
-        buffer = ReplayBuffer(
-            self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted
-        )
+        if self._history:
+            buffer = ReplayBuffer(
+                self._capacity, self._history, urgent_errors=self._urgent_errors, when_deserted=deserted
+            )
+        else:
+            buffer = LiveBuffer(self._capacity, urgent_errors=self._urgent_errors, when_deserted=deserted)
         return Feeder(buffer, self._ahead, home.apart())
 
     def _deserted(self) -> None:
@@ -176,14 +180,15 @@ class Feeder:
                 self._subscription.request(n)
 
     def _missing(self) -> int:
-        missing = min(self.buffer.wanted_upto(), self.buffer.space_upto(), UNBOUNDED) - self._asked
+        wanted, space = self.buffer.wanted_upto(), self.buffer.space_upto()
+        missing = min(wanted, space, UNBOUNDED) - self._asked
         if missing <= 0:
             return 0
         on_the_way = self._asked - self._received
-        if missing <= self._ahead - on_the_way:
+        if missing <= self._ahead - on_the_way and (wanted <= space or self._refill_at < 0):
             return missing
-        # Asking one by one, as elements come in, would cost a call for each.
-        return self._ahead - on_the_way if on_the_way <= self._refill_at else 0
+        # Asking one by one, as elements come in or are taken, would cost a call for each.
+        return min(missing, self._ahead - on_the_way) if on_the_way <= max(self._refill_at, 0) else 0
 
     def cancel(self) -> None:
         self.cancelled = True

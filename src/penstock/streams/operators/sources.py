@@ -136,8 +136,9 @@ class Emitter(Generic[T]):
         """Send an element down. If there is no demand for it, ``create(overflow=…)`` decides."""
         if element is None:
             raise none_element(self._stage.name)
-        if not self._ended:
-            self._stage.on_next(element)
+        stage = self._stage
+        if not self._ended and not (stage.boundless and stage.flowing and stage.push(element)):
+            stage.on_next(element)
 
     def complete(self) -> None:
         """End the stream."""

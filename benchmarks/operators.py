@@ -1,0 +1,110 @@
+"""What does each operator cost, beside Python by hand and beside the same operator of reactivex?
+
+The source is a range, and the subscriber puts what comes into a list. So the price of the source and of the
+list is part of each figure; "the source alone" says how much that is. By hand means what a program would do
+without a library: a generator expression, a loop, a function of the standard library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import reactivex
+
+from benchmarks.matrix import ROWS, Row
+from benchmarks.measuring import Alternative, Question
+from penstock.spec import UNBOUNDED, Publisher, Subscription
+
+__all__ = ["BY_HAND", "OURS", "THEIRS", "question"]
+
+OURS, BY_HAND, THEIRS = "Penstock", "by hand", "reactivex"
+
+
+@contextmanager
+def question() -> Iterator[Question]:
+    """Up to three alternatives for each operator."""
+    alternatives: list[Alternative] = []
+    for row in ROWS:
+        for column, run in _columns(row).items():
+            alternatives.append(Alternative(f"{row.name}: {column}", _checked(row, run)))
+    yield Question(
+        name="operators",
+        title="each operator over a range, into a list",
+        elements=1_000,
+        base=alternatives[0].name,
+        expected=lambda n: n,
+        alternatives=tuple(alternatives),
+        matrix=True,
+    )
+
+
+def _columns(row: Row) -> dict[str, Callable[[int], list[Any]]]:
+    columns: dict[str, Callable[[int], list[Any]]] = {
+        OURS: lambda n: _subscribed(row.ours(n)),
+        BY_HAND: lambda n: _looped(row.by_hand(n)),
+    }
+    theirs = row.theirs
+    if theirs is not None:
+        columns[THEIRS] = lambda n: _observed(theirs(n))
+    return columns
+
+
+def _checked(row: Row, run: Callable[[int], list[Any]]) -> Callable[[int], int]:
+    """Return the number of elements that went in, if the right ones came out."""
+    expected: dict[int, list[Any]] = {}
+
+    def checked(n: int) -> int:
+        seen = run(n)
+        if n not in expected:
+            expected[n] = list(row.by_hand(n))
+        return n if seen == expected[n] else -1
+
+    return checked
+
+
+def _looped(elements: Iterable[Any]) -> list[Any]:
+    seen: list[Any] = []
+    keep = seen.append
+    for element in elements:
+        keep(element)
+    return seen
+
+
+class _Keeping:
+    """A Subscriber that keeps everything."""
+
+    __slots__ = ("error", "on_next", "seen")
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.on_next = self.seen.append
+        self.error: BaseException | None = None
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        """No backpressure."""
+        subscription.request(UNBOUNDED)
+
+    def on_error(self, error: BaseException, /) -> None:
+        """Kept as well."""
+        self.error = error
+
+    def on_complete(self) -> None:
+        """Nothing to do: the list tells whether everything came."""
+
+
+def _subscribed(stream: Publisher[Any]) -> list[Any]:
+    keeping = _Keeping()
+    stream.subscribe(keeping)
+    if keeping.error is not None:
+        raise keeping.error
+    return keeping.seen
+
+
+def _observed(stream: reactivex.Observable[Any]) -> list[Any]:
+    keeping = _Keeping()
+    stream.subscribe(keeping.on_next, keeping.on_error, keeping.on_complete)
+    if keeping.error is not None:
+        raise keeping.error
+    return keeping.seen
