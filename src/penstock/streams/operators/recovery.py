@@ -189,7 +189,7 @@ class Following(Switching):
     @property
     def takes_handfuls(self) -> bool:  # type: ignore[override]
         """Unless the rule wants to see each of them, or an event loop waits: only a source lets it run."""
-        return type(self._rule).saw_element is _Rule.saw_element and not self.home.paced
+        return type(self._rule).saw_element is FollowRule.saw_element and not self.home.paced
 
     def on_next(self, element: Any, /) -> None:
         self._rule.saw_element(element)
