@@ -125,7 +125,7 @@ class Shape(NamedTuple):
     """Index of each loop's first operator."""
     leads: bool
     """Whether an operator emits before the first element."""
-    opens: bool
+    opens: bool = False
     """Whether an operator makes many elements of one."""
 
 
