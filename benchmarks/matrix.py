@@ -317,7 +317,7 @@ ROWS: tuple[Row, ...] = (
     ),
     # sharing and demand
     _on_range("share", lambda f: f.share(), lambda r: r, ops.share()),
-    _on_range("cache", lambda f: f.cache(), lambda r: r, ops.replay(), ops.ref_count()),
+    _on_range("cache", lambda f: f.cache(), lambda r: r),
     _on_range("limit_rate", lambda f: f.limit_rate(64), lambda r: r),
     _on_range("on_backpressure_buffer", lambda f: f.on_backpressure_buffer(256), lambda r: r),
     # pushed from outside

@@ -108,14 +108,14 @@ class Drain(Link):
         self,
         ops: tuple[Op, ...],
         downstream: Subscriber[Any],
-        name: str | Labelled,
+        name: str,
         place: Place | None,
         *,
         trusted: bool = False,
     ) -> None:
         self.ops = ops
         self.downstream: Subscriber[Any] = downstream
-        self._origin = name
+        self._origin: str | Labelled = name
         self.place = place
         self.stop_at = 0
         """The loop stops when it has emitted this many; -1 means at once. The one word that it polls."""

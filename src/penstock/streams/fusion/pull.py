@@ -33,7 +33,8 @@ class PullDrain(Drain):
 
     def __init__(self, origin: IterableOrigin, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         sized = origin.sized
-        super().__init__(ops, downstream, origin, origin.place, trusted=has_no_none(sized))
+        super().__init__(ops, downstream, "", origin.place, trusted=has_no_none(sized))
+        self._origin = origin
         self._factory = origin.factory
         self._iterable: Iterable[Any] | None = None
         self._iterator: Iterator[Any] | None = None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.streams.operators.concat import Switching
     from penstock.streams.stream import Stream
 
-__all__ = ["HANDFUL", "AtHand", "Handover", "elements_at_hand"]
+__all__ = ["HANDFUL", "AtHand", "HandfulSubscription", "elements_at_hand"]
 
 HANDFUL = 256
 """How many elements go from hand to hand in one step."""
@@ -65,7 +65,7 @@ def elements_at_hand(stream: Stream[Any], home: Home) -> AtHand | None:
     return AtHand(elements)
 
 
-class Handover:
+class HandfulSubscription:
     """The upstream of a stage that takes a stream's elements by the handful: a request fills its queue."""
 
     __slots__ = ("_elements", "_over", "_stage")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error
 from penstock.streams.fusion import Op, Relay
-from penstock.streams.operators.at_hand import Handover, elements_at_hand
+from penstock.streams.operators.at_hand import HandfulSubscription, elements_at_hand
 from penstock.streams.source import Next, Source
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Switching(Relay):
             if elements is None:
                 stream._connect(self)
             else:
-                Handover(elements, self).begin()
+                HandfulSubscription(elements, self).begin()
         except BaseException as fault:
             self._caught(fault)
             upstream, self.upstream = self.upstream, None
