@@ -67,6 +67,8 @@ class Drain(Link):
     """A subscription whose elements come out of a compiled loop."""
 
     head: ClassVar[Head]
+    can_flow: ClassVar[bool] = False
+    """Whether an element that comes while there is demand needs nothing but the loop: see flow()."""
     __slots__ = (
         "__weakref__",
         "_interrupt",
@@ -327,7 +329,13 @@ class Drain(Link):
                     self._fail(error, SOURCE)
                     break
                 wanted = self.wanted()
-                self.flowing = self._starved and self.emitted < self.stop_at and self.flows()
+                self.flowing = (
+                    self.can_flow
+                    and self._starved
+                    and self._loop is not None
+                    and self.emitted < self.stop_at
+                    and self._listener is None
+                )
                 return wanted
             self.dirty = False
             try:
@@ -412,10 +420,6 @@ class Drain(Link):
     def wanted(self) -> int:
         """How many elements to ask of upstream now."""
         return 0
-
-    def flows(self) -> bool:
-        """Whether an element that comes next needs nothing but the loop."""
-        return self._listener is None and self._loop is not None
 
     def ask(self, n: int) -> None:
         """Ask upstream for ``n`` elements."""

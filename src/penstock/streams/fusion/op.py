@@ -61,14 +61,14 @@ class Op:
         self,
         kind: Kind,
         args: tuple[Any, ...],
-        name: str,
-        shows: tuple[Any, ...],
+        label: str,
         place: Place,
         watch: Watch | None = None,
+        shows: tuple[Any, ...] | None = None,
     ) -> None:
         self.kind = kind
         self.args = args
-        self._name = name
+        self._name = label
         self._shows = shows
         self.place = place
         self.watch = watch
@@ -76,7 +76,7 @@ class Op:
     @property
     def label(self) -> str:
         """The call as ``explain()`` and messages show it."""
-        return f"{self._name}({describe_all(self._shows)})"
+        return self._name if self._shows is None else f"{self._name}({describe_all(self._shows)})"
 
 
 def operator(
@@ -91,7 +91,7 @@ def operator(
     ``label`` is the fluent method's name where that differs from the kind, ``shows`` what ``explain()``
     puts between its brackets.
     """
-    return Op(KINDS[kind], args, label or kind, args if shows is None else shows, here(), watch)
+    return Op(KINDS[kind], args, label or kind, here(), watch, args if shows is None else shows)
 
 
 class Watchers:

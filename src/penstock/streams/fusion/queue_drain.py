@@ -191,6 +191,7 @@ class Relay(QueueDrain):
     """
 
     passes_demand = True
+    can_flow = True
     __slots__ = ("_asker", "_owed", "asked", "most")
 
     def __init__(

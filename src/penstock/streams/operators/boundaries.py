@@ -46,6 +46,7 @@ def replenish_at(prefetch: int) -> int:
 class Prefetching(QueueDrain):
     """Keeps a queue of ``prefetch`` elements filled ahead of demand."""
 
+    can_flow = True
     __slots__ = ("batch", "prefetch")
 
     def __init__(

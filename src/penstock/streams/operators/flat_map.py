@@ -37,6 +37,7 @@ class ManySources(Drain):
     """A stage that composes its elements from several sources."""
 
     head = Head.POLL
+    can_flow = True
     __slots__ = ("error", "sources")
 
     def __init__(

@@ -201,6 +201,7 @@ class LiveBuffer(ReplayBuffer):
 class LiveCursor(QueueDrain):
     """One subscriber with its queue."""
 
+    can_flow = True
     __slots__ = ("_buffer", "left", "start", "wants_upto")
 
     def __init__(

@@ -49,6 +49,7 @@ class BufferOverflow(RuntimeError):
 class Overflowing(QueueDrain):
     """Takes every element of its source, keeps ``size`` of them beyond the demand, and drops the rest."""
 
+    can_flow = True
     __slots__ = (
         "_accepted",
         "_counting",
