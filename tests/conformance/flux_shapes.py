@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
 from penstock.streams import CircuitBreaker, Flux, Mono, Overflow, Retry, Sinks
 from tests.conformance.shapes import (
     POOL,
@@ -22,6 +25,9 @@ from tests.conformance.shapes import (
     threads,
     through,
 )
+
+PROCESSES = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+"""One process for all tests of ``map_parallel``; it starts with the first of them."""
 
 FLUX_SOURCES: dict[str, Shape] = {
     "concat": Shape(
@@ -168,6 +174,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "map_async": threads(through(lambda f: f.map_async(awaited))),
     "map_not_none": through(lambda f: f.map_not_none(identity)),
     "materialize": Shape(lambda n: Flux.range(n - 1).materialize() if n else Flux.empty()),
+    "map_parallel": threads(through(lambda f: f.map_parallel(int, workers=1, pool=PROCESSES))),
     "merge_with": through(lambda f: f.merge_with(Flux.empty())),
     "named": through(lambda f: f.named("x")),
     "of_type": through(lambda f: f.of_type(int)),

@@ -23,6 +23,7 @@ WAYS_OUT: dict[type, set[str]] = {Flux: flux_shapes.EXITS, Mono: mono_shapes.EXI
 COLUMNS: dict[type, int] = {Flux: 0, Mono: 1}
 
 WITHOUT_MARBLE: dict[str, str] = {
+    "Flux.map_parallel": "its processes know nothing of virtual time",
     "Flux.from_queue": "a queue is filled by other threads or tasks, which virtual time does not steer",
     "Flux.to_queue": "what it does shows in the queue, not in the stream",
 }

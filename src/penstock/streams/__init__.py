@@ -17,6 +17,7 @@ from penstock.streams.fusion.fragments import HandleSink
 from penstock.streams.mono import Mono
 from penstock.streams.operators.circuit import CircuitBreaker, CircuitOpen, CircuitState
 from penstock.streams.operators.group_by import TooManyGroups
+from penstock.streams.operators.map_parallel import WorkerDied
 from penstock.streams.operators.overflow import BufferOverflow, Overflow
 from penstock.streams.operators.recovery import Retry, RetryExhausted
 from penstock.streams.operators.retry_budget import RetryBudget
@@ -60,6 +61,7 @@ __all__ = [
     "StreamProcessor",
     "TooManyElements",
     "TooManyGroups",
+    "WorkerDied",
     "explain",
     "listening",
     "on_dropped",

@@ -15,6 +15,7 @@ from penstock.streams.api.flat_map import FluxFlatMap
 from penstock.streams.api.groups import FluxGroups
 from penstock.streams.api.hooks import FluxHooks
 from penstock.streams.api.order import FluxOrder
+from penstock.streams.api.parallel import FluxParallel
 from penstock.streams.api.queues import FluxQueues
 from penstock.streams.api.recovery import FluxRecovery
 from penstock.streams.api.terminal import FluxTerminal
@@ -39,6 +40,7 @@ class Flux(
     FluxLists[T],
     FluxWindows[T],
     FluxGroups[T],
+    FluxParallel[T],
     FluxCollection[T],
     FluxRecovery[T],
     FluxDelayedErrors[T],

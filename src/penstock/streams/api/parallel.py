@@ -1,0 +1,76 @@
+"""Work that keeps processors busy: a function on several processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.arguments import a_count, a_flag, a_function, describe
+from penstock.streams.operators.map_parallel import MapParallelSource
+from penstock.streams.stream import Stream, T, flux_of
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from penstock.streams.flux import Flux
+
+__all__ = ["FluxParallel"]
+
+R = TypeVar("R")
+
+
+def a_pool(pool: Any) -> Any:
+    """An executor or None, or a TypeError that names one."""
+    if pool is not None and not callable(getattr(pool, "submit", None)):
+        raise TypeError(f"map_parallel() needs a ProcessPoolExecutor for pool, not {describe(pool)}")
+    return pool
+
+
+class FluxParallel(Stream[T]):
+    """Operators of a Flux that use several processors."""
+
+    __slots__ = ()
+
+    def map_parallel(
+        self,
+        function: Callable[[T], R],
+        workers: int | None = None,
+        *,
+        ordered: bool = True,
+        pool: Executor | None = None,
+    ) -> Flux[R]:
+        """Call ``function(element)`` on ``workers`` processes; by default one for each processor.
+
+        For functions that compute: in one process Python runs one of them at a time. A call costs some 100 µs
+        for the way there and back, so give it elements that are worth it, for example lists (``buffer``).
+        With ``ordered=False`` results come as they are ready.
+
+        >>> Flux.just(-2, 3, -4).map_parallel(abs, workers=1).collect_list().block()
+        [2, 3, 4]
+
+        The function, the elements and the results are pickled. So the function is defined at the top of a
+        module, and the program's main module can be imported (``if __name__ == "__main__":`` round what it
+        does). What cannot be pickled is named in the error, and an exception of the function has the
+        traceback of its process as a note. If a process dies, the stream fails with WorkerDied, and the
+        elements that were under way are reported as dropped.
+
+        Every subscriber has its own processes, which start with the first element and end with it; after a
+        cancel they finish the calls that have begun. To start them once for several streams, pass a
+        ``pool``, such as ``concurrent.futures.ProcessPoolExecutor``, which stays open; ``workers`` then says
+        how many of its processes to keep busy.
+
+        Emits when a result has come back (the oldest, if ordered) and there is demand.
+        Backpressures when twice as many elements as there are processes are in the works.
+        Completes when the source has completed and all results have been sent.
+        Cancels when its subscriber cancels, ``function`` raises, or a process dies.
+        """
+        return flux_of(
+            MapParallelSource(
+                self,
+                a_function(function, "map_parallel()"),
+                (os.cpu_count() or 1) if workers is None else a_count(workers, "map_parallel()"),
+                a_flag(ordered, "map_parallel()"),
+                a_pool(pool),
+            )
+        )
