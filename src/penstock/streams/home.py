@@ -27,33 +27,33 @@ FAIR_TIME = 0.002
 class Unreleased:
     """Stages that were cancelled while another thread was at work in them, and which that thread closes."""
 
-    __slots__ = ("_stages", "_waiting")
+    __slots__ = ("_waiting", "stages")
 
     def __init__(self) -> None:
-        self._stages: set[object] = set()
+        self.stages: set[object] = set()
         self._waiting: asyncio.Future[None] | None = None
 
     def add(self, stage: object) -> None:
         """The stage was cancelled; whoever is at work in it will call :meth:`remove`."""
-        self._stages.add(stage)
+        self.stages.add(stage)
 
     def remove(self, stage: object) -> None:
         """The stage has let go of its source, if it was here; called on the thread that was at work in it."""
-        if stage not in self._stages:
+        if stage not in self.stages:
             return
-        self._stages.discard(stage)
+        self.stages.discard(stage)
         waiting = self._waiting
-        if waiting is not None and not self._stages:
+        if waiting is not None and not self.stages:
             # A loop that was closed meanwhile has nobody left that waits.
             with suppress(RuntimeError):
                 waiting.get_loop().call_soon_threadsafe(_settle, waiting)
 
     async def none_left(self) -> None:
         """Wait until all of them are closed."""
-        while self._stages:
+        while self.stages:
             # In this order: the other thread removes its stage, and then looks for us.
             self._waiting = asyncio.get_running_loop().create_future()
-            if self._stages:
+            if self.stages:
                 await self._waiting
 
 

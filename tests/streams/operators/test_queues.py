@@ -133,6 +133,16 @@ def test_two_subscribers_share_the_elements() -> None:
     assert sorted(together) == list(range(100))
 
 
+def test_many_queues_are_waited_for_at_once() -> None:
+    queues: list[queue.Queue[Any]] = [queue.Queue() for _ in range(60)]
+    results = [Flux.from_queue(each).collect_list().to_future() for each in queues]
+    wait_until(lambda: all(each.not_empty._waiters for each in queues))  # type: ignore[attr-defined]
+    for number, each in enumerate(queues):
+        each.put(number)
+        each.put(None)
+    assert [result.result(PATIENCE) for result in results] == [[n] for n in range(60)]
+
+
 def test_after_the_end_there_is_nothing_more() -> None:
     flux = Flux.from_queue(filled(1, None, 2))
     assert flux.collect_list().block(PATIENCE) == [1]

@@ -575,7 +575,8 @@ class Drain(Link):
         self.states = []
         self.mailbox.clear()
         self.released = True
-        self.home.unreleased.remove(self)
+        if self.home.unreleased.stages:
+            self.home.unreleased.remove(self)
         return downstream
 
     def _finish(self) -> None:

@@ -18,7 +18,7 @@ from contextvars import copy_context
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec import Subscriber, Subscription
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import drop_elements, drop_error
 from penstock.streams.fusion import Op, Relay
 from penstock.streams.fusion.fragments import NOTHING
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncQueueSource", "AsyncQueueTarget", "QueueSource", "QueueTarget"]
 
-_waiters = ProcessWide(lambda: ElasticScheduler("queues"))
-"""Threads that wait for queues; a new one starts when all of them wait."""
+_waiters = ProcessWide(lambda: ElasticScheduler("queues", few=UNBOUNDED))
+"""Threads that wait for queues. Waiting is all they do, so a new one starts as soon as it is needed."""
 
 
 class _Never(Exception):

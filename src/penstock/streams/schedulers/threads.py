@@ -205,11 +205,14 @@ class ElasticScheduler(RealTimeScheduler):
     A pool with a fixed number of threads is full when that many tasks block, and then a `timeout` cannot ring
     just when it is needed. Here a task that waits while no thread becomes free gets a new one, so nothing
     waits for long behind tasks that block. Threads that have no work leave after a while.
+
+    ``few`` is the number of threads that start at once; each beyond it starts after a moment, when none of
+    the others has become free.
     """
 
-    def __init__(self, name: str = "elastic") -> None:
+    def __init__(self, name: str = "elastic", few: int | None = None) -> None:
         super().__init__(name)
-        self._few = default_pool_size()
+        self._few = default_pool_size() if few is None else few
         self._set_up()
         renew_after_fork(self)
 
