@@ -73,8 +73,8 @@ def test_a_window_is_read_while_it_is_open(kind: str) -> None:
     source.emit(2)
 
     assert window.items == [1, 2]
-    assert window.check()
-    assert windows.check()
+    window.check()
+    windows.check()
 
 
 @EACH
