@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import Any
+
+import pyarrow
 
 from penstock.streams import CircuitBreaker, Flux, Mono, Overflow, Retry, Sinks
 from tests.conformance.shapes import (
@@ -25,6 +28,18 @@ from tests.conformance.shapes import (
     threads,
     through,
 )
+
+
+def record_batches(flux: Flux[int]) -> Flux[Any]:
+    """Record batches of one row each."""
+    return flux.map(lambda x: {"x": x}).to_arrow({"x": "int64"}, 1)
+
+
+def table(n: int) -> Any:
+    """A table of ``n`` record batches."""
+    batch = pyarrow.record_batch({"x": [1]})
+    return pyarrow.Table.from_batches([batch] * n, batch.schema)
+
 
 PROCESSES = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 """One process for all tests of ``map_parallel``; it starts with the first of them."""
@@ -52,6 +67,7 @@ FLUX_SOURCES: dict[str, Shape] = {
         lambda n: Flux.first_with_value(Flux.range(n), Flux.error(Fails)) if n else Flux.empty(),
         lambda: Flux.first_with_value(Flux.error(Fails), Flux.empty()),
     ),
+    "from_arrow": Shape(lambda n: Flux.from_arrow(table(n)), most=1000),
     "from_async_iterable": Shape(lambda n: Flux.from_async_iterable(lambda: numbers(n)), profile="threads"),
     "from_iterable": Shape(lambda n: Flux.from_iterable(list(range(n)))),
     "from_publisher": Shape(
@@ -108,6 +124,7 @@ FLUX_SOURCES: dict[str, Shape] = {
 FLUX_OPERATORS: dict[str, Shape] = {
     "all": folding(lambda f: f.all(bool)),
     "any": folding(lambda f: f.any(bool)),
+    "batch": through(lambda f: record_batches(f).batch(1)),
     "batch_weighted": through(lambda f: f.batch_weighted(1, lambda _: 1)),
     "buffer": through(lambda f: f.buffer(1)),
     "buffer_timeout": through(lambda f: f.buffer_timeout(1, 60)),
@@ -229,7 +246,9 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "to_queue": Shape(
         lambda n: Flux.range(3).to_queue(queued(0)), lambda: Flux.error(Fails).to_queue(queued(0)), most=0
     ),
+    "to_arrow": through(record_batches),
     "transform": through(lambda f: f.transform(lambda g: g.map(identity))),
+    "unbatch": through(lambda f: record_batches(f).unbatch()),
     "window": through(lambda f: f.window(3).concat_map(identity)),
     "window_timeout": through(lambda f: f.window_timeout(3, 60).concat_map(identity)),
     "window_until": through(lambda f: f.window_until(lambda x: x % 3 == 0).concat_map(identity)),

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.streams.api.boundaries import FluxBoundaries, FluxSharing, FluxTiming
 from penstock.streams.api.collection import FluxCollection
+from penstock.streams.api.columns import FluxColumns
 from penstock.streams.api.combination import FluxCombination
 from penstock.streams.api.creation import FluxCreation
 from penstock.streams.api.delayed_errors import FluxDelayedErrors
@@ -41,6 +42,7 @@ class Flux(
     FluxWindows[T],
     FluxGroups[T],
     FluxParallel[T],
+    FluxColumns[T],
     FluxCollection[T],
     FluxRecovery[T],
     FluxDelayedErrors[T],

@@ -343,12 +343,12 @@ def test_memory_of_a_million_keys_against_max_groups() -> None:
     blocks: list[int] = []
 
     def sample(x: int) -> None:
-        if x % 100_000 == 0:
+        if x % 20_000 == 0:
             blocks.append(sys.getallocatedblocks())
 
-    # Each group is left after its first element, so a thousand places are enough for a million keys.
+    # Each group is left after its first element, so a thousand places are enough for all keys.
     firsts = (
-        Flux.range(1_000_000)
+        Flux.range(200_000)
         .group_by(lambda x: x, max_groups=1000)
         .flat_map(lambda g: g.take(1), concurrency=1000)
         .do_on_next(sample)
@@ -356,5 +356,5 @@ def test_memory_of_a_million_keys_against_max_groups() -> None:
         .block()
     )
 
-    assert firsts == 1_000_000
-    assert max(blocks) - blocks[0] < 200_000  # a million groups that were kept would be fifty times as many
+    assert firsts == 200_000
+    assert max(blocks) - blocks[0] < 200_000  # all of the groups would be many times as much

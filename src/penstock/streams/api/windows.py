@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 from penstock.arguments import a_count, a_function, a_number, seconds
 from penstock.streams.api.boundaries import PREFETCH
 from penstock.streams.fusion import operator
+from penstock.streams.fusion.fragments import WeightedBatch
 from penstock.streams.operators.buffer_timeout import BufferTimeoutSource
 from penstock.streams.operators.windows import WindowEnd, WindowSource, grid_of, span_of
 from penstock.streams.schedulers import Scheduler, shared_timer
@@ -250,4 +251,12 @@ class FluxWindows(Stream[T]):
             where A = [1, 2], B = [3], C = [4]
         """
         most = a_number(max_weight, "batch_weighted()", above=0)
-        return self._with(operator("batch_weighted", most, a_function(weight, "batch_weighted()")))
+        scales = a_function(weight, "batch_weighted()")
+        return self._with(
+            operator(
+                "regroup",
+                lambda: WeightedBatch(most, scales),
+                label="batch_weighted",
+                shows=(max_weight, scales),
+            )
+        )

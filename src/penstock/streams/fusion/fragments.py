@@ -29,7 +29,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.spec import UNBOUNDED
 
-__all__ = ["KINDS", "NOTHING", "HandleSink", "Kind"]
+__all__ = ["KINDS", "NOTHING", "HandleSink", "Kind", "WeightedBatch"]
 
 R = TypeVar("R")
 
@@ -343,10 +343,10 @@ KINDS: dict[str, Kind] = {
             assigns=True,
         ),
         Kind(
-            "batch_weighted",
+            "regroup",
             ("for x in {s}.push(x):",),
             flush=("for x in {s}.rest():", "    EMIT"),
-            state=WeightedBatch,
+            state=lambda make: make(),
             assigns=True,
             opens=True,
         ),
