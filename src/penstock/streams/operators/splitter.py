@@ -320,9 +320,9 @@ class Splitter(ABC):
                 upstream.request(wanted)
 
     def _turn(self) -> int:
-        self._dirty = False
         try:
             while True:
+                self._dirty = False  # before the looks: whatever comes after them is seen in another turn
                 while self._mailbox:
                     handler, arguments = self._mailbox.popleft()
                     handler(*arguments)
