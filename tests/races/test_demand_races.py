@@ -10,7 +10,8 @@ import pytest
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux, Sink, Sinks
 from penstock.streams.schedulers import PoolScheduler
-from tests.races.racing import eventually, rounds, together
+from penstock.testing import race
+from tests.races.racing import eventually, rounds
 from tests.streams.recording import Recorder
 
 SHAPES: dict[str, Callable[[Any], Any]] = {
@@ -30,7 +31,7 @@ SHAPES: dict[str, Callable[[Any], Any]] = {
 def test_concurrent_requests_lose_nothing_and_never_overlap(name: str) -> None:
     for _ in rounds(0.5):
         recorder = Recorder.of(SHAPES[name](Flux.range(200)))
-        together(*[lambda r=recorder: [r.request(1) for _ in range(25)] for _ in range(4)])
+        race(*[lambda r=recorder: [r.request(1) for _ in range(25)] for _ in range(4)])
         assert len(recorder.items) == 100
         assert sorted(recorder.items) == list(range(100)) or name == "flat_map"
         recorder.check()
@@ -41,7 +42,7 @@ def test_concurrent_requests_lose_nothing_and_never_overlap(name: str) -> None:
 def test_request_against_cancel_leaves_a_prefix_and_then_silence(name: str) -> None:
     for _ in rounds(0.4):
         recorder = Recorder.of(SHAPES[name](Flux.range(200)))
-        together(lambda r=recorder: [r.request(3) for _ in range(20)], recorder.cancel)
+        race(lambda r=recorder: [r.request(3) for _ in range(20)], recorder.cancel)
         seen = len(recorder.items)
         recorder.request(10)
         assert len(recorder.items) == seen
@@ -54,7 +55,7 @@ def test_cancel_against_emit_on_a_sink_ends_quietly() -> None:
     for _ in rounds(0.4):
         sink: Sink[Any] = Sinks.multicast(1000)
         recorder = Recorder.of(sink.flux().map(lambda x: x), UNBOUNDED)
-        together(lambda s=sink: [s.try_emit(i) for i in range(50)], recorder.cancel)
+        race(lambda s=sink: [s.try_emit(i) for i in range(50)], recorder.cancel)
         assert recorder.items == list(range(len(recorder.items)))
         assert sink.subscriber_count() == 0
         recorder.check()
@@ -66,7 +67,7 @@ def test_cancel_against_the_end_gives_at_most_one_end(end: str) -> None:
         sink: Sink[Any] = Sinks.multicast()
         recorder = Recorder.of(sink.flux().map(lambda x: x), UNBOUNDED)
         finish = sink.try_complete if end == "complete" else (lambda s=sink: s.try_error(ValueError()))
-        together(finish, recorder.cancel, lambda s=sink: s.try_emit(1))
+        race(finish, recorder.cancel, lambda s=sink: s.try_emit(1))
         recorder.check()
         assert sink.subscriber_count() == 0
 
@@ -74,7 +75,7 @@ def test_cancel_against_the_end_gives_at_most_one_end(end: str) -> None:
 def test_a_bad_request_against_good_ones_gives_one_error() -> None:
     for _ in rounds(0.4):
         recorder = Recorder.of(Flux.range(1000).map(lambda x: x))
-        together(lambda r=recorder: [r.request(1) for _ in range(20)], lambda r=recorder: r.request(0))
+        race(lambda r=recorder: [r.request(1) for _ in range(20)], lambda r=recorder: r.request(0))
         assert recorder.error is not None
         assert recorder.items == list(range(len(recorder.items)))
         recorder.check()
@@ -115,7 +116,7 @@ def test_publish_on_cancelled_from_outside_forgets_its_source(pool: PoolSchedule
     for _ in rounds(0.5):
         recorder = Recorder(UNBOUNDED)
         flux.publish_on(pool, prefetch=1).subscribe(recorder)
-        together(recorder.cancel, lambda r=recorder: r.request(1))
+        race(recorder.cancel, lambda r=recorder: r.request(1))
     pool.close(20)  # now all who are going to subscribe have done so
     eventually(lambda: len(cancelled) == len(subscribed))
     assert subscribed

@@ -11,7 +11,8 @@ import pytest
 from penstock.spec import UNBOUNDED
 from penstock.streams import BufferOverflow, Flux, Overflow, schedulers
 from penstock.streams.schedulers import PoolScheduler
-from tests.races.racing import eventually, rounds, together
+from penstock.testing import race
+from tests.races.racing import eventually, rounds
 from tests.streams.recording import Recorder
 
 
@@ -69,7 +70,7 @@ def test_cancel_against_threaded_sources_cancels_all_of_them(pool: PoolScheduler
             )
 
         recorder = Recorder.of(getattr(Flux, operator)(source(), source(), source()), UNBOUNDED)
-        together(recorder.cancel, recorder.cancel)
+        race(recorder.cancel, recorder.cancel)
         eventually(lambda live=live: live == [])
         recorder.check()
 
@@ -96,7 +97,7 @@ def test_cancel_against_a_stage_that_asks_its_source_for_more(pool: PoolSchedule
             assert started.wait(20)
             recorder.cancel()
 
-        together(ask, leave)
+        race(ask, leave)
         recorder.check()
 
 
@@ -116,7 +117,7 @@ def test_create_from_many_threads_loses_nothing() -> None:
         emitters: list[Any] = []
         recorder = Recorder.of(Flux.create(emitters.append, capacity=10), UNBOUNDED)
         emitter = emitters[0]
-        together(*[lambda i=i, e=emitter: [e.next((i, k)) for k in range(20)] for i in range(4)])
+        race(*[lambda i=i, e=emitter: [e.next((i, k)) for k in range(20)] for i in range(4)])
         emitter.complete()
         recorder.wait()
         assert sorted(recorder.items) == [(i, k) for i in range(4) for k in range(20)]
@@ -130,7 +131,7 @@ def test_create_from_many_threads_against_requests_and_the_end(overflow: Overflo
         emitters: list[Any] = []
         recorder = Recorder.of(Flux.create(emitters.append, capacity=2, overflow=overflow))
         emitter = emitters[0]
-        together(
+        race(
             *[lambda i=i, e=emitter: [e.next((i, k)) for k in range(10)] for i in range(3)],
             lambda r=recorder: [r.request(1) for _ in range(10)],
         )
@@ -150,7 +151,7 @@ def test_create_cancelled_while_it_emits_releases_once() -> None:
         recorder = Recorder.of(Flux.create(emitters.append), UNBOUNDED)
         emitter = emitters[0]
         emitter.on_dispose(lambda released=released: released.append(1))
-        together(recorder.cancel, emitter.complete, lambda e=emitter: [e.next(i) for i in range(10)])
+        race(recorder.cancel, emitter.complete, lambda e=emitter: [e.next(i) for i in range(10)])
         assert released == [1]
         recorder.check()
 
@@ -161,7 +162,7 @@ def test_on_dispose_against_the_end_runs_each_release_once() -> None:
         released: list[int] = []
         Recorder.of(Flux.create(emitters.append), UNBOUNDED)
         emitter = emitters[0]
-        together(
+        race(
             emitter.complete,
             *[lambda i=i, e=emitter, out=released: e.on_dispose(lambda: out.append(i)) for i in range(3)],
         )

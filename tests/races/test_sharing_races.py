@@ -11,7 +11,8 @@ import pytest
 from penstock.spec import UNBOUNDED
 from penstock.streams import EmitResult, Flux, Sink, SinkOne, Sinks, processor, schedulers
 from penstock.streams.schedulers import PoolScheduler, background_loop
-from tests.races.racing import eventually, rounds, together
+from penstock.testing import race
+from tests.races.racing import eventually, rounds
 from tests.streams.recording import Recorder
 
 
@@ -22,7 +23,7 @@ def test_multicast_with_four_emitters_gives_all_subscribers_the_same_sequence(ca
         quick = Recorder.of(sink.flux(), UNBOUNDED)
         slow = Recorder(1, lambda r, x: r.request(1))
         sink.flux().map(lambda x: x).subscribe(slow)
-        together(*[lambda i=i, s=sink: [s.emit_blocking((i, k), 10) for k in range(25)] for i in range(4)])
+        race(*[lambda i=i, s=sink: [s.emit_blocking((i, k), 10) for k in range(25)] for i in range(4)])
         sink.try_complete()
         quick.wait()
         slow.wait()
@@ -40,7 +41,7 @@ def test_multicast_waits_for_a_subscriber_that_asks_on_its_own_thread() -> None:
             for _ in range(40):
                 recorder.request(1)
 
-        together(
+        race(
             *[lambda i=i, s=sink: [s.emit_blocking((i, k), 10) for k in range(10)] for i in range(4)],
             lambda r=first: read(r),
             lambda r=second: read(r),
@@ -63,7 +64,7 @@ def test_subscribers_that_come_and_go_see_a_contiguous_run(kind: str) -> None:
                 visitors.append(visitor)
                 sink.flux().subscribe(visitor)
 
-        together(visit, visit, lambda s=sink: [s.emit_blocking(i, 10) for i in range(100)])
+        race(visit, visit, lambda s=sink: [s.emit_blocking(i, 10) for i in range(100)])
         sink.try_complete()
         assert steady.wait().items == list(range(100))
         for visitor in visitors:
@@ -78,7 +79,7 @@ def test_one_value_is_set_once_and_seen_by_all() -> None:
         sink: SinkOne[Any] = Sinks.one()
         results: list[Any] = []
         recorders = [Recorder(1) for _ in range(3)]
-        together(
+        race(
             *[lambda i=i, s=sink, out=results: out.append((i, s.try_value(i))) for i in range(3)],
             *[lambda r=r, s=sink: s.mono().subscribe(r) for r in recorders],
         )
@@ -96,7 +97,7 @@ def test_cache_with_concurrent_subscribers(pool: PoolScheduler, history: int | N
         )
         cached = source.cache(history)
         recorders = [Recorder(1, lambda r, x: r.request(1)) for _ in range(4)]
-        together(*[lambda r=r, c=cached: c.subscribe(r) for r in recorders])
+        race(*[lambda r=r, c=cached: c.subscribe(r) for r in recorders])
         for recorder in recorders:
             recorder.wait()
             missed = 40 - len(recorder.items)
@@ -116,7 +117,7 @@ def test_share_started_and_left_at_the_same_time(pool: PoolScheduler) -> None:
         )
         shared = source.share()
         recorders = [Recorder(1) for _ in range(3)]
-        together(*[lambda r=r, s=shared: (s.subscribe(r), r.cancel()) for r in recorders])
+        race(*[lambda r=r, s=shared: (s.subscribe(r), r.cancel()) for r in recorders])
         eventually(lambda live=live: live == [])
 
 
@@ -177,7 +178,7 @@ def test_map_async_cancelled_at_any_moment() -> None:
 
     for _ in rounds(0.5):
         recorder = Recorder.of(Flux.range(100).map_async(work, concurrency=4))
-        together(lambda r=recorder: r.request(50), recorder.cancel)
+        race(lambda r=recorder: r.request(50), recorder.cancel)
         recorder.check()
         assert recorder.items == list(range(len(recorder.items)))
         assert not recorder.terminated
@@ -193,7 +194,7 @@ def test_map_async_with_demand_from_many_threads() -> None:
 
     for _ in rounds(0.4):
         recorder = Recorder.of(Flux.range(60).map_async(work, concurrency=3))
-        together(*[lambda r=recorder: [r.request(1) for _ in range(20)] for _ in range(3)])
+        race(*[lambda r=recorder: [r.request(1) for _ in range(20)] for _ in range(3)])
         assert recorder.wait().items == list(range(60))
 
 
@@ -281,6 +282,6 @@ def test_the_end_of_a_sink_does_not_overtake_on_subscribe(kind: str, failing: bo
             else:
                 sink.try_complete()
 
-        together(end, lambda s=stream, r=recorder: s.subscribe(r))
+        race(end, lambda s=stream, r=recorder: s.subscribe(r))
         recorder.wait()
         assert recorder.error is (error if failing else None)

@@ -14,7 +14,8 @@ import pytest
 from penstock.spec import UNBOUNDED
 from penstock.streams import EmissionFailed, EmitResult, Flux, Sinks, processor
 from penstock.streams.operators.replay_buffer import ReplayBuffer
-from tests.races.racing import eventually, together
+from penstock.testing import race
+from tests.races.racing import eventually
 from tests.streams.recording import Recorder
 
 PATIENCE = 30.0
@@ -187,7 +188,7 @@ def test_threads_and_tasks_that_give_up_or_not_lose_no_element_and_no_place() ->
             except TimeoutError:
                 continue
 
-    together(*[lambda i=i: emit(i) for i in range(4)])
+    race(*[lambda i=i: emit(i) for i in range(4)])
     sink.try_complete()
     assert sorted(recorder.wait().items) == sorted(slow.wait().items) == sorted(sent)
     assert (sink._buffer._reserved, len(sink._buffer._waiters)) == (0, 0)

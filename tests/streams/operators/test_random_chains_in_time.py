@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux, schedulers
 from penstock.testing import DroppedSignals, marble, virtual_time
-from tests.streams.operators.test_random_chains import pieces, unchanged, up_to, weight
+from tests.streams.operators.test_random_chains import cut, pieces, unchanged, up_to, weight
 from tests.streams.recording import Recorder
 
 Elements = list[Any]
@@ -232,6 +232,30 @@ def steps(draw: st.DrawFn) -> Step:
                     "first_with_signal",
                     lambda f: Flux.first_with_signal(f, Flux.never()),
                     same,
+                    error_goes_first=True,
+                ),
+                Step(
+                    f"window({m})",
+                    lambda f: f.window(m).concat_map(lambda window: window.collect_list()),
+                    lambda r: r.each(lambda xs: pieces(xs, m, m)),
+                    error_goes_first=True,
+                ),
+                Step(
+                    "window_until",
+                    lambda f: f.window_until(matches).concat_map(lambda window: window.collect_list()),
+                    lambda r: r.each(lambda xs: cut(xs, matches, before=False)),
+                    error_goes_first=True,
+                ),
+                Step(
+                    f"buffer_timeout({m})",
+                    lambda f: f.buffer_timeout(m, 10 * LONG),
+                    lambda r: r.each(lambda xs: pieces(xs, m, m)),
+                    error_goes_first=True,
+                ),
+                Step(
+                    "partition",
+                    lambda f: Flux.merge_sequential(*f.partition(matches)),
+                    lambda r: r.each(lambda xs: [*matching(xs), *(x for x in xs if not matches(x))]),
                     error_goes_first=True,
                 ),
                 Step("expand", lambda f: f.expand(lambda _: Flux.empty()), same),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.streams import Flux, Mono, Sinks, on_dropped, schedulers
-from tests.races.racing import together
+from penstock.testing import race
 from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.operators.test_map_async import settled
 
@@ -260,6 +260,6 @@ def test_a_future_that_is_cancelled_as_the_stream_ends_has_one_outcome() -> None
     for _ in range(200):
         sink: Any = Sinks.one()
         future = sink.mono().to_future()
-        together(lambda sink=sink: sink.try_value(1), lambda future=future: future.cancel())
+        race(lambda sink=sink: sink.try_value(1), lambda future=future: future.cancel())
         assert future.cancelled() or future.result(30) == 1
         assert concurrent.futures.wait([future], 30).done == {future}
