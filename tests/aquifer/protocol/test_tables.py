@@ -11,6 +11,7 @@ from penstock.aquifer.protocol.session import WHY_ENDED, Session, SessionEvent, 
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog
+from tests.aquifer.protocol.state_table import PAGE, with_table
 
 DIALECTS = [PlainSession, ExtendedSession]
 MAKES_NO_SENSE = {
@@ -46,6 +47,12 @@ def test_every_state_knows_every_event_that_can_happen_in_it(
         and (dialect, state, event) not in MAKES_NO_SENSE
     }
     assert missing == set()
+
+
+def test_the_page_has_the_table_of_the_code() -> None:
+    page = PAGE.read_text("utf-8")
+
+    assert page == with_table(page), "python -m tests.aquifer.protocol.state_table"
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
