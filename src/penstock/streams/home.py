@@ -16,12 +16,19 @@ from contextlib import suppress
 from math import inf
 from threading import get_ident
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 
 __all__ = ["NOWHERE", "Home", "home_here", "home_of", "loop_here", "refuse_trio"]
 
 FAIR_TIME = 0.002
 """Seconds that a synchronous stream may keep the event loop of its reader for itself."""
+
+
+class Releasing(Protocol):
+    """A stage that lets go of its source at its end."""
+
+    released: bool
+    """Whether it has."""
 
 
 class Unreleased:
@@ -30,14 +37,17 @@ class Unreleased:
     __slots__ = ("_waiting", "stages")
 
     def __init__(self) -> None:
-        self.stages: set[object] = set()
+        self.stages: set[Releasing] = set()
         self._waiting: asyncio.Future[None] | None = None
 
-    def add(self, stage: object) -> None:
+    def add(self, stage: Releasing) -> None:
         """The stage was cancelled; whoever is at work in it will call :meth:`remove`."""
+        # In this order: the other thread says that it has let go, and then looks whether the stage is here.
         self.stages.add(stage)
+        if stage.released:
+            self.remove(stage)
 
-    def remove(self, stage: object) -> None:
+    def remove(self, stage: Releasing) -> None:
         """The stage has let go of its source, if it was here; called on the thread that was at work in it."""
         if stage not in self.stages:
             return

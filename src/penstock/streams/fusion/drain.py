@@ -193,14 +193,7 @@ class Drain(Link):
             self._stop()
             self.drain()
         if not self.released and self.home.loop is not None:
-            self._release_later()
-
-    def _release_later(self) -> None:
-        """Another thread is at work here and will let go of upstream: let the reader know of it."""
-        # In this order: the other thread says that it has, and then looks whether anybody wants to know.
-        self.home.unreleased.add(self)
-        if self.released:
-            self.home.unreleased.remove(self)
+            self.home.unreleased.add(self)  # another thread is at work here, and lets go of upstream
 
     def abort(self, error: BaseException) -> None:
         """End with ``error``, as soon as the owner looks up."""
