@@ -13,6 +13,7 @@ from tests.conformance.shapes import (
     POOL,
     SINGLE,
     Fails,
+    FilledAfterwards,
     Foreign,
     Shape,
     awaited,
@@ -204,11 +205,13 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "on_error_resume": recovering(lambda f: f.on_error_resume(lambda error: Flux.empty())),
     "on_error_return": recovering(lambda f: f.on_error_return(0)),
     "partition": through(lambda f: Flux.merge(*f.partition(lambda x: x % 3))),
+    "publish": through(lambda f: f.publish().ref_count(), fanout=None),
     "publish_on": threads(through(lambda f: f.publish_on(POOL, prefetch=4))),
     "reduce": folding(lambda f: f.reduce(lambda a, b: a + b)),
     "reduce_with": folding(lambda f: f.reduce_with(int, lambda a, b: a + b)),
     "repeat": Shape(lambda n: Flux.range(n).repeat(0)),
     "repeat_when": through(lambda f: f.repeat_when(lambda ends: Flux.empty())),
+    "replay": through(lambda f: f.replay().auto_connect(), fanout="multicast"),
     "retry": recovering(lambda f: f.retry(1)),
     "retry_when": recovering(lambda f: f.retry_when(Retry.backoff(1, first=0.001))),
     "route": through(lambda f: Flux.merge(*f.route({"a": lambda x: x % 3, "b": lambda _: True}).values())),
@@ -260,6 +263,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
 }
 
 SINKS: dict[str, Shape] = {
+    "best_effort": Shape(lambda n: FilledAfterwards(n), fanout=None, most=20_000),
     "unicast": Shape(lambda n: filled(Sinks.unicast(20_000), n), fanout=None, most=20_000),
     "multicast": Shape(lambda n: filled(Sinks.multicast(20_000), n), fanout=None, most=20_000),
     "replay": Shape(lambda n: filled(Sinks.replay(20_000), n), fanout="multicast", most=20_000),

@@ -126,6 +126,7 @@ MONO_OPERATORS: dict[str, Shape] = {
     "repeat_when": single(lambda m: m.repeat_when(lambda ends: Flux.empty())),
     "retry": single(lambda m: m.retry(1)),
     "retry_when": single(lambda m: m.retry_when(Retry.backoff(1, first=0.001)), recovers=True),
+    "share": single(lambda m: m.share(), fanout=None),
     "single": Shape(
         lambda n: Mono.just(1).single() if n else Mono.just(1).single().filter(lambda _: False),
         lambda: Mono.error(Fails).single(),

@@ -178,3 +178,15 @@ def filled(sink: Any, n: int) -> Any:
         sink.try_emit(i)
     sink.try_complete()
     return sink.flux()
+
+
+class FilledAfterwards:
+    """A sink that keeps nothing for those who are not there: it is filled when its subscriber has come."""
+
+    def __init__(self, elements: int) -> None:
+        self._elements = elements
+
+    def subscribe(self, subscriber: Any) -> None:
+        sink: Any = Sinks.best_effort(20_000)
+        sink.flux().subscribe(subscriber)
+        filled(sink, self._elements)

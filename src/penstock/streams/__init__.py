@@ -9,13 +9,17 @@ from penstock.streams import schedulers
 from penstock.streams.api.collection import Comparable
 from penstock.streams.api.filters import NoElement, TooManyElements
 from penstock.streams.api.hooks import Signal
+from penstock.streams.best_effort import BestEffortSink
+from penstock.streams.connectable import ConnectableFlux
 from penstock.streams.errors import on_dropped
 from penstock.streams.events import Listener, Outcome, Stage, StageState, listening
 from penstock.streams.explain import explain, scan
 from penstock.streams.flux import Flux, GroupedFlux
 from penstock.streams.fusion.fragments import HandleSink
+from penstock.streams.hub import Hub, HubClosed, HubProducer, TooManyProducers
 from penstock.streams.mono import Mono
 from penstock.streams.operators.circuit import CircuitBreaker, CircuitOpen, CircuitState
+from penstock.streams.operators.connectable import Disconnected, SharedRun
 from penstock.streams.operators.group_by import TooManyGroups
 from penstock.streams.operators.map_parallel import WorkerDied
 from penstock.streams.operators.overflow import BufferOverflow, Overflow
@@ -29,11 +33,14 @@ from penstock.streams.stream import Stream
 from penstock.streams.terminal import Running
 
 __all__ = [
+    "BestEffortSink",
     "BufferOverflow",
     "CircuitBreaker",
     "CircuitOpen",
     "CircuitState",
     "Comparable",
+    "ConnectableFlux",
+    "Disconnected",
     "EmissionFailed",
     "EmitResult",
     "Emitter",
@@ -41,6 +48,9 @@ __all__ = [
     "GenerateSink",
     "GroupedFlux",
     "HandleSink",
+    "Hub",
+    "HubClosed",
+    "HubProducer",
     "Listener",
     "Mono",
     "NoElement",
@@ -50,6 +60,7 @@ __all__ = [
     "RetryBudget",
     "RetryExhausted",
     "Running",
+    "SharedRun",
     "Signal",
     "Single",
     "Sink",
@@ -61,6 +72,7 @@ __all__ = [
     "StreamProcessor",
     "TooManyElements",
     "TooManyGroups",
+    "TooManyProducers",
     "WorkerDied",
     "explain",
     "listening",

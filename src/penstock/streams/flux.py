@@ -8,6 +8,7 @@ from penstock.streams.api.boundaries import FluxBoundaries, FluxSharing, FluxTim
 from penstock.streams.api.collection import FluxCollection
 from penstock.streams.api.columns import FluxColumns
 from penstock.streams.api.combination import FluxCombination
+from penstock.streams.api.connections import FluxConnections
 from penstock.streams.api.creation import FluxCreation
 from penstock.streams.api.delayed_errors import FluxDelayedErrors
 from penstock.streams.api.failures import FluxFailures
@@ -51,6 +52,7 @@ class Flux(
     FluxBoundaries[T],
     FluxSharing[T],
     FluxQueues[T],
+    FluxConnections[T],
     FluxHooks[T],
     FluxTerminal[T],
 ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.streams.api.boundaries import MonoBoundaries, MonoSharing, MonoTiming
 from penstock.streams.api.collection import MonoCollection
 from penstock.streams.api.combination import MonoCombination
+from penstock.streams.api.connections import MonoConnections
 from penstock.streams.api.creation import MonoCreation
 from penstock.streams.api.delayed_errors import MonoDelayedErrors
 from penstock.streams.api.failures import MonoFailures
@@ -34,6 +35,7 @@ class Mono(
     MonoTiming[T],
     MonoBoundaries[T],
     MonoSharing[T],
+    MonoConnections[T],
     MonoHooks[T],
     MonoTerminal[T],
 ):

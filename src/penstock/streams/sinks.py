@@ -16,14 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from penstock.arguments import a_count, seconds
+from penstock.arguments import a_count, a_function, seconds
 from penstock.spec import none_element, none_error
+from penstock.streams.best_effort import BestEffortSink
 from penstock.streams.flux import Flux
 from penstock.streams.home import loop_here
 from penstock.streams.mono import Mono
 from penstock.streams.operators.live_buffer import LiveBuffer
+from penstock.streams.operators.overflow import Overflow, a_policy
 from penstock.streams.operators.replay_buffer import EmitResult, ReplayBuffer
 from penstock.streams.operators.share import ReplaySource
 from penstock.streams.terminal.readers import refuse_to_block
@@ -184,6 +187,26 @@ class Sinks:
         the slowest subscriber or, while there is none, for the first one.
         """
         return Sink(LiveBuffer(a_count(capacity, "multicast()")), "multicast")
+
+    @staticmethod
+    def best_effort(
+        capacity: int = 256,
+        overflow: Overflow = Overflow.DROP_OLDEST,
+        on_dropped: Callable[[T], object] | None = None,
+    ) -> BestEffortSink[T]:
+        """A sink that never waits, for any number of subscribers: a slow one misses elements.
+
+        Up to ``capacity`` elements wait for each subscriber. If more come, that subscriber misses the oldest
+        or the newest, or fails, as ``overflow`` says; ``on_dropped(element)`` is called for each one missed.
+
+        >>> sink = Sinks.best_effort(capacity=2)
+        >>> [sink.try_emit(n).name for n in range(3)]
+        ['OK', 'OK', 'OK']
+        """
+        if on_dropped is not None:
+            a_function(on_dropped, "best_effort(on_dropped=…)")
+        least = a_count(capacity, "best_effort()", least=0)
+        return BestEffortSink(least, a_policy(overflow, "best_effort"), on_dropped)
 
     @staticmethod
     def replay(history: int) -> Sink[T]:

@@ -17,11 +17,14 @@ from penstock.streams.operators.boundaries import (
     replenish_at,
 )
 from penstock.streams.operators.concat import ConcatMapSource
+from penstock.streams.operators.connectable import AutoConnectSource, Broadcast
+from penstock.streams.operators.expiry import ExpiringMono
 from penstock.streams.operators.overflow import BackpressureSource, Overflow, a_policy
 from penstock.streams.operators.share import CacheSource
+from penstock.streams.operators.sources import DeferSource
 from penstock.streams.operators.timing import TimeoutSource, TimerSource
 from penstock.streams.schedulers import Scheduler, shared_timer
-from penstock.streams.stream import Stream, T, as_same_kind, flux_of, mono_of
+from penstock.streams.stream import Stream, T, as_mono, as_same_kind, flux_of, mono_of
 
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
@@ -250,13 +253,21 @@ class FluxSharing(Stream[T]):
 
     __slots__ = ()
 
-    def cache(self, history: int | None = None) -> Flux[T]:
+    def cache(
+        self,
+        history: int | None = None,
+        ttl: float | timedelta | None = None,
+        scheduler: Scheduler | None = None,
+    ) -> Flux[T]:
         """Run the source once and keep its last ``history`` elements for later subscribers; by default all.
 
         The first subscriber starts the source, which then runs as fast as the quickest subscriber asks. With
         a bounded history it is never more than ``history`` elements ahead of the slowest. It is not cancelled
         when all subscribers have left: elements requested by then are kept (256 at most), and the source
         waits until another subscriber asks for more.
+
+        With ``ttl`` a new subscriber receives no element that is older than so many seconds, by the clock of
+        ``scheduler``; the source still runs only once.
 
         >>> calls = []
         >>> numbers = Flux.range(2).do_on_next(calls.append).cache()
@@ -275,6 +286,9 @@ class FluxSharing(Stream[T]):
             >  1-2-(12|)
         """
         kept = UNBOUNDED if history is None else a_count(history, "cache()")
+        if ttl is not None:
+            lives = seconds(ttl, "cache(ttl=…)", positive=True)
+            return flux_of(AutoConnectSource("cache", Broadcast(self, kept, kept, lives, scheduler), 1))
         return flux_of(CacheSource("cache", self, kept, kept, lasting=True, ahead=PREFETCH))
 
     def share(self, *, prefetch: int = PREFETCH) -> Flux[T]:
@@ -303,8 +317,16 @@ class MonoSharing(Stream[T]):
 
     __slots__ = ()
 
-    def cache(self) -> Mono[T]:
+    def cache(self, ttl: float | timedelta | None = None, scheduler: Scheduler | None = None) -> Mono[T]:
         """Run the source once and give its element, or its error, to every subscriber.
+
+        With ``ttl`` the result is kept for so many seconds, by the clock of ``scheduler``; the first
+        subscriber after that runs the source again.
+
+        >>> calls = []
+        >>> value = Mono.from_callable(lambda: calls.append(1) or len(calls)).cache(ttl=60)
+        >>> value.block(), value.block()
+        (1, 1)
 
         Emits when the source has emitted, or had before.
         Backpressures when its subscriber does.
@@ -317,6 +339,10 @@ class MonoSharing(Stream[T]):
             mono.cache().transform(lambda cached: cached.concat_with(cached))
             >     --(xx|)
         """
+        if ttl is not None:
+            clock = scheduler or shared_timer()
+            kept = ExpiringMono(self, seconds(ttl, "cache(ttl=…)", positive=True), clock.now)
+            return mono_of(DeferSource("cache", kept.present, as_mono))
         return mono_of(CacheSource("cache", self, UNBOUNDED, UNBOUNDED, lasting=True))
 
 
