@@ -28,6 +28,7 @@ from tests.conformance.shapes import (
     recovering,
     threads,
     through,
+    ticking,
 )
 
 
@@ -46,6 +47,10 @@ PROCESSES = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
 """One process for all tests of ``map_parallel``; it starts with the first of them."""
 
 FLUX_SOURCES: dict[str, Shape] = {
+    "combine_latest": Shape(
+        lambda n: Flux.combine_latest(Flux.just(1), Flux.range(n)),
+        lambda: Flux.combine_latest(Flux.error(Fails), Flux.range(3)),
+    ),
     "concat": Shape(
         lambda n: Flux.concat(Flux.range(n // 2), Flux.range(n - n // 2)),
         lambda: Flux.concat(Flux.error(Fails)),
@@ -143,6 +148,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "collect_list": folding(lambda f: f.collect_list()),
     "collect_multimap": folding(lambda f: f.collect_multimap(identity)),
     "collect_set": folding(lambda f: f.collect_set()),
+    "conflate": prompted(lambda f: f.conflate(identity, lambda a, b: b)),
     "concat_map": through(lambda f: f.concat_map(lambda x: Flux.just(x))),
     "concat_map_delay_error": through(lambda f: f.concat_map_delay_error(lambda x: Flux.just(x))),
     "concat_with": through(lambda f: f.concat_with(Flux.empty())),
@@ -151,10 +157,13 @@ FLUX_OPERATORS: dict[str, Shape] = {
         lambda n: Flux.range(n).default_if_empty(-1).filter(lambda x: x >= 0),
         lambda: Flux.error(Fails).default_if_empty(1),
     ),
+    "debounce": threads(ticking(lambda f: f.debounce(0.0001))),
     "delay_elements": threads(through(lambda f: f.delay_elements(0), most=100)),
     "dematerialize": Shape(
         lambda n: Flux.range(n).materialize().dematerialize(), lambda: Flux.error(Fails).dematerialize()
     ),
+    "delay_sequence": threads(through(lambda f: f.delay_sequence(0.001, prefetch=4), most=100)),
+    "delay_subscription": threads(through(lambda f: f.delay_subscription(0))),
     "distinct": through(lambda f: f.distinct()),
     "distinct_until_changed": through(lambda f: f.distinct_until_changed()),
     "do_finally": through(lambda f: f.do_finally(lambda outcome: None)),
@@ -166,6 +175,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "do_on_request": through(lambda f: f.do_on_request(lambda n: None)),
     "do_on_subscribe": through(lambda f: f.do_on_subscribe(lambda subscription: None)),
     "do_on_terminate": through(lambda f: f.do_on_terminate(lambda: None)),
+    "elapsed": through(lambda f: f.elapsed()),
     "element_at": folding(lambda f: f.element_at(1)),
     "expand": through(lambda f: f.expand(lambda x: Flux.empty())),
     "expand_deep": through(lambda f: f.expand_deep(lambda x: Flux.empty())),
@@ -207,6 +217,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "partition": through(lambda f: Flux.merge(*f.partition(lambda x: x % 3))),
     "publish": through(lambda f: f.publish().ref_count(), fanout=None),
     "publish_on": threads(through(lambda f: f.publish_on(POOL, prefetch=4))),
+    "rate_limit": threads(through(lambda f: f.rate_limit(100_000, burst=4), most=20_000)),
     "reduce": folding(lambda f: f.reduce(lambda a, b: a + b)),
     "reduce_with": folding(lambda f: f.reduce_with(int, lambda a, b: a + b)),
     "repeat": Shape(lambda n: Flux.range(n).repeat(0)),
@@ -215,11 +226,14 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "retry": recovering(lambda f: f.retry(1)),
     "retry_when": recovering(lambda f: f.retry_when(Retry.backoff(1, first=0.001))),
     "route": through(lambda f: Flux.merge(*f.route({"a": lambda x: x % 3, "b": lambda _: True}).values())),
+    "sample": threads(ticking(lambda f: f.sample(0.0005))),
     "scan": through(lambda f: f.scan(lambda a, b: b)),
     "scan_with": Shape(lambda n: Flux.range(n).scan_with(int, lambda a, b: b).skip(1)),
     "share": through(lambda f: f.share(), fanout=None),
     "single": folding(lambda f: f.take(1).single()),
     "skip": Shape(lambda n: Flux.range(n + 2).skip(2), lambda: Flux.error(Fails).skip(2)),
+    "skip_last": Shape(lambda n: Flux.range(n + 2).skip_last(2), lambda: Flux.error(Fails).skip_last(2)),
+    "skip_until_other": through(lambda f: f.skip_until_other(Flux.empty())),
     "skip_while": Shape(
         lambda n: Flux.range(n + 2).skip_while(lambda x: x < 2), lambda: Flux.error(Fails).skip_while(bool)
     ),
@@ -230,12 +244,17 @@ FLUX_OPERATORS: dict[str, Shape] = {
     ),
     "subscribe_on": threads(through(lambda f: f.subscribe_on(SINGLE))),
     "switch_if_empty": through(lambda f: f.switch_if_empty(Flux.empty())),
+    "switch_map": Shape(
+        lambda n: Flux.just(0).switch_map(lambda _: Flux.range(n)),
+        lambda: Flux.error(Fails).switch_map(Flux.just),
+    ),
     "take": Shape(lambda n: Flux.range(n + 5).take(n), lambda: Flux.error(Fails).take(1)),
     "take_last": Shape(lambda n: Flux.range(n + 5).take_last(n), lambda: Flux.error(Fails).take_last(1)),
     "take_until": Shape(
         lambda n: Flux.range(n + 5).take_until(lambda x: x == n - 1) if n else Flux.empty().take_until(bool),
         lambda: Flux.error(Fails).take_until(bool),
     ),
+    "take_until_other": through(lambda f: f.take_until_other(Flux.never())),
     "take_while": Shape(
         lambda n: Flux.range(n + 5).take_while(lambda x: x < n), lambda: Flux.error(Fails).take_while(bool)
     ),
@@ -245,6 +264,8 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "then_many": Shape(
         lambda n: Flux.range(3).then_many(Flux.range(n)), lambda: Flux.error(Fails).then_many(Flux.range(3))
     ),
+    "throttle_first": threads(ticking(lambda f: f.throttle_first(0.0001))),
+    "throttle_last": threads(ticking(lambda f: f.throttle_last(0.0001))),
     "timeout": through(lambda f: f.timeout(30)),
     "to_queue": Shape(
         lambda n: Flux.range(3).to_queue(queued(0)), lambda: Flux.error(Fails).to_queue(queued(0)), most=0
@@ -259,6 +280,9 @@ FLUX_OPERATORS: dict[str, Shape] = {
         lambda n: Flux.range(2 * n).window_while(lambda x: x % 2).concat_map(identity),
         lambda: Flux.error(Fails).window_while(bool),
     ),
+    "timestamp": through(lambda f: f.timestamp()),
+    "transform": through(lambda f: f.transform(lambda g: g.map(identity))),
+    "with_latest_from": through(lambda f: f.with_latest_from(Flux.just(1))),
     "zip_with": through(lambda f: f.zip_with(Flux.range(30_000), lambda a, b: a), most=30_000),
 }
 

@@ -83,6 +83,7 @@ MONO_OPERATORS: dict[str, Shape] = {
         lambda: Mono.error(Fails).dematerialize(),
         most=1,
     ),
+    "delay_subscription": threads(single(lambda m: m.delay_subscription(0))),
     "do_finally": single(lambda m: m.do_finally(lambda outcome: None)),
     "do_on_cancel": single(lambda m: m.do_on_cancel(lambda: None)),
     "do_on_complete": single(lambda m: m.do_on_complete(lambda: None)),
@@ -95,6 +96,7 @@ MONO_OPERATORS: dict[str, Shape] = {
     "do_on_terminate": single(lambda m: m.do_on_terminate(lambda: None)),
     "expand": single(lambda m: m.expand(lambda x: Flux.empty())),
     "expand_deep": single(lambda m: m.expand_deep(lambda x: Flux.empty())),
+    "elapsed": single(lambda m: m.elapsed()),
     "filter": single(lambda m: m.filter(lambda x: True)),
     "flat_map": single(lambda m: m.flat_map(lambda x: Mono.just(x))),
     "flat_map_iterable": single(lambda m: m.flat_map_iterable(lambda x: [x])),
@@ -134,6 +136,7 @@ MONO_OPERATORS: dict[str, Shape] = {
     ),
     "subscribe_on": threads(single(lambda m: m.subscribe_on(SINGLE))),
     "switch_if_empty": single(lambda m: m.switch_if_empty(Mono.empty())),
+    "take_until_other": single(lambda m: m.take_until_other(Flux.never())),
     "then": single(lambda m: m.then(Mono.just(1)).filter(lambda _: True), recovers=False, fanout="unicast"),
     "then_many": Shape(
         lambda n: Mono.just(1).then_many(Flux.range(n)), lambda: Mono.error(Fails).then_many(Flux.range(3))
@@ -144,6 +147,7 @@ MONO_OPERATORS: dict[str, Shape] = {
         most=1,
     ),
     "timeout": single(lambda m: m.timeout(30)),
+    "timestamp": single(lambda m: m.timestamp()),
     "transform": single(lambda m: m.transform(lambda n: n.map(identity))),
     "zip_with": single(lambda m: m.zip_with(Mono.just(1))),
 }

@@ -169,6 +169,13 @@ class _Prompting:
         return subscriber
 
 
+def ticking(operator: Callable[[Any], Any]) -> Shape:
+    """An operator that drops elements by time, over a source that has more of them."""
+    return Shape(
+        lambda n: operator(Flux.interval(0.0005)).take(n), lambda: operator(Flux.error(Fails)), most=100
+    )
+
+
 def prompted(operator: Callable[[Any], Any]) -> Shape:
     return Shape(lambda n: Prompted(operator, n), lambda: operator(Flux.error(Fails)))
 

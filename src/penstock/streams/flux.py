@@ -16,11 +16,13 @@ from penstock.streams.api.filters import FluxFilters
 from penstock.streams.api.flat_map import FluxFlatMap
 from penstock.streams.api.groups import FluxGroups
 from penstock.streams.api.hooks import FluxHooks
+from penstock.streams.api.latest import FluxLatest
 from penstock.streams.api.order import FluxOrder
 from penstock.streams.api.parallel import FluxParallel
 from penstock.streams.api.queues import FluxQueues
 from penstock.streams.api.recovery import FluxRecovery
 from penstock.streams.api.terminal import FluxTerminal
+from penstock.streams.api.time import FluxTime
 from penstock.streams.api.transforms import FluxLists, FluxTransforms
 from penstock.streams.api.windows import FluxWindows
 from penstock.streams.fusion import Op
@@ -49,6 +51,8 @@ class Flux(
     FluxDelayedErrors[T],
     FluxFailures[T],
     FluxTiming[T],
+    FluxLatest[T],
+    FluxTime[T],
     FluxBoundaries[T],
     FluxSharing[T],
     FluxQueues[T],

@@ -12,9 +12,11 @@ from penstock.streams.api.failures import MonoFailures
 from penstock.streams.api.filters import MonoFilters
 from penstock.streams.api.flat_map import MonoFlatMap
 from penstock.streams.api.hooks import MonoHooks
+from penstock.streams.api.latest import MonoLatest
 from penstock.streams.api.order import MonoOrder
 from penstock.streams.api.recovery import MonoRecovery
 from penstock.streams.api.terminal import MonoTerminal
+from penstock.streams.api.time import MonoTime
 from penstock.streams.api.transforms import MonoTransforms
 from penstock.streams.stream import T
 
@@ -33,6 +35,8 @@ class Mono(
     MonoDelayedErrors[T],
     MonoFailures[T],
     MonoTiming[T],
+    MonoLatest[T],
+    MonoTime[T],
     MonoBoundaries[T],
     MonoSharing[T],
     MonoConnections[T],

@@ -7,11 +7,12 @@ import threading
 
 import pytest
 
-from penstock.net import Address, ConnectionAborted, Datagram, DatagramTooLarge, SendPace, SendRefused
+from penstock.net import Address, ConnectionAborted, Datagram, DatagramTooLarge, SendRefused
 from penstock.net.metrics import UdpCounters
 from penstock.net.udp.datagram import OverflowSettings
 from penstock.net.udp.receiver import DatagramReceiver
-from penstock.net.udp.sender import MOST_DATAGRAMS, DatagramSender, Pacer
+from penstock.net.udp.sender import MOST_DATAGRAMS, DatagramSender
+from penstock.token_bucket import TokenBucket
 from tests.net.memory.subscribers import Reader, Tap
 from tests.net.memory.transports import MemoryDatagrams, MemoryLoop
 
@@ -38,13 +39,13 @@ class Owner:
 class Sending:
     """A send under way."""
 
-    def __init__(self, pacer: Pacer | None = None) -> None:
+    def __init__(self, pace: TokenBucket | None = None) -> None:
         self.loop = MemoryLoop()
         self.transport = MemoryDatagrams(self.loop)
         self.owner = Owner()
         self.outcomes: list[BaseException | None] = []
         self.source = Tap()
-        self.sender = DatagramSender(self.owner, self.transport, pacer, None, self.outcomes.append)
+        self.sender = DatagramSender(self.owner, self.transport, pace, None, self.outcomes.append)
         self.source.subscribe(self.sender)
 
     def end(self) -> None:
@@ -127,7 +128,7 @@ def test_a_close_says_what_was_not_sent() -> None:
 
 
 def test_a_pace_is_kept_to_the_millisecond_on_the_clock_of_the_test() -> None:
-    sending = Sending(Pacer(SendPace(10, burst=1), 0.0))
+    sending = Sending(TokenBucket(10, burst=1, now=0.0))
     sending.source.give(*[b"x"] * 20)
     for tenth in range(1, 11):
         assert len(sending.transport.sent) == tenth

@@ -16,14 +16,13 @@ from penstock.net import (
     ConnectionAborted,
     Datagram,
     DatagramTooLarge,
-    SendPace,
     SendRefused,
     UdpChannel,
     UdpClient,
     UdpServer,
     UdpSettings,
 )
-from penstock.net.udp.sender import MOST_DATAGRAMS, Pacer
+from penstock.net.udp.sender import MOST_DATAGRAMS
 from penstock.streams import Flux, schedulers
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.udp.waiting import LONG, begun, turns, until
@@ -335,19 +334,6 @@ def test_the_error_of_the_source_comes_after_what_it_gave(kind: str) -> None:
 
 
 # -------------------------------------------------------------------- pace
-def test_a_bucket_gives_its_rate_whatever_the_clock_does() -> None:
-    pacer = Pacer(SendPace(10, burst=3), now=100.0)
-    assert [pacer.take(100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
-    assert pacer.take(100.0) == pytest.approx(0.1)
-    assert pacer.take(100.05) == pytest.approx(0.05)
-    assert pacer.take(100.1001) == 0.0
-    pacer.give_back()
-    assert pacer.take(100.1001) == 0.0
-    assert pacer.take(100.1001) > 0.09
-    # However long the rest, no more than a burst.
-    assert [pacer.take(200.0) > 0 for _ in range(4)] == [False, False, False, True]
-
-
 @on_each_loop
 def test_no_more_is_sent_than_the_pace_allows(kind: str) -> None:
     async def main() -> None:

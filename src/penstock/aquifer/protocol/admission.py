@@ -30,6 +30,7 @@ from penstock.aquifer.protocol.messages import (
 from penstock.aquifer.protocol.session import Session
 from penstock.aquifer.records.batch import ARROW, MSGPACK
 from penstock.aquifer.security.access import Caller, Right
+from penstock.token_bucket import TokenBucket
 
 __all__ = [
     "Budgets",
@@ -111,27 +112,26 @@ _MOST_BUDGETS = 4096
 
 
 class Budgets:
-    """Token buckets: each peer may send so many requests per second, with a burst of as many."""
+    """Each peer may send so many requests per second, with a burst of as many."""
 
     def __init__(self, rate: int) -> None:
         self._rate = rate
-        self._tokens: OrderedDict[bytes | str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[bytes | str, TokenBucket] = OrderedDict()
 
     def allow(self, who: bytes | str, now: float) -> bool:
         """Whether there is a token left, which is then taken."""
-        tokens, since = self._tokens.pop(who, (float(self._rate), now))
-        tokens = min(tokens + (now - since) * self._rate, self._rate)
-        self._tokens[who] = (max(tokens - 1, 0), now)
-        if len(self._tokens) > _MOST_BUDGETS:
-            self._tokens.popitem(last=False)
-        return tokens >= 1
+        bucket = self._buckets.pop(who, None) or TokenBucket(self._rate, self._rate, now)
+        self._buckets[who] = bucket  # the peer that asked last is the last one to be forgotten
+        if len(self._buckets) > _MOST_BUDGETS:
+            self._buckets.popitem(last=False)
+        return bucket.take(now) == 0.0
 
     def __len__(self) -> int:
-        return len(self._tokens)
+        return len(self._buckets)
 
     def forget(self, who: bytes) -> None:
         """The peer is gone."""
-        self._tokens.pop(who, None)
+        self._buckets.pop(who, None)
 
 
 def too_many_sessions(caller: Caller, sessions: Iterable[Session], limits: Limits) -> str | None:

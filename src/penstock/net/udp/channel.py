@@ -21,11 +21,12 @@ from penstock.net.sender import Done, FlushRule
 from penstock.net.udp.datagram import Address, Datagram
 from penstock.net.udp.multicast import Interface, Membership
 from penstock.net.udp.receiver import DatagramReceiver
-from penstock.net.udp.sender import DatagramSender, Pacer
+from penstock.net.udp.sender import DatagramSender
 from penstock.net.udp.settings import UdpSettings
 from penstock.net.udp.sides import UdpInbound, UdpOutbound
 from penstock.net.udp.transport import AsyncioDatagramTransport
 from penstock.streams.spi import Stream, connect
+from penstock.token_bucket import TokenBucket
 
 __all__ = ["UdpChannel", "open_channel"]
 
@@ -79,7 +80,10 @@ class UdpChannel(Disposable):
         self._thread = get_ident()
         self._transport = AsyncioDatagramTransport(self.loop, opened)
         self._receiver = DatagramReceiver(self, self._transport, settings.overflow, self._watching("READ"))
-        self._pacer = None if settings.pace is None else Pacer(settings.pace, self.loop.time())
+        pace = settings.pace
+        self._pace = (
+            None if pace is None else TokenBucket(pace.datagrams_per_second, pace.burst, self.loop.time())
+        )
         self._sender: DatagramSender | None = None
         self._handler: HandlerRun | None = None
         self._kernel_dropped: int | None = None
@@ -216,7 +220,7 @@ class UdpChannel(Disposable):
             done(error)
 
         self._sender = sender = DatagramSender(
-            self, self._transport, self._pacer, self._watching("WRITE"), ended
+            self, self._transport, self._pace, self._watching("WRITE"), ended
         )
         connect(stream, sender)
         return self._stop_sending

@@ -18,11 +18,11 @@ from penstock.net.metrics import UdpCounters
 from penstock.net.sender import Done, Sender
 from penstock.net.transport import TimerHandle
 from penstock.net.udp.datagram import Address, Datagram, as_datagram, refusal
-from penstock.net.udp.settings import SendPace
 from penstock.net.udp.transport import DatagramTransport
 from penstock.spec import none_element
+from penstock.token_bucket import TokenBucket
 
-__all__ = ["BUDGET", "MOST_DATAGRAMS", "DatagramSender", "Pacer", "SocketOwner"]
+__all__ = ["BUDGET", "MOST_DATAGRAMS", "DatagramSender", "SocketOwner"]
 
 MOST_DATAGRAMS: Final = 64
 """The demand for datagrams never exceeds this, nor does what is sent in one turn of the loop."""
@@ -38,35 +38,6 @@ _UNREACHABLE: Final = frozenset(
 """The address cannot be reached now. The next datagram may get through."""
 _NO_BUFFERS_PAUSE: Final = 0.002
 """Seconds until the next attempt where the interface's queue is full, which is an error without an event."""
-
-
-_ONE: Final = 1.0 - 1e-9
-"""A whole token, after sums of fractions. What is missing would be a wait too short for any clock."""
-
-
-class Pacer:
-    """A token bucket: it fills with time, and each datagram takes one token out."""
-
-    __slots__ = ("_burst", "_rate", "_since", "_tokens")
-
-    def __init__(self, pace: SendPace, now: float) -> None:
-        self._rate = pace.datagrams_per_second
-        self._burst = float(pace.burst)
-        self._tokens = self._burst
-        self._since = now
-
-    def take(self, now: float) -> float:
-        """Take a token. Returns 0, or the seconds to wait if there is none."""
-        self._tokens = min(self._burst, self._tokens + (now - self._since) * self._rate)
-        self._since = now
-        if self._tokens >= _ONE:
-            self._tokens -= 1.0
-            return 0.0
-        return (1.0 - self._tokens) / self._rate
-
-    def give_back(self) -> None:
-        """Put a token back: the datagram was not sent after all."""
-        self._tokens = min(self._burst, self._tokens + 1.0)
 
 
 class SocketOwner(Protocol):
@@ -97,7 +68,7 @@ class DatagramSender(Sender):
         "_held",
         "_mean",
         "_owner",
-        "_pacer",
+        "_pace",
         "_taken",
         "_timer",
         "_transport",
@@ -109,14 +80,14 @@ class DatagramSender(Sender):
         self,
         owner: SocketOwner,
         transport: DatagramTransport,
-        pacer: Pacer | None,
+        pace: TokenBucket | None,
         watch: Callable[[Datagram], object] | None,
         done: Done,
     ) -> None:
         super().__init__(transport.loop, done, target=MOST_DATAGRAMS)
         self._owner = owner
         self._transport = transport
-        self._pacer = pacer
+        self._pace = pace
         self._watch = watch
         self._mean = 0
         """The size of an element, about."""
@@ -200,14 +171,14 @@ class DatagramSender(Sender):
     def _send_waiting(self) -> None:
         waiting = self._waiting
         while waiting:
-            if self._pacer is not None:
-                pause = self._pacer.take(self._loop.time())
+            if self._pace is not None:
+                pause = self._pace.take(self._loop.time())
                 if pause > 0:
                     self._hold_for(pause)
                     return
             if not self._send(waiting[0]):
-                if self._pacer is not None:
-                    self._pacer.give_back()
+                if self._pace is not None:
+                    self._pace.give_back()
                 return
             if waiting:
                 waiting.popleft()

@@ -197,6 +197,27 @@ class FluxFilters(Stream[T]):
         """
         return self._with(operator("skip", a_count(n, "skip()", least=0)))
 
+    def skip_last(self, n: int) -> Flux[T]:
+        """Leave out the last ``n`` elements.
+
+        >>> Flux.range(1, 5).skip_last(2).collect_list().block()
+        [1, 2, 3]
+
+        Whether an element is one of the last is known when ``n`` more have come, so ``n`` elements wait here.
+
+        Emits when an element arrives after ``n`` others.
+        Backpressures when its subscriber does; the elements that wait are asked for in addition.
+        Completes when the source completes.
+        Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 1-2-3-4-|
+            a.skip_last(2)
+            >  ----1-2-|
+        """
+        return self._with(operator("skip_last", a_count(n, "skip_last()", least=0)))
+
     def skip_while(self, predicate: Callable[[T], object]) -> Flux[T]:
         """Leave elements out as long as ``predicate(element)`` is true; then let all the others through.
 

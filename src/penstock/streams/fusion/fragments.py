@@ -68,6 +68,11 @@ def _what_is_skipped_too(demand: int, args: tuple[Any, ...], state: Any) -> int:
     return demand + state[0] if demand > 0 else 0
 
 
+def _what_is_held_too(demand: int, args: tuple[Any, ...], state: Any) -> int:
+    """``skip_last(n)`` holds n elements back before the first can pass."""
+    return demand + args[0] - len(state) if demand > 0 else 0
+
+
 def _up_to_the_one(demand: int, args: tuple[Any, ...], state: Any) -> int:
     """Whatever the demand, one element is wanted, and those before it."""
     return _what_is_skipped_too(min(demand, 1), args, state)
@@ -239,6 +244,13 @@ KINDS: dict[str, Kind] = {
         Kind("index", ("{s} += 1", "x = ({s}, x)"), ("{s} = -1",), assigns=True),
         Kind("scan", ("x = {s} = x if {s} is NOTHING else {a}({s}, x)",), ("{s} = NOTHING",), assigns=True),
         Kind("scan_from", ("x = {s} = {a}({s}, x)",), ("{s} = {b}()",), ("x = {s}", "EMIT"), assigns=True),
+        Kind(
+            "elapsed",
+            ("k = {a}()", "x = (k - {s}[0], x)", "{s}[0] = k"),
+            state=lambda clock: [clock()],
+            assigns=True,
+        ),
+        Kind("timestamp", ("x = ({a}(), x)",), assigns=True),
         Kind("cast", ("if not isinstance(x, {a}):", "    raise not_that_type({a}, x)")),
         # one in, none or one out
         Kind("filter", ("if not {a}(x):", "    DROP")),
@@ -249,6 +261,13 @@ KINDS: dict[str, Kind] = {
             ("if {s}[0]:", "    {s}[0] -= 1", "    DROP"),
             state=lambda n: [n],
             demand=_what_is_skipped_too,
+        ),
+        Kind(
+            "skip_last",
+            ("{s}.append(x)", "if len({s}) <= {a}:", "    DROP", "x = {s}.popleft()"),
+            state=lambda n: deque(),
+            demand=_what_is_held_too,
+            assigns=True,
         ),
         Kind(
             "skip_while",
