@@ -267,6 +267,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "throttle_first": threads(ticking(lambda f: f.throttle_first(0.0001))),
     "throttle_last": threads(ticking(lambda f: f.throttle_last(0.0001))),
     "timeout": through(lambda f: f.timeout(30)),
+    "timestamp": through(lambda f: f.timestamp()),
     "to_queue": Shape(
         lambda n: Flux.range(3).to_queue(queued(0)), lambda: Flux.error(Fails).to_queue(queued(0)), most=0
     ),
@@ -280,8 +281,6 @@ FLUX_OPERATORS: dict[str, Shape] = {
         lambda n: Flux.range(2 * n).window_while(lambda x: x % 2).concat_map(identity),
         lambda: Flux.error(Fails).window_while(bool),
     ),
-    "timestamp": through(lambda f: f.timestamp()),
-    "transform": through(lambda f: f.transform(lambda g: g.map(identity))),
     "with_latest_from": through(lambda f: f.with_latest_from(Flux.just(1))),
     "zip_with": through(lambda f: f.zip_with(Flux.range(30_000), lambda a, b: a), most=30_000),
 }

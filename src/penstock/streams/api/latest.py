@@ -143,9 +143,11 @@ class FluxLatest(Stream[T]):
 
         Marble::
 
-            a: 12-3---4-5|
+            a: 12--3--4--5|
             a.sample(0.03)
-            >  ---3-----5|
+            >  ---2--3--4-(5|)
+            a.sample(Flux.interval(0.06))
+            >  ------3----(5|)
         """
         if isinstance(when, timedelta) or not _is_publisher(when):
             period = seconds(when, "sample()", positive=True)

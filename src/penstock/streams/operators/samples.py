@@ -136,9 +136,10 @@ class _SampledByClock(TimedLatest):
         self._ticks = 0
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        if self.upstream is None and not self.closed:
-            self._set_next()
+        first = self.upstream is None
         super().on_subscribe(subscription)
+        if first and not self.closed and not self.done:
+            self._set_next()  # after the source, so that an element at the time of a tick is sampled
 
     def came(self, element: Any) -> None:
         with self.mutex:
