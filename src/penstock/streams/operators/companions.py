@@ -175,9 +175,12 @@ class _Accompanied(Relay):
 class Governed(Protocol):
     """A stage with a companion."""
 
-    name: str
     home: Home
     below: int
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
 
     def cut(self, error: BaseException | None) -> None:
         """End, with an error or without."""
