@@ -84,6 +84,7 @@ class _Waiting(Relay):
     """
 
     head = Head.POLL  # the loop must ask whether the time has come
+    can_flow = False
     __slots__ = ("_ahead", "_asleep", "_context", "_slack", "_timer", "scheduler")
 
     def __init__(self, ahead: int, scheduler: Scheduler, *attached: Any) -> None:
