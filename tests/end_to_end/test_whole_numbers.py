@@ -78,7 +78,7 @@ def of_a_send() -> Iterator[Subject]:
 @contextmanager
 def of_an_end() -> Iterator[Subject]:
     connection, _, loop = connected()
-    yield Ending(connection, connection.when_peer_ends), loop.settle
+    yield Ending(connection, lambda done: connection.when_peer_ends(lambda: done(None))), loop.settle
 
 
 WITH_ELEMENTS: dict[str, Open] = {
