@@ -51,6 +51,17 @@ def test_each_element_starts_the_clock_anew(clock: VirtualTimeScheduler, source:
     assert isinstance(recorder.error, TimeoutError)
 
 
+def test_a_timeout_with_sums_of_fractions_does_not_ring_for_ever(
+    clock: VirtualTimeScheduler, source: Driven
+) -> None:
+    recorder = Recorder.of(source.flux().timeout(0.2, scheduler=clock), first=UNBOUNDED)
+    clock.advance_by(0.1)
+    source.emit("a")
+    clock.advance_by(0.2)  # 0.3 - 0.1 is a little less than 0.2
+
+    assert isinstance(recorder.check().error, TimeoutError)
+
+
 def test_late_elements_go_on_with_the_fallback_and_the_demand_left(
     clock: VirtualTimeScheduler, source: Driven
 ) -> None:

@@ -18,7 +18,7 @@ from penstock.streams.fusion import Op, Relay
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
-from penstock.streams.operators.samples import MOMENT
+from penstock.streams.operators.timing import MOMENT
 from penstock.streams.schedulers import Alarm, Scheduler, Timer
 from penstock.streams.source import Next, Source
 from penstock.token_bucket import TokenBucket

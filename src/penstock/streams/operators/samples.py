@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.fusion import Op
 from penstock.streams.fusion.fragments import NOTHING
 from penstock.streams.operators.companions import Companion
 from penstock.streams.operators.latest import Latest, LatestSource, TimedLatest
+from penstock.streams.operators.timing import MOMENT
 from penstock.streams.schedulers import Scheduler
 from penstock.streams.source import Next, Source
 
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
 __all__ = ["debounced", "sampled", "sampled_by", "throttled_to_first", "throttled_to_last"]
-
-MOMENT: Final = 1e-6
-"""Seconds too few to wait for. Differences of floating-point times are never exact."""
 
 
 def debounced(upstream: Stream[Any], pause: float, scheduler: Scheduler) -> Source:

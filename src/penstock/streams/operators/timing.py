@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["IntervalSource", "TimeoutSource", "TimerSource"]
 
+MOMENT = 1e-6
+"""Seconds too few to wait for. Differences of floating-point times are never exact."""
 GRACE = 0.05
 """Seconds that a scheduler given to ``timeout`` has to find a thread for the alarm."""
 
@@ -260,7 +262,7 @@ class _Timing(Switching):
         asked = self.demand > self.emitted or bool(self.mailbox)
         if not asked or self.queue or self._owner.locked():
             self._set(self._seconds)
-        elif waited < self._seconds:
+        elif self._seconds - waited > MOMENT:
             self._set(self._seconds - waited)
         else:
             self.leg.cut(
