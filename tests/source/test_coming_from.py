@@ -10,7 +10,7 @@ import reactivex
 from reactivex import operators as reactivex_operators
 
 from penstock import streams
-from penstock.streams import Flux, Mono
+from penstock.streams import ConnectableFlux, Flux, Mono
 from tests.source.repository import ROOT
 
 ROW = re.compile(r"^\| `(\w+)` \| (–|`[^`]+`) \| (.*) ?\|$", re.MULTILINE)
@@ -55,7 +55,7 @@ def test_every_answer_exists(table: str) -> None:
             owner, first = first_call(answer)
             chained = re.findall(r"\)\.([a-z]\w*)\(", answer)
             if not exists(owner, first, stream) or not all(
-                hasattr(Flux, each) or hasattr(Mono, each) for each in chained
+                any(hasattr(kind, each) for kind in (Flux, Mono, ConnectableFlux)) for each in chained
             ):
                 wrong.append(f"{name}: {answer}")
 

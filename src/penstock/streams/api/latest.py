@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.arguments import a_count, a_function, seconds
 from penstock.spec import Publisher
@@ -27,11 +27,15 @@ from penstock.streams.stream import Stream, T, as_stream, flux_of, mono_of
 if TYPE_CHECKING:
     from penstock.streams.flux import Flux
     from penstock.streams.mono import Mono
+    from penstock.streams.stream import Streamable
 
 __all__ = ["FluxLatest", "MonoLatest"]
 
 R = TypeVar("R")
 E = TypeVar("E")
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
 
 
 class FluxLatest(Stream[T]):
@@ -39,7 +43,7 @@ class FluxLatest(Stream[T]):
 
     __slots__ = ()
 
-    def switch_map(self, mapper: Callable[[T], Publisher[R]]) -> Flux[R]:
+    def switch_map(self, mapper: Callable[[T], Streamable[R]]) -> Flux[R]:
         """Go on with the stream that ``mapper`` makes of the newest element, and cancel the one before.
 
         For a search while the user types: the answer to an old question is of no use. Once the source has
@@ -67,10 +71,28 @@ class FluxLatest(Stream[T]):
             )
         )
 
+    @overload
     @staticmethod
     def combine_latest(
-        *publishers: Publisher[Any],
-        combinator: Callable[..., R] | None = None,
+        a: Streamable[A], b: Streamable[B], /, *, prefetch: int = ...
+    ) -> Flux[tuple[A, B]]: ...
+    @overload
+    @staticmethod
+    def combine_latest(
+        a: Streamable[A], b: Streamable[B], c: Streamable[C], /, *, prefetch: int = ...
+    ) -> Flux[tuple[A, B, C]]: ...
+    @overload
+    @staticmethod
+    def combine_latest(*publishers: Streamable[A], prefetch: int = ...) -> Flux[tuple[A, ...]]: ...
+    @overload
+    @staticmethod
+    def combine_latest(
+        *publishers: Streamable[Any], combinator: Callable[..., R], prefetch: int = ...
+    ) -> Flux[R]: ...
+    @staticmethod
+    def combine_latest(
+        *publishers: Streamable[Any],
+        combinator: Callable[..., Any] | None = None,
         prefetch: int = INNER_PREFETCH,
     ) -> Flux[Any]:
         """The newest elements of all publishers together, whenever one of them has another.
@@ -99,8 +121,12 @@ class FluxLatest(Stream[T]):
             return flux_of(IterableSource.over("combine_latest", ()))
         return flux_of(CombineLatestSource(streams, combinator, a_count(prefetch, "combine_latest()")))
 
+    @overload
+    def with_latest_from(self, other: Streamable[E]) -> Flux[tuple[T, E]]: ...
+    @overload
+    def with_latest_from(self, other: Streamable[E], combinator: Callable[[T, E], R]) -> Flux[R]: ...
     def with_latest_from(
-        self, other: Publisher[E], combinator: Callable[[T, E], R] | None = None
+        self, other: Streamable[Any], combinator: Callable[[T, Any], Any] | None = None
     ) -> Flux[Any]:
         """Put each element together with the newest one of ``other``.
 
@@ -248,7 +274,7 @@ class FluxLatest(Stream[T]):
         a_function(aggregate, "conflate()")
         return flux_of(ConflateSource(self, seed, aggregate))
 
-    def take_until_other(self, other: Publisher[Any]) -> Flux[T]:
+    def take_until_other(self, other: Streamable[Any]) -> Flux[T]:
         """Let elements through until ``other`` has an element or completes; then complete.
 
         >>> Flux.interval(0.001).take_until_other(Mono.just("stop")).collect_list().block()
@@ -268,7 +294,7 @@ class FluxLatest(Stream[T]):
         """
         return flux_of(TakeUntilSource("take_until_other", self, as_stream(other, "take_until_other()")))
 
-    def skip_until_other(self, other: Publisher[Any]) -> Flux[T]:
+    def skip_until_other(self, other: Streamable[Any]) -> Flux[T]:
         """Leave elements out until ``other`` has an element or completes.
 
         >>> Flux.just(1, 2).skip_until_other(Mono.empty()).collect_list().block()
@@ -294,7 +320,7 @@ class MonoLatest(Stream[T]):
 
     __slots__ = ()
 
-    def take_until_other(self, other: Publisher[Any]) -> Mono[T]:
+    def take_until_other(self, other: Streamable[Any]) -> Mono[T]:
         """Complete without an element if ``other`` has one, or completes, first.
 
         >>> Mono.never().take_until_other(Mono.just("stop")).block() is None
