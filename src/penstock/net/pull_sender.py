@@ -18,7 +18,7 @@ from penstock.streams.spi import asks_main_thread_to_stop, drop_error
 
 __all__ = ["HandfulSender", "PullSender"]
 
-_JOINED: Final = 64 * 1024
+_JOINED: Final = 128 * 1024
 """About this many bytes make a write."""
 _MOST: Final = 1024
 """No handful has more elements than this: the next one may be much larger than the last."""

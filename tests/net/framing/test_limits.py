@@ -6,6 +6,8 @@ import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.net import NetError
 from penstock.net.framing import (
@@ -13,6 +15,7 @@ from penstock.net.framing import (
     FrameTooLong,
     FrameTruncated,
     Framing,
+    LineDecoder,
     delimited,
     end_with,
     json_line,
@@ -239,3 +242,22 @@ def test_errors_are_errors_of_the_net_and_travel_between_processes() -> None:
     assert str(copy) == str(error)
     assert isinstance(copy, FrameTruncated)
     assert (copy.left, copy.missing) == (3, 1)
+
+
+def outcome(chunks: list[bytes], limit: int) -> tuple[list[bytes], str]:
+    """The lines in these chunks, and the error that ended them, if one did."""
+    decoder = LineDecoder(limit)
+    found: list[bytes] = []
+    try:
+        for chunk in chunks:
+            found.extend(decoder.feed(chunk))
+        found.extend(decoder.finish())
+    except FrameTooLong as error:
+        return found, str(error).split(":")[0]
+    return found, ""
+
+
+@given(st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r", b"\r\n"]), max_size=40), st.integers(1, 6))
+def test_a_long_line_is_found_in_whatever_chunks_it_comes(pieces: list[bytes], limit: int) -> None:
+    data = b"".join(pieces)
+    assert outcome([data], limit) == outcome([data[i : i + 1] for i in range(len(data))], limit)

@@ -47,7 +47,7 @@ class LineDecoder(Decoder[Any]):
         size = len(pending) + len(chunk)
         lines = chunk.split(b"\n")
         rest = lines.pop()
-        may_have_two_bytes_at_the_end = b"\r" in chunk
+        may_have_two_bytes_at_the_end = b"\r\n" in chunk
         if lines and pending:
             may_have_two_bytes_at_the_end = may_have_two_bytes_at_the_end or pending[-1] == 0x0D
             pending += lines[0]
@@ -56,7 +56,7 @@ class LineDecoder(Decoder[Any]):
         if may_have_two_bytes_at_the_end and not self._keep_ends:
             lines = [line.removesuffix(b"\r") for line in lines]
         pending += rest
-        if size > self._limit:
+        if size > self._limit and self._may_be_too_long(chunk, lines):
             error = self._check(lines)
             if error is not None:
                 return self.broken(*self._finished(lines, error))
@@ -79,6 +79,23 @@ class LineDecoder(Decoder[Any]):
         if error is not None:
             raise error
         return lines
+
+    def _may_be_too_long(self, chunk: bytes, lines: list[bytes]) -> bool:
+        """Whether some line may be above the limit. This looks at the line ends only, a few for each chunk.
+
+        From the beginning of a line, the last line end within the limit shows that all lines up to it are
+        short enough.
+        """
+        limit = self._limit
+        if len(self._pending) > limit or (lines and len(lines[0]) > limit):
+            return True
+        at = chunk.find(b"\n") + 1
+        while len(chunk) - at > limit:
+            last = chunk.rfind(b"\n", at, at + limit + 1)
+            if last < 0:
+                return True
+            at = last + 1
+        return False
 
     def _check(self, lines: list[bytes]) -> FrameTooLong | None:
         """Look for a line above the limit; ``lines`` keeps those before it."""
