@@ -7,10 +7,11 @@ session the records that it has credit for, and never blocks.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -35,8 +36,13 @@ _log = logging.getLogger("penstock.aquifer")
 _TURN: Final = 1 << 20
 """How many bytes a session may be sent before it is the next one's turn."""
 _MESSAGES_A_TURN: Final = 256
-_TICK: Final = 20
-"""Milliseconds between looks at the clock."""
+_TICK: Final = 0.02
+"""Seconds between looks at the clock, and at all sessions, while records flow."""
+_IDLE_TICK: Final = 0.2
+"""The same once nothing has happened for a while but that subscribers say they are there. A look costs a few
+microseconds for each session. A message still has its own session served at once, and a new record all."""
+_QUIET_TICKS: Final = 25
+"""After so many ticks of that kind, the thread sleeps longer."""
 _CALL: Final = 0.5
 """Seconds between checks whether the thread is still there to do what it was asked to."""
 
@@ -66,6 +72,8 @@ class Server:
         for listener in listeners:
             poller.register(listener.control, zmq.POLLIN)
         self._calls: deque[Callable[[], None]] = deque()
+        self._heard: set[bytes] = set()
+        """The peers that have said something since their sessions had a turn."""
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="penstock-gateway", daemon=True)
 
@@ -110,24 +118,34 @@ class Server:
     # ---------------------------------------------------------------- the thread
     def _run(self) -> None:
         next_tick = 0.0
+        quiet = 0
+        everybody = True
         try:
             ready: dict[Any, int] = {}
             while not self._stopping:
                 if self._waker.fileno() in ready:
                     self._waker.drain()
                     self._do_calls()
-                sent = self._serve()
-                ready = dict(self._poller.poll(0 if sent else _TICK))
+                    everybody = True
+                sent = self._serve(self.table.registry.all() if everybody else self._heard_of())
+                self._heard.clear()
+                wait = 0.0 if sent else max(0.0, next_tick - time.monotonic())
+                ready = dict(self._poller.poll(math.ceil(wait * 1000)))
                 for index, listener in enumerate(self._listeners):
                     if listener.control in ready:
                         self._hear(index, listener)
                 if ready:
                     self._watch(ready)
                 now = time.monotonic()
+                if sent or self._waker.fileno() in ready or self._strangers():
+                    quiet, next_tick = 0, min(next_tick, now + _TICK)
+                everybody = sent or now >= next_tick
                 if now >= next_tick:
-                    next_tick = now + _TICK / 1000
+                    quiet += 1
+                    next_tick = now + (_TICK if quiet < _QUIET_TICKS else _IDLE_TICK)
                     self._tick(now)
-                self._log.set_low_watermark(self.table.low_watermark(), self.table.needed())
+                if everybody or ready:
+                    self._log.set_low_watermark(self.table.low_watermark(), self.table.needed())
         except Exception:
             _log.exception("the gateway cannot serve any more: this is a defect")
         finally:
@@ -153,6 +171,7 @@ class Server:
             # Two endpoints may give the same routing id to different peers.
             parts = [bytes([index]) + frames[0].bytes, *(frame.bytes for frame in frames[1:])]
             try:
+                self._heard.add(parts[0])
                 self._reply(self._receive(parts, now, caller))
             except Exception:
                 # The other subscribers must not suffer for it.
@@ -176,6 +195,7 @@ class Server:
     def _watch(self, ready: dict[object, int]) -> None:
         """Let the session table know who has connected to the data ports, and who has left."""
         for session, message in self._ports.watch(ready, self.table):
+            self._heard.add(session.peer)
             now = time.monotonic()
             if message is None:
                 self._reply(self.table.disconnected(session, now))
@@ -187,10 +207,18 @@ class Server:
             self._reply(replies)
 
     # ---------------------------------------------------------------- data
-    def _serve(self) -> bool:
-        """Give every session its turn; whether anything was sent."""
+    def _heard_of(self) -> list[Session]:
+        """The sessions whose subscribers have just said something."""
+        return [session for peer in self._heard if (session := self.table.sessions.get(peer)) is not None]
+
+    def _strangers(self) -> bool:
+        """Whether somebody without a session has said something: a probe, or a program that writes."""
+        return any(peer not in self.table.sessions for peer in self._heard)
+
+    def _serve(self, sessions: Iterable[Session]) -> bool:
+        """Give each of these sessions its turn; whether anything was sent."""
         busy = False
-        for session in self.table.registry.all():
+        for session in sessions:
             self._reply(session.tick(time.monotonic()))
             try:
                 if isinstance(session, ExtendedSession):
