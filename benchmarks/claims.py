@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from statistics import median
 
 from benchmarks.measuring import Answer
 
-__all__ = ["CLAIMS", "Claim", "Direction", "Finding", "examine"]
+__all__ = ["CLAIMS", "Claim", "Direction", "Finding", "RowClaim", "examine"]
 
 
 class Direction(Enum):
@@ -47,6 +48,28 @@ class Claim:
     def met_by(self, ratio: float) -> bool:
         """Whether this ratio bears the claim out."""
         return ratio <= self.bound if self.direction is Direction.AT_MOST else ratio >= self.bound
+
+
+@dataclass(frozen=True, slots=True)
+class RowClaim(Claim):
+    """The same for each row of a matrix that has both columns: it is the worst row that counts."""
+
+    middle: bool = False
+    """Whether it is the median of the rows that counts instead."""
+
+    def figures(self, answer: Answer) -> tuple[float, float]:
+        """What was measured of that row, or of the middle one."""
+        pairs = [
+            (f"{row}: {self.of}", f"{row}: {self.to}")
+            for row in dict.fromkeys(name.split(": ")[0] for name in answer.rounds)
+            if f"{row}: {self.of}" in answer.rounds and f"{row}: {self.to}" in answer.rounds
+        ]
+        worst = max if self.direction is Direction.AT_MOST else min
+        choose = median if self.middle else worst
+        return (
+            choose([answer.ratio(of, to) for of, to in pairs]),
+            choose([answer.ratio_of_best(of, to) for of, to in pairs]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +138,53 @@ CLAIMS: tuple[Claim, ...] = (
         "hand loop, windows of 256",
     ),
     _at_most(
-        1.6,
+        2,
+        "a Subscriber that asks one by one costs twice its hand loop at most",
+        "subscriber",
+        "Penstock, one by one",
+        "hand loop, one by one",
+    ),
+    *(
+        _at_most(
+            0.6,
+            f"a push into a {sink} sink is faster than a Subject",
+            "hot_push",
+            f"Penstock, {sink} sink",
+            "reactivex Subject",
+        )
+        for sink in ("unicast", "multicast")
+    ),
+    *(
+        _at_most(
+            0.6,
+            f"{name} is faster than reactivex",
+            "inner_streams",
+            f"Penstock {name}",
+            f"reactivex {theirs}",
+        )
+        for name, theirs in (("flat_map", "flat_map"), ("concat_map", "flat_map"), ("merge", "merge"))
+    ),
+    _at_most(
+        0.3,
+        "a stream of one element is put together and run quickly",
+        "starting",
+        "Penstock, Subscriber",
+        "reactivex",
+    ),
+    RowClaim(
+        "no operator is slower than reactivex's", "operators", "Penstock", "reactivex", Direction.AT_MOST, 1
+    ),
+    RowClaim(
+        "the median operator is 3 times as fast as reactivex's",
+        "operators",
+        "reactivex",
+        "Penstock",
+        Direction.AT_LEAST,
+        3,
+        middle=True,
+    ),
+    _at_most(
+        1.4,
         "async for costs little more than the plain loop",
         "asynchronous",
         "Penstock, async for",

@@ -32,7 +32,7 @@ def question() -> Iterator[Question]:
     yield Question(
         name="operators",
         title="each operator over a range, into a list",
-        elements=1_000,
+        elements=5_000,
         base=alternatives[0].name,
         expected=lambda n: n,
         alternatives=tuple(alternatives),

@@ -59,11 +59,10 @@ class Place:
         return f"{self.code.co_filename}:{self.line} in {self.code.co_qualname}"
 
 
-def here() -> Place:
-    """The nearest caller outside this package."""
+def here(depth: int = 1) -> Place:
+    """The nearest caller outside this package, ``depth`` frames up or more."""
     # By number and not by f_back, which makes an object of each frame between.
-    depth = 1
-    frame = sys._getframe(1)
+    frame = sys._getframe(depth)
     while (ours := _OURS.get(frame.f_code.co_filename)) is not False:
         if ours is None:
             _OURS[frame.f_code.co_filename] = frame.f_code.co_filename.startswith(_PACKAGE)

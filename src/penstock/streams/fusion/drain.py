@@ -140,8 +140,11 @@ class Drain(Link):
         home = getattr(downstream, "home", None)
         self.home: Home = home if type(home) is Home else home_here()
         """The event loop of the subscriber, however far below us."""
-        watchers = [op for op in ops if op.watch is not None]
-        self._watchers = Watchers(ops) if watchers else None
+        self._watchers: Watchers | None = None
+        for op in ops:
+            if op.watch is not None:
+                self._watchers = Watchers(ops)
+                break
         watched = self._watchers is not None
         paced = self.head is Head.ITERABLE and self.home.paced
         self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted, paced=paced)
@@ -292,7 +295,7 @@ class Drain(Link):
                 self.halted = self.violation is not None
             if self._listener is not None:
                 self._listener.subscribed(self)
-            self._still_since = monotonic()
+                self._still_since = monotonic()
             try:
                 self.downstream.on_subscribe(self)
             except BaseException as error:
@@ -366,13 +369,6 @@ class Drain(Link):
             if self.demand - total <= self.emitted:
                 self._listener.waited(self, monotonic() - self._still_since)
             self._listener.requested(self, total)
-
-    def more(self) -> bool:
-        """Called by the loop when it has met the demand: whether it may go on with what came meanwhile."""
-        if self._listener is not None:
-            return False  # it hears of each batch
-        self._collect()
-        return self.emitted < self.stop_at
 
     def set_stop(self) -> None:
         """Tell the loop how far to run."""

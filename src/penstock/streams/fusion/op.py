@@ -91,7 +91,7 @@ def operator(
     ``label`` is the fluent method's name where that differs from the kind, ``shows`` what ``explain()``
     puts between its brackets.
     """
-    return Op(KINDS[kind], args, label or kind, here(), watch, args if shows is None else shows)
+    return Op(KINDS[kind], args, label or kind, here(2), watch, args if shows is None else shows)
 
 
 class Watchers:

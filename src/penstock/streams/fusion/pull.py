@@ -8,11 +8,11 @@ from functools import partial
 from types import GeneratorType
 from typing import Any, Protocol
 
-from penstock.spec import Subscriber
+from penstock.spec import UNBOUNDED, Subscriber
 from penstock.streams.errors import Place, annotate
 from penstock.streams.fusion.codegen import SOURCE, Head, Tail
 from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
-from penstock.streams.fusion.drain import Drain
+from penstock.streams.fusion.drain import FAR, Drain
 from penstock.streams.fusion.op import Labelled, Op, label_of
 
 __all__ = ["PullDrain", "Pulled", "pull", "pull_async"]
@@ -55,6 +55,29 @@ class PullDrain(Drain):
         if self._left is not None:
             self._left = iterator.__length_hint__  # type: ignore[attr-defined]
         return iterator
+
+    def more(self) -> bool:
+        """Called by the loop when it has met the demand: whether it may go on with what came meanwhile.
+
+        A subscriber that asks for one element at a time asks from inside of ``on_next``. So this is what
+        drain() does with a request, written out.
+        """
+        if self._listener is not None:
+            return False  # it hears of each batch
+        box = self.mailbox
+        demand = self.demand + box.popleft()
+        while box:
+            demand += box.popleft()
+        self.demand = demand = demand if demand < UNBOUNDED else UNBOUNDED  # §3.17
+        emitted = self.emitted
+        if self.paused or demand > emitted + FAR:
+            self.set_stop()
+        else:
+            self.stop_at = demand
+            self.sated = False
+            if self.halted:
+                self._stop()  # it came while we wrote
+        return emitted < self.stop_at
 
     def is_brief(self) -> bool:
         return self._left is not None and self._left() <= BRIEF

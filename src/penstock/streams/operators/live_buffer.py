@@ -77,14 +77,19 @@ class LiveBuffer(ReplayBuffer):
     def append_asked(self, element: Any) -> EmitResult:
         """Add an element that was requested when there was space for it."""
         with self._mutex:
-            refusal = self._refusal()
-            if refusal is not None and refusal is not EmitResult.OVERFLOW:
-                return refusal
+            if self.done or self.error is not None:
+                return EmitResult.TERMINATED
             self._fits = 0
             self._written += 1
-            for queue in self._queues:
-                queue.append(element)
             readers = self._readers
+            only = readers[0] if len(readers) == 1 and readers[0].flowing else None
+            if only is None:
+                for queue in self._queues:
+                    queue.append(element)
+        if only is not None:
+            if only.push(element):
+                return EmitResult.OK
+            only.queue.append(element)
         for reader in readers:
             if reader.flowing:
                 reader.flow()

@@ -173,7 +173,7 @@ class FollowRule:
 class Following(Switching):
     """Goes on as its rule says."""
 
-    __slots__ = ("_rule",)
+    __slots__ = ("_is_watched", "_rule")
 
     def __init__(
         self,
@@ -185,15 +185,18 @@ class Following(Switching):
     ) -> None:
         super().__init__(ops, downstream, name, place)
         self._rule = rule
+        self._is_watched = type(rule).saw_element is not FollowRule.saw_element
 
     @property
     def takes_handfuls(self) -> bool:  # type: ignore[override]
         """Unless the rule wants to see each of them, or an event loop waits: only a source lets it run."""
-        return type(self._rule).saw_element is FollowRule.saw_element and not self.home.paced
+        return not self._is_watched and not self.home.paced
 
     def on_next(self, element: Any, /) -> None:
-        self._rule.saw_element(element)
-        super().on_next(element)
+        if self._is_watched:
+            self._rule.saw_element(element)
+        if not (self.flowing and self.push(element)):
+            super().on_next(element)
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
         return self._rule.follow(error)
