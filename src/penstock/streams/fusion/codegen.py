@@ -143,6 +143,8 @@ class LoopWriter:
         self.depth = 1
         if self.tail is Tail.PUSH:
             self._line("e = 0")
+        if self.head is Head.POLL and self.tail is Tail.PUSH:
+            self._line("pushed = False")
         if self.head is Head.QUEUE:
             self._line("t = 0")
             self._line("popleft = src.popleft")
@@ -229,8 +231,13 @@ class LoopWriter:
     def _poll_head(self) -> None:
         self._line("while True:")
         self.depth += 1
-        self._line(f"if {self.no_demand} or (x := src()) is PENDING:")
-        self._line("    if S.finished():")
+        if self.tail is Tail.PUSH:
+            # After an element that was pushed there is nothing to poll, or the drain will say so.
+            self._line(f"if pushed or {self.no_demand} or (x := src()) is PENDING:")
+            self._line("    if not pushed and S.finished():")
+        else:
+            self._line(f"if {self.no_demand} or (x := src()) is PENDING:")
+            self._line("    if S.finished():")
         self._line("        break")
         self._await_element()
 
@@ -242,6 +249,8 @@ class LoopWriter:
             if not self.kinds and self.head is Head.QUEUE:
                 self._line("    e = S.emitted")  # elements may have gone past the loop: see QueueDrain.push()
                 self._line("    t = S.taken")
+            if self.head is Head.POLL:
+                self._line("    pushed = x is not None")
             self._line("    if x is None: continue")
         else:
             self._suspend(starved=True, then="continue")

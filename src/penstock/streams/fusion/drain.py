@@ -71,6 +71,7 @@ class Drain(Link):
     """Whether an element that comes while there is demand needs nothing but the loop: see flow()."""
     __slots__ = (
         "__weakref__",
+        "_bare",
         "_interrupt",
         "_last",
         "_listener",
@@ -78,6 +79,7 @@ class Drain(Link):
         "_origin",
         "_owner",
         "_reported",
+        "_send",
         "_shape",
         "_starved",
         "_still_since",
@@ -98,11 +100,13 @@ class Drain(Link):
         "ops",
         "paused",
         "place",
+        "refill_at",
         "released",
         "sated",
         "states",
         "stop_at",
         "stopped",
+        "taken",
         "violation",
     )
 
@@ -128,6 +132,10 @@ class Drain(Link):
         self.demand = 0
         """The sum of all requests; only the owner adds to it."""
         self.emitted = 0
+        self.taken = 0
+        """Elements that the loop has taken out of its queue, if it has one."""
+        self.refill_at = UNBOUNDED
+        """The loop calls refill() when it has taken this many."""
         self.mailbox: deque[int] = deque()
         self.halted = self.cancelled = self.closed = self.paused = self.released = False
         self.violation: BaseException | None = None
@@ -158,6 +166,10 @@ class Drain(Link):
         self._last: Subscriber[Any] | None = None
         """The subscriber that still has to receive the last signal."""
         self._loop: Any = None
+        self._send: Callable[[Any], object] | None = None
+        """Takes an element that is pushed: the loop, or the subscriber if there is nothing between."""
+        self._bare = False
+        """Whether it is the subscriber."""
         self._starved = self.head is not Head.ITERABLE and not self._shape.leads
         self._owner = allocate_lock()
         self._owner.acquire()  # released by introduce(): nothing may run before on_subscribe
@@ -251,6 +263,48 @@ class Drain(Link):
                 return
             if wanted:
                 self.ask(wanted)
+
+    def push(self, element: Any) -> bool:
+        """Send an element straight on, past the queue; False if it has to be queued behind others.
+
+        Only for a drain that is ``flowing``. Below a queue without operators the element does not even enter
+        the loop, which takes over the counts when it runs next.
+        """
+        if self._send is None or not self._owner.acquire(False):
+            return False
+        try:
+            try:
+                if self.dirty or not self.flowing or element is None:
+                    return False
+                context = self.context
+                if context is None:
+                    self._send(element)
+                else:
+                    context.run(self._send, element)
+                if self._bare:
+                    self.emitted += 1
+                    self.taken += 1
+                    if self.taken >= self.refill_at:
+                        self.refill()
+            except BaseException as error:
+                self._failed_push(error)
+            finally:
+                self._owner.release()
+        except RecursionError as error:
+            start_new_thread(self._rescue, (error,))  # see drain()
+            return True
+        if self.emitted >= self.stop_at or self.dirty or self.mailbox:
+            self.flowing = False
+            self.dirty = True
+            self.drain()
+        return True
+
+    def _failed_push(self, error: BaseException) -> None:
+        if not self._bare and isinstance(error, StopIteration):
+            self._inside(self._complete)
+            return
+        self.violation, self.halted = error, True  # see turn()
+        self._inside(self._crash, error, TAIL if self._bare else None)
 
     def flow(self) -> None:
         """Send on an element that has just been queued: what drain() does, without a look at all the rest.
@@ -357,6 +411,9 @@ class Drain(Link):
         self._loop = run(
             self._shape, self.ops, self.states, self, source, out, self._origin, brief=self.is_brief()
         )
+        if self.can_flow and len(self._shape.loops) == 1:
+            self._bare = not self.ops and self.head is Head.QUEUE
+            self._send = out if self._bare else self._loop.send
 
     def _collect(self) -> None:
         box, total = self.mailbox, 0
@@ -422,6 +479,9 @@ class Drain(Link):
 
     def ask(self, n: int) -> None:
         """Ask upstream for ``n`` elements."""
+
+    def refill(self) -> None:
+        """Called by the loop at ``refill_at``."""
 
     def next_stop(self) -> int:
         """How far the loop may run before it looks up again: as far as there is demand."""
@@ -554,7 +614,7 @@ class Drain(Link):
         self._stop()
         downstream, self.downstream = self.downstream, GONE
         self._last = downstream
-        loop, self._loop = self._loop, None
+        loop, self._loop, self._send = self._loop, None, None
         if self._listener is not None:
             self._report()
             self._listener.terminated(self, outcome)

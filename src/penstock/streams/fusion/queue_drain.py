@@ -8,14 +8,13 @@ while an element passes through.
 
 from __future__ import annotations
 
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_elements, drop_error
-from penstock.streams.fusion.codegen import TAIL, Head
+from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.drain import Drain
 from penstock.streams.fusion.op import Op
 
@@ -26,23 +25,17 @@ class QueueDrain(Drain):
     """A bounded queue between a source and the operators below; the bound is what we request."""
 
     head = Head.QUEUE
-    __slots__ = ("_send", "done", "error", "queue", "refill_at", "taken", "upstream")
+    __slots__ = ("done", "error", "queue", "upstream")
 
     def __init__(
         self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
     ) -> None:
         super().__init__(ops, downstream, name, place)
         self.dirty = False
-        self._send: Callable[[Any], object] | None = None
-        """Takes an element that need not be queued: the loop, or the subscriber if there are no operators."""
         self.queue: deque[Any] = deque()
         self.upstream: Subscription | None = None
         self.done = False
         self.error: BaseException | None = None
-        self.taken = 0
-        """Elements that the loop has taken out of the queue."""
-        self.refill_at = UNBOUNDED
-        """The loop calls refill() when it has taken this many."""
 
     # ---------------------------------------------------------------- what the source calls
     def on_subscribe(self, subscription: Subscription, /) -> None:
@@ -66,53 +59,6 @@ class QueueDrain(Drain):
         self.queue.append(element)
         self.dirty = True
         self.drain()
-
-    def push(self, element: Any) -> bool:
-        """Send an element straight on, past the queue; False if it has to be queued behind others.
-
-        Only for a drain that is ``flowing``. If there are no operators, the element does not even enter the
-        loop, which takes over the counts when it runs next.
-        """
-        if self._send is None or not self._owner.acquire(False):
-            return False
-        try:
-            try:
-                if self.dirty or not self.flowing or element is None:
-                    return False
-                context = self.context
-                if context is None:
-                    self._send(element)
-                else:
-                    context.run(self._send, element)
-                if not self.ops:
-                    self.emitted += 1
-                    self.taken += 1
-                    if self.taken >= self.refill_at:
-                        self.refill()
-            except BaseException as error:
-                self._failed_push(error)
-            finally:
-                self._owner.release()
-        except RecursionError as error:
-            start_new_thread(self._rescue, (error,))  # see drain()
-            return True
-        if self.emitted >= self.stop_at or self.dirty or self.mailbox:
-            self.flowing = False
-            self.dirty = True
-            self.drain()
-        return True
-
-    def _failed_push(self, error: BaseException) -> None:
-        if self.ops and isinstance(error, StopIteration):
-            self._inside(self._complete)
-            return
-        self.violation, self.halted = error, True  # see turn()
-        self._inside(self._crash, error, None if self.ops else TAIL)
-
-    def _start(self) -> None:
-        super()._start()
-        if len(self._shape.loops) == 1:
-            self._send = self._loop.send if self.ops else self.downstream.on_next
 
     def on_error(self, error: BaseException, /) -> None:
         """Remember the error; it goes down after what is queued."""
@@ -150,12 +96,8 @@ class QueueDrain(Drain):
         if upstream is not None:
             upstream.request(n)
 
-    def refill(self) -> None:
-        """Called by the loop at ``refill_at``."""
-
     def release(self) -> None:
         """Cancel upstream unless it ended by itself, and discard the queue."""
-        self._send = None
         upstream, self.upstream = self.upstream, None
         left = list(self.queue)
         self.queue.clear()

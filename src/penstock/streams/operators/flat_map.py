@@ -57,6 +57,10 @@ class ManySources(Drain):
         sizes = [one.size_of_one() for one in above if isinstance(one, Drain)]
         return max([size for size in sizes if size is not None], default=None)
 
+    def is_first(self, inner: Inner) -> bool:
+        """Whether an element of this source may go down as soon as it comes."""
+        return False
+
     @abstractmethod
     def poll(self) -> Any:
         """The next element that may go down, or PENDING. Only the owner of the drain calls this."""
@@ -227,8 +231,11 @@ class Inner:
             self._ahead.begin(subscription)
 
     def on_next(self, element: Any, /) -> None:
-        self.queue.append(element)
         stage = self._stage
+        if stage.flowing and self._ahead is None and stage.is_first(self) and stage.push(element):
+            self.took_one()
+            return
+        self.queue.append(element)
         if stage.flowing:
             stage.flow()
         else:
@@ -384,8 +391,11 @@ class _MergedInner(Inner):
         self._ready = ready
 
     def on_next(self, element: Any, /) -> None:
-        self._ready.append((self, element))
         stage = self._stage
+        if stage.flowing and self._ahead is None and stage.push(element):
+            self.took_one()
+            return
+        self._ready.append((self, element))
         if stage.flowing:
             stage.flow()
         else:
@@ -445,6 +455,9 @@ class _Sequential(ManySources):
         inner = Inner(self, prefetch)
         self._in_order.append(inner)
         inner.subscribe_to(stream)
+
+    def is_first(self, inner: Inner) -> bool:
+        return self._in_order[0] is inner and not inner.queue
 
     def poll(self) -> Any:
         while self._in_order and not self.halted:
