@@ -181,7 +181,10 @@ class Emitter(Generic[T]):
     def _run_over(self) -> None:
         self._over = True
         while self._when_over:
-            release = self._when_over.pop()
+            try:
+                release = self._when_over.pop()
+            except IndexError:
+                return  # another thread took the last one
             try:
                 release()
             except BaseException as error:
