@@ -4,7 +4,8 @@ Read :mod:`.fragments` (what an operator contributes), :mod:`.codegen` (how the 
 of a loop), :mod:`.compiler` (how the text becomes a function) and :mod:`.drain` (who runs it), in this order.
 """
 
-from penstock.streams.fusion.drain import GONE, Drain, Link
+from penstock.streams.fusion.drain import Drain
+from penstock.streams.fusion.link import GONE, Link
 from penstock.streams.fusion.op import Op, Outcome, Watch, operator
 from penstock.streams.fusion.pull import PullDrain, knows_its_end, pull, pull_async
 from penstock.streams.fusion.queue_drain import QueueDrain, Relay, relay_for

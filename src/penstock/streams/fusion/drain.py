@@ -22,45 +22,22 @@ from time import monotonic
 from typing import Any, ClassVar
 
 from penstock.arguments import whole
-from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, Subscription, non_positive_request
+from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
 from penstock.streams.errors import Place, annotate, drop_error
 from penstock.streams.events import StageState, listener_for_new_streams
 from penstock.streams.fusion.codegen import SOURCE, TAIL, Head, Tail
 from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
+from penstock.streams.fusion.link import GONE, Link
 from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers, label_of
 from penstock.streams.home import Home, home_here
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
-__all__ = ["Drain", "Link"]
+__all__ = ["Drain"]
 
 FAR = 1 << 29
 """How far a loop runs before it looks up: Python compares numbers of this size faster than larger ones."""
 FRAMES = 8
 """Stack frames that an element, or a subscription, needs to get through one stage."""
-
-
-class Link:
-    """A subscription that knows what stands above it, for a subscriber that has to stop the source.
-
-    Demand cannot be taken back. When a socket is full, its sender walks from link to link up to the source,
-    as long as each of them only passes demand on, and holds the source back.
-    """
-
-    __slots__ = ()
-
-    passes_demand: ClassVar[bool] = False
-    """Whether it asks for no more than it was asked for, so that holding back what is above it bounds it."""
-    resizes: ClassVar[bool] = False
-    """Whether the sizes of its elements say nothing about those above it, as with frames cut from chunks."""
-    upstream: Subscription | None = None
-    """What it asks for elements; None at the top, or if there are several."""
-
-    def hold_back(self) -> bool:
-        """Emit nothing until :meth:`go_on`, whatever the demand; False if this is impossible."""
-        return False
-
-    def go_on(self) -> None:
-        """Emit again what has been asked for."""
 
 
 class Drain(Link):
@@ -217,14 +194,6 @@ class Drain(Link):
         self.violation = error
         self._stop()
         self.drain()
-
-    def can_pause(self) -> bool:
-        """Whether :meth:`pause` bounds everything: neither this stage nor those above take more meanwhile."""
-        return False
-
-    def size_of_one(self) -> int | None:
-        """About how many bytes one element was made of; None if that is unknown."""
-        return None
 
     def pause(self) -> None:
         """Emit nothing more until :meth:`resume`; called by the subscriber inside ``on_next``."""
@@ -490,22 +459,6 @@ class Drain(Link):
     def release(self) -> None:
         """Let go of upstream: cancel it, or close it, unless it ended by itself."""
 
-    def queued(self) -> int:
-        """Elements waiting in our own queue."""
-        return 0
-
-    def capacity(self) -> int | None:
-        """The bound of that queue."""
-        return None
-
-    def runs_on(self) -> str:
-        """The scheduler that we emit on."""
-        return "caller"
-
-    def upstreams(self) -> list[Any]:
-        """The subscriptions that feed us, for ``scan()``."""
-        return []
-
     def state(self) -> StageState:
         """What this stage looks like now."""
         name = " ".join([self.name, *(op.label for op in self.ops)])
@@ -646,19 +599,3 @@ class Drain(Link):
         if self._interrupt is not None:
             interrupt, self._interrupt = self._interrupt, None
             raise interrupt
-
-
-class _Gone:
-    """Takes the place of a subscriber that has left, and ignores late signals."""
-
-    def on_subscribe(self, subscription: Any, /) -> None:
-        subscription.cancel()
-
-    def on_next(self, element: Any, /) -> None: ...
-
-    def on_error(self, error: Any, /) -> None: ...
-
-    def on_complete(self) -> None: ...
-
-
-GONE = _Gone()

@@ -1,0 +1,73 @@
+"""The two ends of a drain: what knows its upstream, and what stands in for a subscriber that has left."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from penstock.spec import Subscription
+
+__all__ = ["GONE", "Link"]
+
+
+class Link:
+    """A subscription that knows what stands above it, for a subscriber that has to stop the source.
+
+    Demand cannot be taken back. When a socket is full, its sender walks from link to link up to the source,
+    as long as each of them only passes demand on, and holds the source back.
+    """
+
+    __slots__ = ()
+
+    passes_demand: ClassVar[bool] = False
+    """Whether it asks for no more than it was asked for, so that holding back what is above it bounds it."""
+    resizes: ClassVar[bool] = False
+    """Whether the sizes of its elements say nothing about those above it, as with frames cut from chunks."""
+    upstream: Subscription | None = None
+    """What it asks for elements; None at the top, or if there are several."""
+
+    def hold_back(self) -> bool:
+        """Emit nothing until :meth:`go_on`, whatever the demand; False if this is impossible."""
+        return False
+
+    def go_on(self) -> None:
+        """Emit again what has been asked for."""
+
+    def can_pause(self) -> bool:
+        """Whether :meth:`pause` bounds everything: neither this stage nor those above take more meanwhile."""
+        return False
+
+    def size_of_one(self) -> int | None:
+        """About how many bytes one element was made of; None if that is unknown."""
+        return None
+
+    def queued(self) -> int:
+        """Elements waiting in our own queue."""
+        return 0
+
+    def capacity(self) -> int | None:
+        """The bound of that queue."""
+        return None
+
+    def runs_on(self) -> str:
+        """The scheduler that we emit on."""
+        return "caller"
+
+    def upstreams(self) -> list[Any]:
+        """The subscriptions that feed us, for ``scan()``."""
+        return []
+
+
+class _Gone:
+    """Takes the place of a subscriber that has left, and ignores late signals."""
+
+    def on_subscribe(self, subscription: Any, /) -> None:
+        subscription.cancel()
+
+    def on_next(self, element: Any, /) -> None: ...
+
+    def on_error(self, error: Any, /) -> None: ...
+
+    def on_complete(self) -> None: ...
+
+
+GONE = _Gone()
