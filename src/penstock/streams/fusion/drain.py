@@ -436,16 +436,6 @@ class Drain(Link):
         """How many elements to ask of upstream now."""
         return 0
 
-    def needed(self) -> int:
-        """How many elements the operators below need to meet the open demand. Only the owner may ask.
-
-        A :class:`Relay` has the same lines in its ``wanted``, because it asks for each request.
-        """
-        need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
-        for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
-            need = op.kind.demand(need, op.args, state)
-        return need
-
     def ask(self, n: int) -> None:
         """Ask upstream for ``n`` elements."""
 

@@ -18,7 +18,7 @@ from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.drain import Drain
 from penstock.streams.fusion.op import Op
 
-__all__ = ["QueueDrain", "Relay", "relay_for"]
+__all__ = ["QueueDrain", "Relay", "needed_above", "relay_for"]
 
 
 class QueueDrain(Drain):
@@ -213,6 +213,17 @@ class Relay(QueueDrain):
         self.error = None
         self.most = UNBOUNDED
         self.asked = self.taken + len(self.queue)
+
+
+def needed_above(drain: Drain) -> int:
+    """How many elements the operators of a drain need to meet its open demand. Only its owner may ask.
+
+    A :class:`Relay` has these lines in its ``wanted``, because it asks for each request.
+    """
+    need = UNBOUNDED if drain.demand >= UNBOUNDED else drain.demand - drain.emitted
+    for op, state in zip(reversed(drain.ops), reversed(drain.states), strict=True):
+        need = op.kind.demand(need, op.args, state)
+    return need
 
 
 def relay_for(ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place) -> Subscriber[Any]:

@@ -17,6 +17,7 @@ from penstock.streams.errors import drop_elements
 from penstock.streams.fusion import Op, Relay
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
+from penstock.streams.fusion.queue_drain import needed_above
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.timing import MOMENT
 from penstock.streams.schedulers import Alarm, Scheduler, Timer
@@ -118,7 +119,7 @@ class _Waiting(Relay):
         upstream = self.upstream
         if self.paused or upstream is None or self.done or self.error is not None:
             return 0
-        need = self.needed()
+        need = needed_above(self)
         here = self.asked - self.taken
         n = min(need, self._ahead) - here
         if n <= 0 or (need > self._ahead and here > self._slack):

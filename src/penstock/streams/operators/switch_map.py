@@ -14,6 +14,7 @@ from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error
 from penstock.streams.fusion import Op
 from penstock.streams.fusion.compiler import PENDING
+from penstock.streams.fusion.queue_drain import needed_above
 from penstock.streams.operators.flat_map import Inner, ManySources, Outer
 from penstock.streams.source import Next, Source
 
@@ -111,7 +112,7 @@ class _SwitchMapping(ManySources):
         subscription = None if inner is None else inner.subscription
         if self.paused or inner is None or subscription is None or inner.done:
             return 0
-        n = inner.owes(self.needed())
+        n = inner.owes(needed_above(self))
         if n > 0:
             self._owed.append((subscription, n))
         return n
