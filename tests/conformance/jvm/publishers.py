@@ -245,6 +245,17 @@ OPERATORS = {
     "zip": through(lambda flux: Flux.zip(flux, Flux.from_iterable(range(2**40)))),
     "switch_if_empty": source(lambda n: Flux.empty().switch_if_empty(Flux.range(n))),
     "then_many": source(lambda n: Flux.range(3).then_many(Flux.range(n))),
+    # One stream into several, and together again.
+    "group_by": through(lambda flux: flux.group_by(alike).flat_map(same)),
+    "partition": through(lambda flux: Flux.merge(*flux.partition(always))),
+    "route": through(lambda flux: Flux.merge(*flux.route({"all": always}).values())),
+    "window": through(lambda flux: flux.window(3).concat_map(same)),
+    "window_every": through(lambda flux: flux.window(every=0.002).concat_map(same)),
+    "window_timeout": through(lambda flux: flux.window_timeout(3, 0.002).concat_map(same)),
+    "window_until": through(lambda flux: flux.window_until(lambda i: i % 3 == 2).concat_map(same)),
+    "window_while": through(lambda flux: flux.window_while(always).concat_map(same)),
+    "buffer_timeout": through(lambda flux: flux.buffer_timeout(1, 0.001).map(len)),
+    "batch_weighted": through(lambda flux: flux.batch_weighted(1, lambda _: 1)),
     # Threads, windows and buffers.
     "publish_on": through(lambda flux: flux.publish_on(shared_pool())),
     "publish_on_loop": through(lambda flux: flux.publish_on(background_loop())),

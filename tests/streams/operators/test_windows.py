@@ -231,6 +231,16 @@ def test_the_source_is_cancelled_when_the_window_is_too(kind: str) -> None:
     assert source.cancelled
 
 
+@EACH
+def test_a_cancel_returns_although_the_source_is_endless_and_synchronous(kind: str) -> None:
+    seen = Recorder.of(KINDS[kind](Flux.range(1 << 40).filter(lambda x: x % 4)).concat_map(lambda w: w))
+    seen.on_element = lambda *_: seen.cancel()
+
+    seen.request(1)
+
+    assert len(seen.items) == 1
+
+
 def test_a_window_left_early_does_not_end_the_others() -> None:
     firsts = Flux.range(9).window(3).concat_map(lambda window: window.take(1))
 

@@ -27,7 +27,7 @@ from penstock.streams.errors import Place, annotate, drop_error
 from penstock.streams.fusion import Op, QueueDrain
 from penstock.streams.home import Home
 from penstock.streams.operators.sources import FailedSource
-from penstock.streams.schedulers import shared_timer
+from penstock.streams.schedulers import SchedulerClosed, shared_pool, shared_timer
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Source
 
@@ -94,7 +94,7 @@ class Branch:
         self._splitter.post(self._splitter.took, self, n)
 
     def cancel(self) -> None:
-        self._splitter.post(self._splitter.left, self)
+        self._splitter.post_from_cancel(self._splitter.left, self)
 
     def desert(self) -> None:
         """The program has let go of the stream and did not read it. The garbage collector calls this."""
@@ -285,6 +285,21 @@ class Splitter(ABC):
         self._mailbox.append((handler, arguments))
         self.wake()
 
+    def post_from_cancel(self, handler: Callable[..., None], *arguments: Any) -> None:
+        """The same, from a ``cancel``, which must return at once (§3.5).
+
+        It may free demand for the other branches. A synchronous source would answer that inside the cancel,
+        without end if the branch that was cancelled is the only one. So the source is asked elsewhere.
+        """
+        self._mailbox.append((handler, arguments))
+        self.wake(self._ask_elsewhere)
+
+    def _ask_elsewhere(self, upstream: Subscription, n: int) -> None:
+        try:
+            shared_pool().submit(lambda: upstream.request(n))
+        except SchedulerClosed:
+            return  # the interpreter is exiting, and the source with it
+
     def post_from_collector(self, handler: Callable[..., None], *arguments: Any) -> None:
         """The same, from a finalizer.
 
@@ -304,7 +319,7 @@ class Splitter(ABC):
         self._roused = False
         self.wake()
 
-    def wake(self) -> None:
+    def wake(self, ask: Callable[[Subscription, int], None] | None = None) -> None:
         """Do whatever there is to do, unless another thread is doing it."""
         self._dirty = True
         while self._dirty:
@@ -316,8 +331,12 @@ class Splitter(ABC):
                 self._token.release()
             # Asked without the token: a synchronous source answers at once, and must find it free.
             upstream = self.upstream
-            if wanted and upstream is not None:
+            if not wanted or upstream is None:
+                continue
+            if ask is None:
                 upstream.request(wanted)
+            else:
+                ask(upstream, wanted)
 
     def _turn(self) -> int:
         try:
