@@ -255,6 +255,8 @@ class Drain(Link):
                     self.taken += 1
                     if self.taken >= self.refill_at:
                         self.refill()
+                if self.emitted >= self.stop_at:
+                    self.flowing = False  # while we own it: another thread may push as soon as we let go
             except BaseException as error:
                 self._failed_push(error)
             finally:
@@ -288,6 +290,8 @@ class Drain(Link):
                 if self.flowing:  # still, now that we own it
                     self.dirty = False
                     self._inside(next, self._loop)
+                    if self.emitted >= self.stop_at:
+                        self.flowing = False  # see push()
             except StopIteration:
                 self._inside(self._complete)
             except BaseException as error:
