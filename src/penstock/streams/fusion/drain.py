@@ -280,18 +280,21 @@ class Drain(Link):
     def flow(self) -> None:
         """Send on an element that has just been queued: what drain() does, without a look at all the rest.
 
-        Only for a drain that is ``flowing``. As soon as there is anything else to do, drain() does it.
+        Only for a drain that is ``flowing``. As soon as there is anything else to do, drain() does it. That
+        is what ``dirty`` says, so nothing here may clear it: an end may have come from another thread.
         """
-        self.dirty = True
         if not self._owner.acquire(False):
+            self.dirty = True
+            self.drain()
             return
         try:
             try:
-                if self.flowing:  # still, now that we own it
-                    self.dirty = False
+                if self.flowing and not self.dirty:  # still, now that we own it
                     self._inside(next, self._loop)
                     if self.emitted >= self.stop_at:
                         self.flowing = False  # see push()
+                else:
+                    self.dirty = True
             except StopIteration:
                 self._inside(self._complete)
             except BaseException as error:
