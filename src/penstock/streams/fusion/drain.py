@@ -305,8 +305,7 @@ class Drain(Link):
         except RecursionError as error:
             start_new_thread(self._rescue, (error,))  # see drain()
             return
-        # An error that came just before `dirty` was taken back has not been looked at.
-        if self.emitted >= self.stop_at or self.dirty or self.mailbox or self.due_error() is not None:
+        if self.emitted >= self.stop_at or self.dirty or self.mailbox:
             self.flowing = False
             self.dirty = True
             self.drain()
