@@ -19,6 +19,29 @@ CHAINS: dict[str, Callable[[Flux[Any]], Flux[Any]]] = {
     "two loops": lambda flux: flux.start_with(-1).map(lambda x: x).skip(1),
     "many out of one": lambda flux: flux.flat_map_iterable(lambda x: (x,)),
 }
+
+
+class Meddler:
+    """A drain's lock. Whoever takes it next is interrupted at once, as if by another thread."""
+
+    def __init__(self, lock: Any, meddle: Callable[[], object]) -> None:
+        self._lock = lock
+        self._meddle: Callable[[], object] | None = meddle
+
+    def acquire(self, blocking: bool) -> bool:
+        taken = bool(self._lock.acquire(blocking))
+        meddle, self._meddle = self._meddle, None
+        if meddle is not None:
+            meddle()
+        return taken
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def locked(self) -> bool:
+        return bool(self._lock.locked())
+
+
 EACH = pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 
 
@@ -190,3 +213,42 @@ def test_share_asks_in_batches() -> None:
 
     assert recorder.wait().items == list(range(10_000))
     assert asked[:3] == [256, 192, 192]
+
+
+@EACH
+@pytest.mark.parametrize("end", ["complete", "error", "cancel"])
+def test_an_end_that_comes_when_an_element_is_about_to_pass_is_seen(
+    chain: Callable[[Flux[Any]], Flux[Any]], end: str
+) -> None:
+    sink = Sinks.multicast()
+    outcomes: list[Any] = []
+    recorder = Recorder.of(chain(sink.flux().do_finally(outcomes.append)), UNBOUNDED)
+    sink.try_emit(0)
+    ends = {
+        "complete": sink.try_complete,
+        "error": lambda: sink.try_error(ValueError("late")),
+        "cancel": recorder.cancel,
+    }
+    stage: Any = recorder.subscription
+
+    stage._owner = Meddler(stage._owner, ends[end])
+    sink.try_emit(1)
+
+    assert len(outcomes) == 1, "nobody has looked at the end"
+    assert recorder.check().terminated is (end != "cancel")
+
+
+@pytest.mark.parametrize("end", ["complete", "error"])
+def test_an_emitter_that_ends_when_an_element_is_about_to_pass_is_heard(end: str) -> None:
+    emitters: list[Any] = []
+    recorder = Recorder.of(Flux.create(emitters.append), UNBOUNDED)
+    emitter = emitters[0]
+    emitter.next(0)
+    stage: Any = recorder.subscription
+
+    stage._owner = Meddler(
+        stage._owner, lambda: emitter.complete() if end == "complete" else emitter.error(ValueError("late"))
+    )
+    emitter.next(1)
+
+    assert recorder.check().terminated

@@ -241,22 +241,22 @@ class Drain(Link):
         """
         if self._send is None or not self._owner.acquire(False):
             return False
+        sent = False
         try:
             try:
-                if self.dirty or not self.flowing or element is None:
-                    return False
-                context = self.context
-                if context is None:
-                    self._send(element)
-                else:
-                    context.run(self._send, element)
-                if self._bare:
-                    self.emitted += 1
-                    self.taken += 1
-                    if self.taken >= self.refill_at:
-                        self.refill()
-                if self.emitted >= self.stop_at:
-                    self.flowing = False  # while we own it: another thread may push as soon as we let go
+                sent = self.flowing and not self.dirty and element is not None
+                if sent:
+                    if self.context is None:
+                        self._send(element)
+                    else:
+                        self.context.run(self._send, element)
+                    if self._bare:
+                        self.emitted += 1
+                        self.taken += 1
+                        if self.taken >= self.refill_at:
+                            self.refill()
+                    if self.emitted >= self.stop_at:
+                        self.flowing = False  # while we own it: another thread may push when we let go
             except BaseException as error:
                 self._failed_push(error)
             finally:
@@ -264,11 +264,13 @@ class Drain(Link):
         except RecursionError as error:
             start_new_thread(self._rescue, (error,))  # see drain()
             return True
-        if self.emitted >= self.stop_at or self.dirty or self.mailbox:
+        if not sent:
+            self.drain()  # who came meanwhile, with an end or a cancel, has left it to us
+        elif self.emitted >= self.stop_at or self.dirty or self.mailbox:
             self.flowing = False
             self.dirty = True
             self.drain()
-        return True
+        return sent
 
     def _failed_push(self, error: BaseException) -> None:
         if not self._bare and isinstance(error, StopIteration):
