@@ -138,7 +138,8 @@ class AsyncioTransport:
 
     def close(self) -> None:
         """Send what was written, then close."""
-        self.raw.close()
+        # Not now: we may be in a callback of the transport, which would then be lost a second time.
+        self.loop.call_soon(self.raw.close)
 
     def abort(self) -> None:
         """Close now."""

@@ -170,7 +170,9 @@ class Connection:
 
     @property
     def busy(self) -> bool:
-        """Whether its handler is running, or a send."""
+        """Whether its handler is running, or a send, or bytes of a send have not left."""
+        if self._closing is not None and self._closing.flushing:
+            return True
         return self._sender is not None or (self._handler is not None and not self._handler.over)
 
     @property
@@ -556,7 +558,8 @@ class Connection:
             self._queue.fail(lambda: self._closed_before("this side closed the connection"))
         if sender is not None:
             sender.lost("this side closed the connection")
-        if self._closing.begin(self.settings.linger, self._peer_ended):
+        # A send that is cut short has failed, and says what had not left. Otherwise nothing may be missing.
+        if self._closing.begin(self.settings.linger, self._peer_ended, flush=sender is None):
             self._receiver.discard(ReceiveStopped(f"{self.label} this side closed the connection"))
 
     def _abort(self, why: BaseException, *, cut: bool = True) -> None:
@@ -564,7 +567,7 @@ class Connection:
             self._aborted = why
             self._joined_bytes = 0
             # A peer that has seen our end has seen everything before it.
-            cut = cut and self._closing is None
+            cut = cut and (self._closing is None or self._closing.flushing)
             self._closing = self._closing or Shutdown(self.transport)
             if cut:
                 self.transport.reset()

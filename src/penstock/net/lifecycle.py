@@ -183,24 +183,43 @@ class Shutdown:
     Closing a socket that has unread bytes resets the connection, which may destroy what was just sent. So
     this side says that it is done, and keeps reading until the peer has ended too, for ``linger`` seconds at
     most.
+
+    Those seconds begin when the kernel has all that sends have left: a coroutine that awaited its send has
+    gone on, and nobody else waits for these bytes.
     """
 
-    __slots__ = ("_flush", "_timer", "_transport")
+    __slots__ = ("_closed_by_peer", "_flush", "_linger", "_timer", "_transport", "flushing")
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._flush: Flush | None = None
         self._timer: TimerHandle | None = None
+        self._linger = 0.0
+        self._closed_by_peer = False
+        self.flushing = False
+        """Whether bytes of completed sends have not left; the peer has not seen our end."""
 
-    def begin(self, linger: float, peer_ended: bool) -> bool:
-        """Say that we are done. Returns whether to keep reading, because the peer may still be sending."""
-        keeps_reading = not peer_ended and linger > 0
-        if keeps_reading:
+    def begin(self, linger: float, peer_ended: bool, *, flush: bool) -> bool:
+        """Say that we are done. Returns whether to keep reading, because the peer may still be sending.
+
+        With ``flush``, everything that was written has to leave first, however long the peer takes.
+        """
+        self._linger, self._closed_by_peer = linger, peer_ended
+        if flush:
+            self.flushing = True
+            self._flush = self._transport.flush(self._say_it)
+            self._flush.check()
+        else:
+            self._say_it()
+        return not peer_ended and linger > 0
+
+    def _say_it(self) -> None:
+        self.flushing = False
+        if not self._closed_by_peer and self._linger > 0:
             self._flush = self._transport.end()
         else:
             self._transport.close()
-        self._timer = self._transport.loop.call_later(linger, self._transport.abort)
-        return keeps_reading
+        self._timer = self._transport.loop.call_later(self._linger, self._transport.abort)
 
     def resume(self) -> None:
         """The transport has room again."""
@@ -209,6 +228,7 @@ class Shutdown:
 
     def over(self) -> None:
         """The socket is closed."""
+        self.flushing = False
         if self._flush is not None:
             self._flush.cancel()
         if self._timer is not None:

@@ -245,7 +245,7 @@ class TcpBuilder(SocketBuilder[TcpSettings]):
         return self._with(write_timeout=a_number(seconds, "write_timeout()", above=0))
 
     def linger(self, seconds: float) -> Self:
-        """How many seconds a close waits for the peer to take what was sent and to close its side (1 s)."""
+        """How many seconds a close waits for the peer to close its side, once the kernel has all (1 s)."""
         return self._with(linger=a_number(seconds, "linger()", least=0))
 
     def read_ahead(self, size: int) -> Self:

@@ -219,6 +219,60 @@ def test_a_handler_that_is_done_ends_its_side_and_waits_for_the_peer_as_long_as_
     assert connection.closed
 
 
+@pytest.mark.parametrize("linger", [0.0, 2.0])
+def test_bytes_that_were_awaited_leave_before_a_close_begins_to_linger(linger: float) -> None:
+    """The coroutine has gone on, although the kernel had no room: only the close can wait for these bytes."""
+    settings = TcpServer.create().linger(linger)
+    connection, transport, loop = connected(settings, MemoryTransport(MemoryLoop(), room=3))
+    for data in (b"first", b"second"):
+        assert not list(connection.outbound.send(data).__await__())
+    connection.close()
+    loop.pass_time(60)
+    assert connection.busy
+    assert not connection.closed
+    transport.take(8)
+    assert transport.arrived == b"firstsecond"
+    loop.settle()
+    assert not connection.busy
+    loop.pass_time(linger)
+    assert connection.closed
+    assert not transport.cut
+
+
+def test_a_close_that_cannot_flush_is_cut_with_a_reset() -> None:
+    """Bytes are missing, so the peer must not take this for the end."""
+    connection, transport, loop = connected(None, MemoryTransport(MemoryLoop(), room=3))
+    assert not list(connection.outbound.send(b"first").__await__())
+    connection.close()
+    connection.abort()
+    loop.settle()
+    assert transport.cut
+
+
+def test_a_close_that_cannot_flush_is_bounded_by_the_write_timeout() -> None:
+    settings = TcpServer.create().write_timeout(60)
+    connection, _, loop = connected(settings, MemoryTransport(MemoryLoop(), room=3))
+    assert not list(connection.outbound.send(b"first").__await__())
+    connection.close()
+    loop.pass_time(50)
+    assert not connection.closed
+    loop.pass_time(60)
+    assert connection.closed
+
+
+def test_an_echo_that_is_cancelled_while_the_socket_is_full_leaves_it_full_for_the_next_send() -> None:
+    connection, transport, loop = connected(None, MemoryTransport(MemoryLoop(), room=3))
+    echo = Reader()
+    connection.outbound.send(connection.inbound.receive()).subscribe(echo)
+    transport.receive(bytes(2 * HIGH_WATER))
+    assert not transport.reading
+    echo.subscription.cancel()
+    loop.settle()
+    assert connection.sent_at_once(b"more") is None
+    transport.take(2 * HIGH_WATER)
+    assert connection.sent_at_once(b"more")
+
+
 def test_an_idle_connection_is_closed_with_an_error_for_its_reader() -> None:
     connection, transport, loop = connected(TcpServer.create().idle_timeout(60))
     reader = Reader(demand=10)

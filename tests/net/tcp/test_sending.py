@@ -376,3 +376,38 @@ def test_outbound_can_be_subscribed_to_and_tells_its_connection(kind: str) -> No
             assert client.inbound.connection is client
 
     run_on(kind, main())
+
+
+@on_each_loop
+@pytest.mark.parametrize("linger", [0.0, 0.05])
+@pytest.mark.parametrize("way", ["awaited", "returned"])
+def test_a_peer_that_reads_after_the_close_has_lingered_gets_all_that_was_sent(
+    kind: str, way: str, linger: float
+) -> None:
+    """An awaited send goes on while the transport has room, so its last bytes may wait there at the close."""
+
+    async def main() -> None:
+        sent = 0
+        filled = asyncio.Event()
+
+        async def handler(inbound: Any, outbound: Outbound) -> None:
+            nonlocal sent
+            waiting = outbound.connection.transport.get_write_buffer_size
+            while not waiting():
+                await outbound.send(bytes(8000))
+                sent += 8000
+            filled.set()
+
+        def returning(inbound: Any, outbound: Outbound) -> Any:
+            nonlocal sent
+            sent = 12_000_000
+            filled.set()
+            return outbound.send(bytes(sent))
+
+        server = TcpServer.create().linger(linger).handle(handler if way == "awaited" else returning)
+        async with await server.bind() as running, await Peer.of(running, 65_536) as peer:
+            await soon(filled.wait())
+            await asyncio.sleep(3 * linger)  # longer than the close would wait for the peer's end
+            assert len(await peer.rest()) == sent
+
+    run_on(kind, main())
