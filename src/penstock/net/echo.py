@@ -46,16 +46,25 @@ class LoopSender(StreamSender):
 class Echo:
     """Takes the transport's events in place of the bridge, until the peer has sent its last byte."""
 
-    __slots__ = ("_bridge", "_sender", "_transport", "data_received", "pause_writing", "resume_writing")
+    __slots__ = ("_bridge", "_full", "_sender", "_transport", "data_received")
 
     def __init__(self, bridge: Bridge, transport: Transport, sender: StreamSender) -> None:
         self._bridge = bridge
         self._sender = sender
         self._transport = transport
         self.data_received: Callable[[bytes], None] = sender.on_next
-        self.pause_writing: Callable[[], None] = transport.pause_reading
-        self.resume_writing: Callable[[], None] = transport.resume_reading
+        self._full = False
         transport.set_protocol(self)
+
+    def pause_writing(self) -> None:
+        """The transport holds as many bytes as it should, so no more are read."""
+        self._full = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self._full = False
+        self._transport.resume_reading()
 
     def eof_received(self) -> bool | None:
         """The peer has sent its last byte: flush, then the send is complete."""
@@ -69,7 +78,7 @@ class Echo:
 
     def finish(self, why: BaseException | None) -> None:
         """Give the transport back, and end the send as ``receive()`` would: complete, or with this error."""
-        self._transport.set_protocol(self._bridge)
+        self._give_back()
         if why is None:
             self._sender.on_complete()
         else:
@@ -78,5 +87,11 @@ class Echo:
     def cancel(self) -> None:
         """The send was cancelled: give the transport back."""
         if not self._transport.is_closing():
-            self._transport.set_protocol(self._bridge)
+            self._give_back()
         self._sender.cancel()
+
+    def _give_back(self) -> None:
+        self._transport.set_protocol(self._bridge)
+        if self._full:
+            # The transport says it once, and has said it to us: the next sends have to wait.
+            self._bridge.pause_writing()
