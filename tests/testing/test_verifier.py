@@ -11,6 +11,7 @@ import pytest
 from penstock.streams import Flux, Mono, Overflow, Sink, Sinks
 from penstock.streams.spi import drop_error
 from penstock.testing import ExpectationFailed, TestPublisher, verify, virtual_time
+from penstock.testing.virtual_time import present_clock
 
 
 def failing(*_: object) -> None:
@@ -188,6 +189,37 @@ def test_a_failure_cancels_the_stream() -> None:
     with pytest.raises(ExpectationFailed):
         verify(source).then(lambda: source.next(1)).next(2)
 
+    assert source.cancelled == 1
+
+
+class Odd:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("not to be compared")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda verifier: verifier.then(failing),
+        lambda verifier: verifier.next_where(failing),
+        lambda verifier: verifier.next(Odd()),
+        lambda verifier: verifier.request("many").cancel(),
+        lambda verifier: verifier.no_event(for_="long"),
+        lambda verifier: verifier.error("ValueError"),
+    ],
+)
+def test_whatever_a_step_raises_time_is_real_afterwards(step: Any) -> None:
+    """pytest keeps what was raised, and the tests that follow would wait for a clock that nobody moves."""
+    source: TestPublisher[int] = TestPublisher()
+    verifier = verify(source, virtual=True).then(lambda: source.next(1))
+
+    with pytest.raises(Exception) as kept:  # noqa: PT011
+        step(verifier)
+
+    assert kept.tb
+    assert present_clock() is None
     assert source.cancelled == 1
 
 

@@ -171,9 +171,8 @@ class Connection:
     @property
     def busy(self) -> bool:
         """Whether its handler is running, or a send, or bytes of a send have not left."""
-        if self._closing is not None and self._closing.flushing:
-            return True
-        return self._sender is not None or (self._handler is not None and not self._handler.over)
+        flushing = self._closing is not None and self._closing.flushing
+        return flushing or self._sender is not None or not (self._handler is None or self._handler.over)
 
     @property
     def closed(self) -> bool:
@@ -569,10 +568,7 @@ class Connection:
             # A peer that has seen our end has seen everything before it.
             cut = cut and (self._closing is None or self._closing.flushing)
             self._closing = self._closing or Shutdown(self.transport)
-            if cut:
-                self.transport.reset()
-            else:
-                self.transport.abort()
+            (self.transport.reset if cut else self.transport.abort)()
 
     def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
         """Make a call on the connection's event loop: now if we are on it. False if that loop is closed."""

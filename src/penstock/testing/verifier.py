@@ -11,9 +11,10 @@ import warnings
 from asyncio.events import _get_running_loop as running_loop_or_none
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import wraps
 from math import inf
 from time import monotonic
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar, cast
 
 from penstock.arguments import a_count, a_function, seconds
 from penstock.spec import UNBOUNDED, Publisher, RuleViolation, check_publisher, strict
@@ -26,6 +27,7 @@ from penstock.testing.virtual_time import present_clock, virtual_time
 __all__ = ["ExpectationFailed", "Verifier", "verify"]
 
 T = TypeVar("T")
+Step = TypeVar("Step", bound=Callable[..., Any])
 
 PATIENCE = 5.0
 """Seconds of real time that a verification may take in all, unless it is given another time-out."""
@@ -75,6 +77,24 @@ def verify(
     return Verifier(publisher, first, patience, virtual)
 
 
+def _step(method: Step) -> Step:
+    """A step that raises is the last one, also if a function of the test or a wrong argument is the reason.
+
+    pytest keeps what a test raised, and the verifier with it. Its virtual clock must not outlive the test.
+    """
+
+    @wraps(method)
+    def step(self: Verifier[Any], *arguments: Any, **named: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return method(self, *arguments, **named)
+        except BaseException:
+            self._close()
+            raise
+
+    return cast("Step", step)
+
+
 class Verifier(Generic[T]):
     """The steps of a verification; made by :func:`verify`. Use it from one thread."""
 
@@ -96,6 +116,7 @@ class Verifier(Generic[T]):
         self._over = False
 
     # ---------------------------------------------------------------- demand
+    @_step
     def request(self, n: int) -> Self:
         """Ask for ``n`` more elements. As the first step it is the only demand."""
         __tracebackhide__ = True
@@ -104,6 +125,7 @@ class Verifier(Generic[T]):
         self._given().request(n)
         return self._settle()
 
+    @_step
     def cancel(self) -> Self:
         """Cancel. Signals that no step has asked for are ignored. This ends the verification."""
         __tracebackhide__ = True
@@ -114,6 +136,7 @@ class Verifier(Generic[T]):
         return self
 
     # ---------------------------------------------------------------- elements
+    @_step
     def next(self, *elements: object) -> Self:
         """Expect these elements next, in this order, by ``==``."""
         __tracebackhide__ = True
@@ -126,6 +149,7 @@ class Verifier(Generic[T]):
                 self._fail(asked, came)
         return self
 
+    @_step
     def next_where(self, *predicates: Callable[[T], object]) -> Self:
         """Expect as many elements as there are functions; each function says whether its element is right."""
         __tracebackhide__ = True
@@ -136,6 +160,7 @@ class Verifier(Generic[T]):
                 self._fail(asked, came)
         return self
 
+    @_step
     def next_count(self, n: int) -> Self:
         """Expect ``n`` elements, whatever they are."""
         __tracebackhide__ = True
@@ -147,6 +172,7 @@ class Verifier(Generic[T]):
         return self
 
     # ---------------------------------------------------------------- time
+    @_step
     def no_event(self, *, for_: float) -> Self:
         """Expect that nothing happens for so many seconds, of virtual time if there is a virtual clock."""
         __tracebackhide__ = True
@@ -164,6 +190,7 @@ class Verifier(Generic[T]):
             self._fail(asked, subscriber.signals[self._place])
         return self
 
+    @_step
     def wait(self, duration: float) -> Self:
         """Let time pass. What happens meanwhile is for the next steps to expect."""
         __tracebackhide__ = True
@@ -177,6 +204,7 @@ class Verifier(Generic[T]):
         self._check_rules()
         return self
 
+    @_step
     def then(self, action: Callable[[], object]) -> Self:
         """Call ``action()`` now, for instance to emit something into a sink."""
         __tracebackhide__ = True
@@ -185,6 +213,7 @@ class Verifier(Generic[T]):
         call()
         return self._settle()
 
+    @_step
     def marble(self, line: str, values: Mapping[str, Any] | None = None, **more: Any) -> Self:
         """Expect what a line of marbles says, from now on, frame by frame.
 
@@ -217,6 +246,7 @@ class Verifier(Generic[T]):
         return self
 
     # ---------------------------------------------------------------- ends
+    @_step
     def complete(self) -> Self:
         """Expect that the stream completes now. This ends the verification."""
         __tracebackhide__ = True
@@ -227,6 +257,7 @@ class Verifier(Generic[T]):
         self._end()
         return self
 
+    @_step
     def error(
         self, kind: type[BaseException] | tuple[type[BaseException], ...] = Exception, *, match: str = ""
     ) -> Self:
@@ -244,6 +275,7 @@ class Verifier(Generic[T]):
         return self
 
     # ---------------------------------------------------------------- what was dropped
+    @_step
     def dropped(self, *elements: Any) -> Self:
         """Expect that exactly these elements were dropped, since the last such step; also after the end."""
         __tracebackhide__ = True
@@ -253,6 +285,7 @@ class Verifier(Generic[T]):
             self._raise(f"expected  {list(elements)!r} to be dropped\ncame      {came!r}")
         return self
 
+    @_step
     def dropped_error(self, kind: type[BaseException] = Exception, *, match: str = "") -> Self:
         """Expect that one error was dropped, of this class. It has to come before the last step.
 
