@@ -98,7 +98,7 @@ def test_idle_connections_are_held_until_the_block_ends() -> None:
 
     def echo_once(connection: socketserver.BaseRequestHandler) -> None:
         open_now.add(connection)
-        connection.request.sendall(connection.request.recv(64))
+        connection.request.sendall(connection.request.recv(4096))
         came.release()
         assert connection.request.recv(1) == b""
         open_now.remove(connection)
@@ -113,12 +113,12 @@ def test_idle_connections_are_held_until_the_block_ends() -> None:
 
 def test_a_wrong_byte_is_noticed() -> None:
     def alter(connection: socketserver.BaseRequestHandler) -> None:
-        connection.request.sendall(connection.request.recv(64))
-        connection.request.sendall(bytes(byte ^ 1 for byte in connection.request.recv(64)))
+        connection.request.sendall(connection.request.recv(4096))
+        connection.request.sendall(bytes(byte ^ 1 for byte in connection.request.recv(4096)))
 
     with (
         serving(alter) as port,
-        pytest.raises(load.LoadFailed, match="what came after 64 bytes is not what it should be"),
+        pytest.raises(load.LoadFailed, match="what came after 111 bytes is not what it should be"),
     ):
         load.pingpong(port, connections=1, size=64, seconds=SHORT)
 
@@ -135,7 +135,7 @@ def test_a_byte_too_few_is_noticed() -> None:
 def test_a_connection_that_is_closed_early_is_noticed() -> None:
     def echo_twice(connection: socketserver.BaseRequestHandler) -> None:
         for _ in range(2):
-            connection.request.sendall(connection.request.recv(64))
+            connection.request.sendall(connection.request.recv(4096))
 
     with serving(echo_twice) as port, pytest.raises(load.LoadFailed, match=r"closed a connection|recv|send"):
         load.pingpong(port, connections=1, size=64, seconds=SHORT)
@@ -143,7 +143,7 @@ def test_a_connection_that_is_closed_early_is_noticed() -> None:
 
 def test_a_new_connection_that_is_closed_is_noticed() -> None:
     def turn_away(connection: socketserver.BaseRequestHandler) -> None:
-        connection.request.recv(64)
+        connection.request.recv(4096)
 
     with (
         serving(turn_away) as port,
@@ -157,7 +157,7 @@ def test_an_idle_connection_that_the_server_closes_is_noticed() -> None:
     closed = threading.Event()
 
     def lose_patience(connection: socketserver.BaseRequestHandler) -> None:
-        connection.request.sendall(connection.request.recv(64))
+        connection.request.sendall(connection.request.recv(4096))
         connection.request.close()
         closed.set()
 

@@ -26,6 +26,8 @@ _GROWTH: Final = 8
 """A handful has at most so many times the elements of the one before."""
 _FAIR_TIME: Final = 0.001
 """Seconds after which the others on the loop get a turn."""
+_FAIR_BYTES: Final = 2 * _JOINED
+"""The same in bytes: a fast machine writes a lot in a millisecond, and each of the others has to wait."""
 
 
 class HandfulSender(StreamSender):
@@ -71,6 +73,7 @@ class HandfulSender(StreamSender):
         if self._working:
             return
         began = late = 0.0
+        most = self._bytes + _FAIR_BYTES
         while self._has_room() and self._done is not None and not self._finishing:
             fault, more = None, True
             self._working = True
@@ -97,7 +100,7 @@ class HandfulSender(StreamSender):
                 late = now + _FAIR_TIME
             elif now - began > _FAIR_TIME:
                 self._handful = 1
-            if now > late:
+            if now > late or self._bytes >= most:
                 self._scheduled = True
                 self._loop.call_soon(self._refill)
                 return

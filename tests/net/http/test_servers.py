@@ -195,7 +195,7 @@ def test_close_codes_reach_the_client(server: Served) -> None:
             assert await closed_by_the_server(client) == (["bye"], 4001, "enough")
         async with joined(server, "/broken") as client:
             assert await closed_by_the_server(client) == (["one"], 1011, "the handler failed")
-        with pytest.raises(InvalidStatus, match="403"):
+        with pytest.raises(InvalidStatus, match="404"):
             await joined(server, "/nowhere")
 
     run(ask())
