@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux
 from penstock.streams.events import listening
+from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
 STAGES: dict[str, Callable[..., Flux[Any]]] = {
@@ -23,6 +25,18 @@ STAGES: dict[str, Callable[..., Flux[Any]]] = {
         lambda _: Flux.concat(*inners)
     ),
 }
+
+
+class Hasty(deque[Any]):
+    """A queue whose elements are taken as soon as they are there, as if by another thread."""
+
+    stage: Any = None
+
+    def extend(self, elements: Any) -> None:
+        super().extend(elements)
+        self.stage.wake()
+
+
 EACH = pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
 
 
@@ -149,3 +163,18 @@ def test_others_run_on_the_loop_of_an_endless_stream(how: str, inner: Flux[int])
         assert task.cancelled()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("prefetch", [1, 4, 32])
+def test_a_list_that_another_thread_takes_while_it_is_handed_over_ends_once(prefetch: int) -> None:
+    outer = Driven()
+    flux = outer.flux().flat_map(lambda n: Flux.just(*range(n)), concurrency=1, prefetch=prefetch)
+    recorder = Recorder.of(flux, UNBOUNDED)
+    stage: Any = recorder.subscription
+    stage._ready = ready = Hasty()
+    ready.stage = stage
+
+    outer.emit(30)
+
+    assert recorder.check().items == list(range(30))
+    assert outer.requests == [1, 1], "one at a time"

@@ -434,11 +434,12 @@ class _InnerAtHand(_MergedInner):
                 self._fill(self._batch)
 
     def _fill(self, n: int) -> None:
-        elements = self._elements
-        self._ready.extend(zip(repeat(self), elements.take(n)))
-        if elements.at_end():
+        handful = self._elements.take(n)
+        if self._elements.at_end():
             self.done = True
-            self._ready.append((self, _END))
+            handful.append(_END)
+        # The last step: another thread may take all of them at once, and fill again.
+        self._ready.extend(zip(repeat(self), handful))
 
 
 class _Sequential(ManySources):
