@@ -156,6 +156,17 @@ def test_a_priority_queue_gives_its_order() -> None:
     assert Flux.from_queue(numbers).take(3).collect_list().block(PATIENCE) == [1, 2, 3]
 
 
+def test_a_queue_that_raises_is_an_error() -> None:
+    class Broken(queue.Queue[Any]):
+        def _get(self) -> Any:
+            raise OSError("the store behind it is gone")
+
+    broken = Broken()
+    broken.put_nowait(1)
+    with pytest.raises(OSError, match="store"):
+        Flux.from_queue(broken).block_last(PATIENCE)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="queues can be shut down from Python 3.13 on")
 def test_a_shutdown_ends_the_stream_after_what_is_left() -> None:
     numbers = filled(1, 2)
@@ -208,6 +219,36 @@ def test_from_one_queue_to_another() -> None:
     moving = Flux.from_queue(first).map(lambda n: n * 2).to_queue(second).to_future()
     assert Flux.from_queue(second).collect_list().block(PATIENCE) == [n * 2 for n in range(500)]
     moving.result(PATIENCE)
+
+
+def test_an_element_that_the_target_refuses_is_the_end() -> None:
+    dropped: list[Any] = []
+    cancelled = threading.Event()
+    ranks: queue.Queue[Any] = queue.PriorityQueue()
+    ranks.put_nowait((1, "first"))
+    with on_dropped(element=lambda element, where: dropped.append(element)), pytest.raises(TypeError):
+        Flux.just("no rank", "never").do_on_cancel(cancelled.set).to_queue(ranks).block(PATIENCE)
+    assert (dropped, cancelled.is_set()) == (["no rank"], True)
+
+
+def test_an_end_that_does_not_compare_with_the_elements_is_an_error() -> None:
+    with pytest.raises(TypeError):
+        Flux.range(3).to_queue(queue.PriorityQueue()).block(PATIENCE)
+    with pytest.raises(ExceptionGroup) as both:
+        Flux.just(1, 0).map(lambda n: 1 // n).to_queue(queue.PriorityQueue()).block(PATIENCE)
+    assert [type(error) for error in both.value.exceptions] == [ZeroDivisionError, TypeError]
+
+
+def test_a_target_that_refuses_when_it_has_room_again_is_an_error() -> None:
+    ranks: queue.Queue[Any] = queue.PriorityQueue(2)
+    ranks.put_nowait((1, "first"))
+    ranks.put_nowait((2, "second"))
+    with on_dropped(element=lambda element, where: None):
+        moving = Flux.just("no rank").to_queue(ranks).to_future()
+        wait_until(lambda: bool(ranks.not_full._waiters))  # type: ignore[attr-defined]
+        ranks.get_nowait()
+        with pytest.raises(TypeError):
+            moving.result(PATIENCE)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="queues can be shut down from Python 3.13 on")

@@ -19,13 +19,14 @@ from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
-from penstock.streams.errors import drop_elements, drop_error
+from penstock.streams.errors import drop_elements, drop_error, together
 from penstock.streams.fusion import Op, Relay
 from penstock.streams.fusion.fragments import NOTHING
 from penstock.streams.home import home_of
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.sources import FailedSource
 from penstock.streams.schedulers import ElasticScheduler, ProcessWide
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import IterableSource, Next, Source
 
 if TYPE_CHECKING:
@@ -142,7 +143,12 @@ class _Taking:
 
     def _work(self) -> None:
         while self._may_take():
-            element = self._take()
+            try:
+                element = self._take()
+            except BaseException as error:  # a queue of the user's, or one whose elements do not compare
+                self._waiter.left = True
+                self._relay.on_error(error)
+                return
             if element is NOTHING:
                 return
             if element is self._source.end:
@@ -282,6 +288,10 @@ class _Putting:
                 self._refused(element, refused)
         except _ShutDown as gone:
             self._shut_down(element, gone, then)
+        except BaseException as error:  # a priority queue whose elements do not compare, with its end perhaps
+            self._refused(element, error)
+            if asks_main_thread_to_stop(error):
+                raise
         else:
             then()
 
@@ -297,8 +307,10 @@ class _Putting:
                 continue  # another thread was faster
             except _ShutDown as gone:
                 self._shut_down(element, gone, then)
-                return
-            then()
+            except BaseException as error:
+                self._refused(element, error)
+            else:
+                then()
             return
 
     def _shut_down(self, element: Any, gone: Exception, then: Callable[[], object]) -> None:
@@ -308,12 +320,15 @@ class _Putting:
         else:
             self._refused(element, gone)
 
-    def _refused(self, element: Any, reason: Exception) -> None:
-        self._drop(element)
+    def _refused(self, element: Any, reason: BaseException) -> None:
+        """The queue did not take the element, or the end."""
         self._waiter.left = True
-        if self._upstream is not None:
-            self._upstream.cancel()
-        self._relay.on_error(reason)
+        failures = [reason] if self._failure is None else [self._failure, reason]
+        if element is not self._end:
+            drop_elements([element], self._relay.name)
+            if self._upstream is not None:
+                self._upstream.cancel()
+        self._relay.on_error(together(failures, f"{self._relay.name}, and its queue"))
 
     def _drop(self, element: Any) -> None:
         """What cannot be put any more: an element, or the end, with the error that caused it."""
