@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -53,6 +53,10 @@ class NeedsTwo(Exception):
 
     def __init__(self, left: str, right: str) -> None:
         super().__init__(f"{left} and {right}")
+
+
+def returns_needs_two(_: Any) -> Any:
+    return NeedsTwo("salt", "pepper")
 
 
 def raises_needs_two(_: Any) -> None:
@@ -154,6 +158,12 @@ def test_an_error_that_cannot_be_made_again_has_a_stand_in() -> None:
         Flux.just(1).map_parallel(raises_needs_two, 1).block_last(40)
 
 
+def test_a_result_that_cannot_be_made_again_is_an_error() -> None:
+    with pytest.raises(TypeError) as raised:
+        Flux.just("x").map_parallel(returns_needs_two, 1).block_last(40)
+    assert any("could not unpickle" in note for note in raised.value.__notes__)
+
+
 def test_an_exit_in_the_function_does_not_end_the_process() -> None:
     with pytest.raises(SystemExit):
         Flux.just(1).map_parallel(exits, 1).block_last(40)
@@ -210,6 +220,21 @@ def test_a_pool_that_is_shut_down_is_an_error() -> None:
 
     with pytest.raises(WorkerDied):
         Flux.just(1).map_parallel(square, 1, pool=pool).block_last(40)
+
+
+def test_calls_that_somebody_else_cancels_are_an_error() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    with ThreadPoolExecutor(1) as pool:
+        blocked = pool.submit(lambda: begun.set() or go_on.wait(40))
+        begun.wait(40)
+        recorder = Recorder.of(Flux.just(1, 2).map_parallel(square, 2, pool=pool), UNBOUNDED)
+        pool.shutdown(wait=False, cancel_futures=True)
+        go_on.set()
+        recorder.wait()
+
+    assert blocked.result()
+    assert isinstance(recorder.error, WorkerDied)
 
 
 def test_the_number_of_processes_is_positive() -> None:

@@ -177,7 +177,7 @@ class _ParallelMapping(ManySources):
             self._shut_down()  # cancelled on another thread, perhaps before there was a pool
 
     def _came_back(self, job: _Job, future: Future[tuple[bool, bytes]]) -> None:
-        if not future.cancelled():
+        if not (self.closed and future.cancelled()):
             shared_pool().submit(lambda: self._settle(job, future))
 
     def _settle(self, job: _Job, future: Future[tuple[bool, bytes]]) -> None:
@@ -191,11 +191,15 @@ class _ParallelMapping(ManySources):
 
     def _outcome(self, job: _Job, future: Future[tuple[bool, bytes]]) -> Any:
         """The result, or a failure, which takes its turn like a result."""
-        problem = future.exception()
-        if problem is not None:
+        try:
+            worked, payload = future.result()
+        except BaseException as problem:  # also if somebody has cancelled the calls of a pool of the program
             return _Failure(self._died(job, problem))
-        worked, payload = future.result()
-        value = _loads(payload)
+        try:
+            value = _loads(payload)
+        except BaseException as error:
+            error.add_note(f"{self.name} could not unpickle what a process sent for {describe(job.element)}")
+            return _Failure(error)
         if not worked:
             return _Failure(value)
         return _Failure(none_element(self.name)) if value is None else value
