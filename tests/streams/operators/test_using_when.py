@@ -220,3 +220,22 @@ def test_a_cancel_from_another_thread_cleans_up_exactly_once() -> None:
 
         assert closed == arrived
         recorder.check()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_cleanup_that_has_begun_goes_on_after_a_cancel(fails: bool) -> None:
+    closing, dropped = Driven(), []
+    stream = Flux.error(Oops("early")) if fails else Flux.just(1)
+    with on_dropped(error=lambda error, where: dropped.append(error)):
+        recorder = Recorder.of(
+            Flux.using_when(Mono.just("r"), lambda r: stream, lambda r: closing), UNBOUNDED
+        )
+
+        recorder.cancel()
+
+        assert not closing.cancelled, "half of a cleanup leaves the resource open"
+        assert [type(error) for error in dropped] == ([Oops] if fails else [])
+        dropped.clear()
+        closing.fail(Oops("late"))
+    assert [str(error) for error in dropped] == ["late"]
+    assert not recorder.check().terminated

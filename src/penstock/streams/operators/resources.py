@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import drop_error, together
-from penstock.streams.fusion import Op, operator
+from penstock.streams.fusion import Op, Relay
 from penstock.streams.fusion.fragments import NOTHING
 from penstock.streams.operators.recovery import Following, FollowRule, FollowSource
 from penstock.streams.operators.sources import FailedSource
@@ -103,12 +103,12 @@ class _ResourceRule(FollowRule):
         if resource is NOTHING:
             return None
         if error is None:
-            return _silent(self._cleanups.after_completion(resource))
+            return _undisturbed(self._cleanups.after_completion(resource), self._label)
         try:
             cleanup = self._cleanups.after_error(resource, error)
         except Exception as fault:
             raise together([error, fault], f"{self._label}, and its cleanup") from None
-        return _failing_with(error, _silent(cleanup), self._label)
+        return _failing_with(error, _undisturbed(cleanup, self._label), self._label)
 
     def cancelled(self) -> None:
         """The stage is closed, for whatever reason; a resource that is still here was not cleaned up."""
@@ -135,8 +135,8 @@ class _ResourceRule(FollowRule):
                 raise
 
 
-def _silent(stream: Stream[Any]) -> Stream[Any]:
-    return stream._as_mono(operator("ignore", label="cleanup"))
+def _undisturbed(cleanup: Stream[Any], label: str) -> Stream[Any]:
+    return cleanup._of(_CleanupSource(label, cleanup))
 
 
 def _failing_with(error: BaseException, cleanup: Stream[Any], label: str) -> Stream[Any]:
@@ -160,6 +160,57 @@ class _FailRule(FollowRule):
         failures = [first] if error is None else [first, error]
         both = together(failures, f"{self._label}, and its cleanup")
         return Flux._of(FailedSource(both, self._label))
+
+    def cancelled(self) -> None:
+        """The subscriber may have left while the cleanup ran, and the error is on nobody's way."""
+        error, self._error = self._error, None
+        if error is not None:
+            drop_error(error, f"{self._label}, whose subscriber left before the cleanup had ended")
+
+
+class _CleanupSource(Source):
+    """A cleanup that has begun. It ends this stream, and goes on if the subscriber leaves."""
+
+    frames = 8
+
+    def __init__(self, label: str, cleanup: Stream[Any]) -> None:
+        super().__init__(label)
+        self._cleanup = cleanup
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next:
+        relay = Relay(ops, downstream, self.label, self.place)
+        relay.introduce()
+        return self._cleanup, _InCourse(relay)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        return [self._cleanup]
+
+
+class _InCourse:
+    """Runs a cleanup to its end, which goes down; an error that comes too late for that is reported."""
+
+    __slots__ = ("_relay", "_subscribed", "below", "home")
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+        self._subscribed = False
+        self.home = relay.home.apart()
+        self.below = relay.below
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        if self._subscribed:
+            subscription.cancel()  # §2.5
+            return
+        self._subscribed = True
+        subscription.request(UNBOUNDED)
+
+    def on_next(self, element: Any, /) -> None: ...
+
+    def on_error(self, error: BaseException, /) -> None:
+        self._relay.on_error(error)
+
+    def on_complete(self) -> None:
+        self._relay.on_complete()
 
 
 class _Opening:
