@@ -189,6 +189,13 @@ def sent_to(
     return exchange.status, b"".join(exchange.bodies)
 
 
+@pytest.mark.parametrize(
+    ("announced", "status"), [(b"9" * 5000, 413), (b"0" * 5000 + b"11", 413), (b"0" * 5000 + b"5", 200)]
+)
+def test_a_size_with_thousands_of_digits_is_a_size(announced: bytes, status: int) -> None:
+    assert sent_to("/count", b"12345", announced=announced)[0] == status
+
+
 @pytest.mark.parametrize("path", ["/count", "/echo"])
 def test_a_body_above_the_limit_is_a_413(path: str) -> None:
     assert sent_to(path, b"12345", b"67890")[0] == 200
