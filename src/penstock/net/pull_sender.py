@@ -22,6 +22,8 @@ _JOINED: Final = 128 * 1024
 """About this many bytes make a write."""
 _MOST: Final = 1024
 """No handful has more elements than this: the next one may be much larger than the last."""
+_STEP: Final = 128
+"""After so many elements of a handful there is a look whether they have become much larger."""
 _GROWTH: Final = 8
 """A handful has at most so many times the elements of the one before."""
 _FAIR_TIME: Final = 0.001
@@ -144,10 +146,19 @@ class PullSender(HandfulSender):
         self._refill()
 
     def _take(self, most: int) -> bool:
-        if self._elements is None:
+        elements, taken = self._elements, self._taken
+        if elements is None:
             return False
-        self._taken.extend(islice(self._elements, most))  # What comes before an error stays in the list.
-        return len(self._taken) == most
+        count = 0
+        while count < most:
+            step = min(most - count, _STEP)
+            count += step
+            taken.extend(islice(elements, step))  # What comes before an error stays in the list.
+            if len(taken) < count:
+                return False
+            if len(taken[-1]) * _STEP > _JOINED:
+                break  # The handful was meant for small elements, and these fill the memory.
+        return True
 
     def _ran_out(self) -> None:
         self._release()

@@ -208,3 +208,20 @@ def test_an_iterable_that_cannot_be_opened_fails_the_send() -> None:
     loop.settle()
     assert isinstance(sent.error, LookupError)
     assert connection._sender is None
+
+
+def test_large_elements_after_many_small_ones_do_not_come_by_the_thousand() -> None:
+    """The handful has grown with the small ones, and the peer reads nothing."""
+    large = 0
+
+    def elements() -> Iterator[bytes]:
+        nonlocal large
+        yield from [b"ab"] * 5000
+        while True:
+            large += 1
+            yield bytes(100_000)
+
+    _, transport, loop, _ = answering(lambda i: Flux.from_iterable(elements()), room=0)
+    loop.settle()
+    assert transport.full
+    assert 0 < large <= 128
