@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
-from penstock.spec import RULES, UNBOUNDED
+from penstock.spec import RULES, UNBOUNDED, RuleViolation
 from penstock.streams import Flux
 from penstock.testing import PublisherProbe, TestPublisher, TestSubscriber, race
 
@@ -128,3 +129,15 @@ def test_a_race_that_does_not_end_is_a_deadlock() -> None:
     with pytest.raises(TimeoutError, match="function 1"):
         race(forever.wait, timeout=0.05)
     forever.set()
+
+
+@pytest.mark.parametrize("n", [0, -1, "many", 2.5, True, None])
+def test_what_is_no_number_of_elements_fails_the_stream_and_raises_nothing(n: Any) -> None:
+    """§3.9 and §3.16: for a publisher that keeps the rules, and for one behind a probe."""
+    for publisher in (TestPublisher[int](), PublisherProbe(Flux.just(1))):
+        subscriber: TestSubscriber[int] = TestSubscriber(demand=0)
+        publisher.subscribe(subscriber)
+        subscriber.request(n)
+        assert isinstance(subscriber.error, RuleViolation)
+        assert subscriber.error.rule == "3.9"
+        assert publisher.requested == 0

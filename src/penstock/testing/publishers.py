@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
+from penstock.arguments import whole
 from penstock.spec import (
     UNBOUNDED,
     NoneViolation,
@@ -140,13 +141,14 @@ class _TestSubscription:
         self._lock = threading.Lock()
 
     def request(self, n: int, /) -> None:
-        if n <= 0:
+        more = whole(n) or 0
+        if more < 1:
             if self._breaks != "3.9" and not self.ended and not self.cancelled:
                 self.ended = True
                 self.subscriber.on_error(non_positive_request(n))
             return
         with self._lock:
-            self.requested = min(UNBOUNDED, self.requested + n)
+            self.requested = min(UNBOUNDED, self.requested + more)
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -238,8 +240,9 @@ class _ProbedSubscriber:
         self._subscriber.on_complete()
 
     def request(self, n: int, /) -> None:
-        if n > 0:
-            self._count("requested", n)
+        more = whole(n) or 0
+        if more > 0:
+            self._count("requested", more)
         if self._subscription is not None:
             self._subscription.request(n)
 
