@@ -10,6 +10,7 @@ from penstock.spec import UNBOUNDED
 from penstock.streams import EmitResult, Flux, Sinks
 from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
+from tests.streams.test_pushed_elements import Meddler
 
 
 @pytest.fixture
@@ -156,3 +157,23 @@ def test_a_sink_knows_at_once_that_its_only_subscriber_has_left() -> None:
     sink.flux().subscribe(Recorder(9, leave))
     sink.try_emit("first")
     assert results == [EmitResult.CANCELLED, 0]
+
+
+def test_a_reader_that_joins_while_an_element_is_about_to_pass_misses_none(source: Driven) -> None:
+    shared = source.flux().share()
+    late = Recorder(UNBOUNDED)
+
+    def more(first: Recorder, element: Any) -> None:
+        if element == 1:
+            source.emit(2)  # it waits, because we are inside on_next
+            stage: Any = first.subscription
+            stage._owner = Meddler(stage._owner, lambda: shared.subscribe(late))
+            source.emit(3)
+
+    first = Recorder(UNBOUNDED, more)
+    shared.subscribe(first)
+
+    source.emit(0, 1, 4)
+
+    assert first.items == [0, 1, 2, 3, 4]
+    assert late.check().items == [2, 3, 4]

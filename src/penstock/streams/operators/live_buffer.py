@@ -82,7 +82,9 @@ class LiveBuffer(ReplayBuffer):
             self._fits = 0
             self._written += 1
             readers = self._readers
-            only = readers[0] if len(readers) == 1 and readers[0].flowing else None
+            # Past the queue only if that is empty: a reader that joins now copies the queue and would have
+            # what waits there, and what comes next, but not this element.
+            only = readers[0] if len(readers) == 1 and readers[0].flowing and not readers[0].queue else None
             if only is None:
                 for queue in self._queues:
                     queue.append(element)
