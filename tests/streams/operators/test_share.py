@@ -164,11 +164,11 @@ def test_a_reader_that_joins_while_an_element_is_about_to_pass_misses_none(sourc
     late = Recorder(UNBOUNDED)
 
     def more(first: Recorder, element: Any) -> None:
-        if element == 1:
-            source.emit(2)  # it waits, because we are inside on_next
+        if element == 1:  # the source goes on meanwhile, as if on another thread
             stage: Any = first.subscription
+            stage._buffer.append_asked(2)
             stage._owner = Meddler(stage._owner, lambda: shared.subscribe(late))
-            source.emit(3)
+            stage._buffer.append_asked(3)
 
     first = Recorder(UNBOUNDED, more)
     shared.subscribe(first)
