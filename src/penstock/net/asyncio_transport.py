@@ -142,8 +142,8 @@ class AsyncioTransport:
         self.loop.call_soon(self.raw.close)
 
     def abort(self) -> None:
-        """Close now."""
-        self.raw.abort()
+        """Close now, which is after the present callback of the transport; see close()."""
+        self.loop.call_soon(self.raw.abort)
 
     def reset(self) -> None:
         """Close now, so that the peer sees a cut and not an end: what the kernel has is thrown away, too."""
@@ -151,7 +151,7 @@ class AsyncioTransport:
         if opened is not None and not self.is_closing():
             with contextlib.suppress(OSError):  # it is broken already
                 opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.raw.abort()
+        self.abort()
 
 
 class AsyncioFlush:

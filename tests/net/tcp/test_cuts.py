@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.net import TcpServer
-from penstock.streams import Flux
+from penstock.streams import Flux, Mono
 from tests.net.tcp.certificates import Authority
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import LONG, Peer, soon, until
@@ -85,5 +85,26 @@ def test_a_client_without_a_certificate_gets_an_alert(kind: str, tmp_path: Path)
             with pytest.raises(ssl.SSLError, match="ALERT"):
                 await asyncio.to_thread(call, running.port)
             await until(lambda: running.metrics.handshakes_failed == 1)
+
+    run_on(kind, main())
+
+
+@on_each_loop
+def test_an_abort_inside_a_callback_of_the_transport_loses_the_connection_once(kind: str) -> None:
+    """A send to a slow peer ends when the transport says that it is empty, and what follows runs there."""
+
+    async def main() -> None:
+        def handler(inbound: Any, outbound: Any) -> Any:
+            aborting = Mono.from_callable(inbound.connection.abort)
+            return outbound.send(bytes(12_000_000)).then(aborting)
+
+        async with (
+            await TcpServer.create().handle(handler).bind() as server,
+            await Peer.of(server, 65_536) as peer,
+        ):
+            await until(lambda: any(c.transport.get_write_buffer_size() for c in server.connections))
+            with pytest.raises(ConnectionResetError):
+                await peer.rest()
+            await until(lambda: not server.connections)
 
     run_on(kind, main())
