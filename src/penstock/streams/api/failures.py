@@ -346,9 +346,8 @@ def _using_when(
     on_cancel: Callable[..., Any] | None,
     convert: Callable[[Any, str], Stream[Any]],
 ) -> Source:
-    for function in (stream, cleanup, on_error, on_cancel):
-        if function is not None:
-            a_function(function, "using_when()", may_await=True)
+    for function in (stream, cleanup, on_error or cleanup, on_cancel or cleanup):
+        a_function(function, "using_when()", may_await=True)
     after_cancel = on_cancel or cleanup
 
     def after_error(held: Any, error: BaseException) -> Stream[Any]:
