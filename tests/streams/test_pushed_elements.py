@@ -252,3 +252,41 @@ def test_an_emitter_that_ends_when_an_element_is_about_to_pass_is_heard(end: str
     emitter.next(1)
 
     assert recorder.check().terminated
+
+
+def test_a_subscriber_that_joins_while_an_element_is_about_to_pass_misses_none() -> None:
+    sink = Sinks.multicast()
+    inside, go_on = threading.Event(), threading.Event()
+
+    def stay(_: Recorder, element: Any) -> None:
+        if element == 1:
+            inside.set()
+            go_on.wait(20)
+
+    first, late = Recorder(UNBOUNDED, stay), Recorder(UNBOUNDED)
+    sink.flux().subscribe(first)
+    sink.try_emit(0)
+    slow = threading.Thread(target=sink.try_emit, args=[1])
+    slow.start()
+    inside.wait(20)
+    sink.try_emit(2)  # it waits
+
+    def join_and_catch_up() -> None:
+        sink.flux().subscribe(late)
+        go_on.set()
+        slow.join(20)
+
+    class Late(Meddler):
+        def acquire(self, blocking: bool) -> bool:
+            meddle, self._meddle = self._meddle, None
+            if meddle is not None:
+                meddle()
+            return super().acquire(blocking)
+
+    stage: Any = first.subscription
+    stage._owner = Late(stage._owner, join_and_catch_up)
+    sink.try_emit(3)
+    sink.try_emit(4)
+
+    assert first.check().items == [0, 1, 2, 3, 4]
+    assert late.check().items == [2, 3, 4]

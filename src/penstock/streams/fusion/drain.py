@@ -244,7 +244,7 @@ class Drain(Link):
         sent = False
         try:
             try:
-                sent = self.flowing and not self.dirty and element is not None
+                sent = self.flowing and not self.dirty and self.lone and element is not None
                 if sent:
                     if self.context is None:
                         self._send(element)

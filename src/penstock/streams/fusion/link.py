@@ -22,6 +22,8 @@ class Link:
     """Whether it asks for no more than it was asked for, so that holding back what is above it bounds it."""
     resizes: ClassVar[bool] = False
     """Whether the sizes of its elements say nothing about those above it, as with frames cut from chunks."""
+    lone: bool = True
+    """Whether what is pushed here goes nowhere else; otherwise it must go through the queues of all."""
     upstream: Subscription | None = None
     """What it asks for elements; None at the top, or if there are several."""
 

@@ -144,6 +144,8 @@ class LiveBuffer(ReplayBuffer):
             if self._single and self._had_cursor:
                 return False
             self._had_cursor = True
+            for reader in self._readers:
+                reader.lone = False  # before the copy: what is pushed from now on would be missing in it
             cursor.queue.extend(max(self._queues, key=len).copy())
             cursor.start = self._written - len(cursor.queue)
             cursor.done = self.done
@@ -181,6 +183,8 @@ class LiveBuffer(ReplayBuffer):
         self._readers = tuple(self._cursors)
         alone = len(self._readers) == 1 and not self.done and self.error is None
         self._only = self._readers[0] if alone and self.on_read is None else None
+        for reader in self._readers:
+            reader.lone = len(self._readers) == 1
         self._queues = tuple([reader.queue for reader in self._readers]) or (self._waiting,)
         self._watch_reads()
 
@@ -209,7 +213,7 @@ class LiveCursor(QueueDrain):
     """One subscriber with its queue."""
 
     can_flow = True
-    __slots__ = ("_buffer", "left", "start", "wants_upto")
+    __slots__ = ("_buffer", "left", "lone", "start", "wants_upto")
 
     def __init__(
         self,
@@ -225,6 +229,7 @@ class LiveCursor(QueueDrain):
         self.start = 0
         """The offset of the first element that was for us."""
         self.left = False
+        self.lone = True
         self.wants_upto = 0
         self.context = copy_context()
 
