@@ -218,7 +218,7 @@ def test_whatever_a_step_raises_time_is_real_afterwards(step: Any) -> None:
     with pytest.raises(Exception) as kept:  # noqa: PT011
         step(verifier)
 
-    assert kept.tb
+    assert kept.tb is not None
     assert present_clock() is None
     assert source.cancelled == 1
 
