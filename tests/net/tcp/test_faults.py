@@ -103,7 +103,7 @@ def test_a_handler_hears_of_a_reset_although_it_reads_nothing(kind: str) -> None
 
         async def ticking(inbound: Inbound, outbound: Outbound) -> None:
             try:
-                await outbound.send(Flux.interval(0.01).map(lambda number: b"tick"))
+                await outbound.send(Flux.interval(0.01).on_backpressure_drop().map(lambda number: b"tick"))
             except ConnectionAborted:
                 failed.set()
                 raise

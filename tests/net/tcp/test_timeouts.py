@@ -58,7 +58,9 @@ def test_a_connection_on_which_something_moves_stays(kind: str) -> None:
 
     async def main() -> None:
         server = TcpServer.create().idle_timeout(BRIEF)
-        ticks = Flux.interval(BRIEF / 4).take(16).map(lambda number: b"%x" % number)
+        ticks = (
+            Flux.interval(BRIEF / 4).on_backpressure_buffer(16).take(16).map(lambda number: b"%x" % number)
+        )
         async with (
             await server.handle(lambda i, o: o.send(ticks)).bind() as running,
             await Peer.of(running) as peer,
@@ -92,7 +94,9 @@ def test_a_peer_that_sends_too_rarely_is_closed_by_the_read_timeout(kind: str) -
         told: list[str] = []
 
         async def handler(inbound: Inbound, outbound: Outbound) -> None:
-            sending = begun(outbound.send(Flux.interval(BRIEF / 8).map(lambda n: b".")))
+            sending = begun(
+                outbound.send(Flux.interval(BRIEF / 8).on_backpressure_drop().map(lambda n: b"."))
+            )
             try:
                 async for _ in inbound.receive():
                     pass
@@ -117,7 +121,7 @@ def test_a_peer_that_sends_too_rarely_is_closed_by_the_read_timeout(kind: str) -
 @on_each_loop
 def test_the_read_timeout_counts_only_while_somebody_waits_for_bytes(kind: str) -> None:
     async def main() -> None:
-        ticks = Flux.interval(BRIEF / 2).take(6).map(lambda number: b".")
+        ticks = Flux.interval(BRIEF / 2).on_backpressure_buffer(6).take(6).map(lambda number: b".")
         server = TcpServer.create().read_timeout(BRIEF).handle(lambda i, o: o.send(ticks))
         async with await server.bind() as running, await Peer.of(running) as peer:
             assert await peer.rest() == b"......"
