@@ -107,6 +107,23 @@ def test_the_error_arrives_if_the_thread_with_the_new_stack_runs_first(
         definition(0).take(1_000_000).count().block(PATIENCE)
 
 
+@pytest.mark.parametrize("definition", [merge, flat_map, flat_map_sequential, zipped])
+def test_the_error_arrives_wherever_the_stack_ends(
+    definition: Callable[[int], Flux[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deeper(frames: int) -> None:
+        if frames:
+            deeper(frames - 1)
+        else:
+            definition(0).take(1_000_000).count().block(PATIENCE)
+
+    monkeypatch.setattr(stream, "too_deep", lambda source, below: None)
+    with on_dropped(error=lambda error, where: None, element=lambda element, where: None):
+        for frames in range(20):
+            with pytest.raises(RecursionError):
+                deeper(frames)
+
+
 def test_the_error_says_what_to_use_instead() -> None:
     with pytest.raises(RecursionError, match=r"generate\(\) or expand\(\)"):
         concat(0).take(1_000_000).count().block(PATIENCE)

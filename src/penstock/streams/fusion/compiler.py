@@ -219,14 +219,12 @@ def culprit(error: BaseException, shape: Shape) -> int:
 
 
 def _search(error: BaseException, shape: Shape) -> int | None:
-    codes = [loop.code for loop in shape.loops]  # a copy runs, which is equal but not the same object
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code not in codes:
+    trace, level = error.__traceback__, -1
+    while trace is not None and (level := _level_of(trace.tb_frame.f_code, shape)) < 0:
         trace = trace.tb_next
     if trace is None:
         return None
-    level = max(i for i, code in enumerate(codes) if code == trace.tb_frame.f_code)
-    while trace is not None and level >= 0 and trace.tb_frame.f_code == codes[level]:
+    while trace is not None and level >= 0 and _runs(trace.tb_frame.f_code, shape, level):
         # A signal may come between two lines, where there is no number.
         owner = shape.loops[level].owner.get(trace.tb_lineno, SOURCE)
         if owner >= 0:
@@ -236,3 +234,19 @@ def _search(error: BaseException, shape: Shape) -> int | None:
         # The line takes from the segment above: look whether the error came out of that one.
         trace, level = trace.tb_next, level - 1
     return SOURCE
+
+
+def _level_of(code: CodeType, shape: Shape) -> int:
+    """The last of the loops that ``code`` is a copy of, or -1."""
+    level = len(shape.loops) - 1
+    while level >= 0 and not _runs(code, shape, level):
+        level -= 1
+    return level
+
+
+def _runs(code: CodeType, shape: Shape, level: int) -> bool:
+    """Whether ``code`` is a copy of a loop: copies share their table of lines.
+
+    They are equal, too, but CPython 3.11 loses a RecursionError while it compares them.
+    """
+    return code.co_linetable is shape.loops[level].code.co_linetable

@@ -85,6 +85,8 @@ class ManySources(Drain):
         """One source failed. The first error goes down, later ones are reported as dropped."""
         if self.closed or self.error is not None:
             drop_error(error, f"a source of {self.name}, after its end")
+            if not self.closed:
+                self.wake()  # the first one may have been noted where no stack was left to send it on
             return
         self.error = error
         self.wake()
@@ -153,8 +155,9 @@ class Outer:
         except BaseException as error:
             goes_up = asks_main_thread_to_stop(error)
             if not (goes_up and self._stage.closed):  # then it has ended with that already
-                self.cancel()
+                # In this order: without stack for it, the source must still be there to tell of its end.
                 self._stage.fail(error)
+                self.cancel()
             if goes_up:
                 raise
 
