@@ -6,12 +6,15 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
 from penstock.tck import Environment, PublisherVerification, run
+from penstock.tck.probe import Probe
+from tests.tck.legal.publishers import ThreadedPublisher
 from tests.tck.legal.serving import RangePublisher
 from tests.tck.loaded import busy, main
 from tests.tck.test_kills import BROKEN
@@ -88,4 +91,45 @@ def test_a_late_signal_of_a_stuck_subject_raises_nothing_on_a_thread_of_its_own(
 
     assert "request(1) did not return within 0.1 s" in result.message
     assert SendsWhenTheTestIsOver.sent
+    assert raised == []
+
+
+class Preempted(ThreadedPublisher):
+    """Keeps every rule; it notes on which threads it is cancelled."""
+
+    cancelled_on: ClassVar[list[str]] = []
+
+    class Subscription(ThreadedPublisher.Subscription):
+        def cancel(self) -> None:
+            Preempted.cancelled_on.append(threading.current_thread().name)
+            super().cancel()
+
+
+def test_a_test_ends_after_what_it_does_inside_a_signal_although_the_thread_there_is_held_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raised: list[Any] = []
+    settled = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+
+    def held_up(probe: Probe) -> None:
+        """The machine has no time for this thread until the test believes that all is silent."""
+        settled.wait(30)
+        time.sleep(0.1)
+
+    monkeypatch.setattr(Probe, "_stop_runaway", held_up)
+
+    class QuickVerification(PublisherVerification):
+        environment = Environment(timeout=5)
+
+        def create_publisher(self, elements: int) -> Any:
+            return Preempted(elements)
+
+        def settle(self) -> None:
+            settled.set()
+
+    (result,) = run(QuickVerification, lambda name: name.endswith("while_on_next_runs_on_another_thread"))
+
+    assert result.verdict == "pass", result.message
+    assert "tck-elsewhere" in Preempted.cancelled_on
     assert raised == []

@@ -72,7 +72,8 @@ class ProbeSubscriber:
 class Probe:
     """One Subscriber's view of a stream: the signals, the requests, and the rules that were broken.
 
-    ``on_subscribe`` and ``on_next`` are what the test does inside these signals.
+    ``on_subscribe`` and ``on_next`` are what the test does inside these signals. They may run on a thread of
+    the subject.
     """
 
     def __init__(
@@ -92,7 +93,8 @@ class Probe:
         self.deepest = 0
         """The deepest nesting of ``on_next`` on one thread (§3.3)."""
         self.signals: list[str] = []
-        self._trial = trial
+        self.trial = trial
+        """The test that this probe takes part in; a hook that runs late asks it, not the test class."""
         self._asked = 0
         self._asked_too_late = 0
         self._cancelled = False
@@ -110,13 +112,13 @@ class Probe:
         """Subscribe; ``subscribe`` has to return normally. Does not wait for ``on_subscribe``."""
         receiver = ProbeSubscriber(self)
         self._receiver = weakref.ref(receiver)
-        self._trial.add_cleanup(self._leave)
-        self._trial.log.add(f"→ subscribe({self.name})")
-        self._trial.perform(lambda: publisher.subscribe(receiver), "subscribe", rule)
+        self.trial.add_cleanup(self._leave)
+        self.trial.log.add(f"→ subscribe({self.name})")
+        self.trial.perform(lambda: publisher.subscribe(receiver), "subscribe", rule)
 
     def request(self, n: int) -> None:
         """Ask for ``n`` elements; the call has to return normally (§3.16)."""
-        with self._trial.condition:
+        with self.trial.condition:
             # What is asked for after a cancellation must not be sent. A request that is under way while
             # another thread leaves may still be served.
             if not self._waits:
@@ -125,8 +127,8 @@ class Probe:
                 self._asked_too_late += max(n, 0)
             else:
                 self._asked += max(n, 0)
-            self._trial.log.add(f"→ {self.name}: request({n})")
-        self._trial.perform(
+            self.trial.log.add(f"→ {self.name}: request({n})")
+        self.trial.perform(
             lambda: self.subscription.request(n),
             f"request({n}){self._state}",
             self._rule_of_a_call("3.6", "3.16"),
@@ -135,16 +137,16 @@ class Probe:
 
     def cancel(self) -> None:
         """Cancel; the call has to return normally (§3.15)."""
-        with self._trial.condition:
+        with self.trial.condition:
             what, rule = f"cancel(){self._state}", self._rule_of_a_call("3.7", "3.15")
             self._cancelled = True
-            self._trial.log.add(f"→ {self.name}: cancel()")
-        self._trial.perform(lambda: self.subscription.cancel(), what, rule)
+            self.trial.log.add(f"→ {self.name}: cancel()")
+        self.trial.perform(lambda: self.subscription.cancel(), what, rule)
         self._left = True
 
     def hint(self, text: str) -> None:
         """Add a hint that is shown if the test fails."""
-        self._trial.hint(text)
+        self.trial.hint(text)
 
     def forget_error(self) -> None:
         """Drop the received error: its traceback may refer to the Subscriber (§3.13)."""
@@ -181,12 +183,12 @@ class Probe:
     # ---------------------------------------------------------------- what a test expects
     def expect_subscription(self) -> None:
         """Wait for ``on_subscribe``."""
-        if not self._trial.wait_until(lambda: self.subscription is not None):
+        if not self.trial.wait_until(lambda: self.subscription is not None):
             raise self._missing("1.9", "on_subscribe", "on_subscribe after subscribe")
 
     def expect_elements(self, count: int, rule: str) -> list[Any]:
         """Wait until ``count`` elements have come in all, and return them; fewer break ``rule``."""
-        if not self._trial.wait_until(lambda: len(self.elements) >= count, lambda: self.ended):
+        if not self.trial.wait_until(lambda: len(self.elements) >= count, lambda: self.ended):
             raise self._missing(rule, f"element {len(self.elements) + 1}", f"{count} elements in all")
         return self.elements[:count]
 
@@ -196,14 +198,14 @@ class Probe:
         def too_many() -> bool:
             return elements is not None and len(self.elements) > elements
 
-        if not self._trial.wait_until(lambda: self.completed, lambda: self.ended or too_many()):
+        if not self.trial.wait_until(lambda: self.completed, lambda: self.ended or too_many()):
             raise self._missing(rule, "on_complete", "on_complete")
         if elements is not None:
             self.expect_exactly(elements, rule)
 
     def expect_error(self, rule: str) -> BaseException:
         """Wait for ``on_error`` and return the error."""
-        if not self._trial.wait_until(lambda: self.error is not None, lambda: self.ended):
+        if not self.trial.wait_until(lambda: self.error is not None, lambda: self.ended):
             raise self._missing(rule, "on_error", "on_error")
         assert self.error is not None
         return self.error
@@ -221,7 +223,7 @@ class Probe:
         """
         before = len(self.signals)
         yield
-        self._trial.settle()
+        self.trial.settle()
         late = self.signals[before:]
         if late:
             more = f" and {len(late) - 3} more" if len(late) > 3 else ""
@@ -231,9 +233,9 @@ class Probe:
         last = self.signals[-1] if self.signals else "nothing at all"
         if self.ended:
             return Violation(rule, f"{what} never came: {last} ended the stream", expected)
-        if self._trial.flaws:
+        if self.trial.flaws:
             return Violation(rule, f"{what} had not come by then; the last signal was {last}", expected)
-        limit = self._trial.environment.timeout
+        limit = self.trial.environment.timeout
         return Violation(
             rule, f"{what} did not come within {limit:g} s; the last signal was {last}", expected
         )
@@ -248,51 +250,51 @@ class Probe:
         """Check ``on_subscribe``: it comes once, before all other signals."""
         with self._signal(f"on_subscribe({shown(subscription)})"):
             if subscription is None:
-                self._trial.flaw("2.13", "on_subscribe(None) was called", "a Subscription")
+                self.trial.flaw("2.13", "on_subscribe(None) was called", "a Subscription")
             elif self.subscription is not None:
-                self._trial.flaw(
+                self.trial.flaw(
                     "2.12", "on_subscribe was called a second time", "one on_subscribe for a subscribe, §1.9"
                 )
             else:
-                with self._trial.condition:
+                with self.trial.condition:
                     self.subscription = subscription
-                    self._trial.condition.notify_all()
-                if self._hook_on_subscribe is not None:
+                    self.trial.condition.notify_all()
+                if self._hook_on_subscribe is not None and not self.trial.closed:
                     self._hook_on_subscribe(self)
 
     def received_element(self, element: Any) -> None:
         """Check ``on_next``: requested, not ``None``, after ``on_subscribe`` and before the end."""
         with self._signal(f"on_next({shown(element)})"):
             if element is None:
-                self._trial.flaw("2.13", "on_next(None) was called", "an element that is not None")
-            with self._trial.condition:
+                self.trial.flaw("2.13", "on_next(None) was called", "an element that is not None")
+            with self.trial.condition:
                 now = time.monotonic()
                 self._longest_gap = max(self._longest_gap, now - self._heard_at)
                 self._heard_at = now
                 self.elements.append(element)
                 if len(self.elements) > self._asked and self._asked < UNBOUNDED:
                     self._beyond_demand()
-                self._trial.condition.notify_all()
+                self.trial.condition.notify_all()
             self._stop_runaway()
-            if self._hook_on_next is not None and not self._trial.closed:
+            if self._hook_on_next is not None and not self.trial.closed:
                 self._run_hook(self._hook_on_next)
 
     def _beyond_demand(self) -> None:
         count = f"element {len(self.elements)} came"
         if self._asked_too_late:
             happened = f"{count}, {self._asked} were requested before cancel() and more after it"
-            self._trial.flaw("3.6", happened, "that request does nothing after cancel()")
+            self.trial.flaw("3.6", happened, "that request does nothing after cancel()")
         else:
-            self._trial.flaw("1.1", f"{count}, {self._asked} were requested", "no element without demand")
+            self.trial.flaw("1.1", f"{count}, {self._asked} were requested", "no element without demand")
 
     def _stop_runaway(self) -> None:
         # On the caller's thread only: on one of the subject's own nobody catches it, and pytest would hold
         # it against the next test.
-        if self._trial.closed and self._trial.stuck and self._trial.calls_here:
+        if self.trial.closed and self.trial.stuck and self.trial.calls_here:
             raise Runaway("the test is over and takes no more elements")
         if len(self.elements) > SIGNAL_LIMIT:
             rule = "1.8" if self._cancelled else "1.1"
-            self._trial.flaw(rule, f"more than {SIGNAL_LIMIT} elements came", "far fewer")
+            self.trial.flaw(rule, f"more than {SIGNAL_LIMIT} elements came", "far fewer")
             raise Runaway(f"more than {SIGNAL_LIMIT} elements: no test of the kit asks for so many")
 
     def _run_hook(self, hook: Hook) -> None:
@@ -310,22 +312,22 @@ class Probe:
         """Check ``on_error``: it has an exception and is the last signal."""
         with self._signal(f"on_error({shown(error)})"):
             if not isinstance(error, BaseException):
-                self._trial.flaw("2.13", f"on_error({shown(error)}) was called", "an exception")
+                self.trial.flaw("2.13", f"on_error({shown(error)}) was called", "an exception")
                 error = RuntimeError(f"on_error({shown(error)})")
-            with self._trial.condition:
+            with self.trial.condition:
                 self.error = error if self.error is None else self.error
-                self._trial.condition.notify_all()
+                self.trial.condition.notify_all()
 
     def received_complete(self) -> None:
         """Check ``on_complete``: it is the last signal."""
-        with self._signal("on_complete()"), self._trial.condition:
+        with self._signal("on_complete()"), self.trial.condition:
             self.completed = True
-            self._trial.condition.notify_all()
+            self.trial.condition.notify_all()
 
     @contextlib.contextmanager
     def _signal(self, what: str) -> Iterator[None]:
         """Check what holds for every signal: its thread, and that it overlaps with no other (§1.3)."""
-        trial, me = self._trial, threading.get_ident()
+        trial, me = self.trial, threading.get_ident()
         with trial.condition:
             if not trial.closed:
                 trial.log.add(f"← {self.name}: {what}")
@@ -338,15 +340,18 @@ class Probe:
                 if trial.profile == "sync" and not trial.calls_here:
                     trial.flaw("", f"{what} came on a thread of its own", 'profile = "threads" or "asyncio"')
             self._inside.append(me)
+            trial.signals_under_way += 1
         try:
             yield
         finally:
             with trial.condition:
                 self._inside.remove(me)
+                trial.signals_under_way -= 1
+                trial.condition.notify_all()
 
     def _check_grammar(self, what: str) -> None:
         if self.ended:
             end = "on_complete" if self.completed else "on_error"
-            self._trial.flaw("1.7", f"{what} came after {end}", f"{end} to be the last signal")
+            self.trial.flaw("1.7", f"{what} came after {end}", f"{end} to be the last signal")
         if self.subscription is None and not what.startswith("on_subscribe"):
-            self._trial.flaw("1.9", f"{what} came before on_subscribe", "on_subscribe as the first signal")
+            self.trial.flaw("1.9", f"{what} came before on_subscribe", "on_subscribe as the first signal")

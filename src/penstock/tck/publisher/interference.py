@@ -29,9 +29,9 @@ class InterferingTests(PublisherSubject):
 
         def ask_elsewhere(probe: Probe) -> None:
             if not asked:
-                asked.append(self.trial.elsewhere(lambda: probe.request(2)))
+                asked.append(probe.trial.elsewhere(lambda: probe.request(2)))
                 # If the Publisher serves it at once, the elements come now.
-                self.trial.wait_briefly(asked[0].done, _BESIDE)
+                probe.trial.wait_briefly(asked[0].done, _BESIDE)
 
         probe = self.subscribed(self.publisher_of(10), on_next=ask_elsewhere)
         probe.request(1)
@@ -49,10 +49,10 @@ class InterferingTests(PublisherSubject):
         def leave_elsewhere(probe: Probe) -> None:
             if len(probe.elements) > 1:
                 return
-            left = self.trial.elsewhere(probe.cancel)
-            self.trial.wait_briefly(left.done, limit)
+            left = probe.trial.elsewhere(probe.cancel)
+            probe.trial.wait_briefly(left.done, limit)
             if not left.done():
-                self.trial.flaw(
+                probe.trial.flaw(
                     "3.5",
                     f"cancel() on another thread had not returned after {limit:g} s, because of on_next",
                     "that it does not wait for a signal",
