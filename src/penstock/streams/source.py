@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.arguments import describe_all
 from penstock.spec import Publisher, Subscriber
 from penstock.streams.errors import Place, here
-from penstock.streams.fusion import Op, PullDrain, Relay, knows_its_end
+from penstock.streams.fusion import Op, PullDrain, QueueDrain, Relay, knows_its_end
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["IterableSource", "Next", "PublisherSource", "Source", "frames_needed", "too_deep"]
+__all__ = ["IterableSource", "Next", "PublisherSource", "Source", "StageSource", "frames_needed", "too_deep"]
 
 Next = tuple["Stream[Any]", Subscriber[Any]]
 """The stream to subscribe to next, and its subscriber."""
@@ -77,6 +77,31 @@ class Source(ABC):
     def runs_on(self) -> str:
         """The resource that elements come from, as ``explain()`` shows it."""
         return "caller"
+
+
+class StageSource(Source):
+    """An operator with one upstream; ``stage`` makes the stage for each subscriber."""
+
+    frames = 8
+
+    def __init__(
+        self, label: str, upstream: Stream[Any], boundary: int, stage: Callable[..., QueueDrain], *shows: Any
+    ) -> None:
+        super().__init__(label, *shows)
+        self._upstream = upstream
+        self._stage = stage
+        self.boundary = boundary
+
+    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
+        stage = self._stage(ops, downstream, self.label, self.place)
+        stage.introduce()
+        return None if stage.closed else (self._upstream, stage)
+
+    def upstreams(self) -> list[Stream[Any]]:
+        return [self._upstream]
+
+    def runs_on(self) -> str:
+        return self._upstream._source.runs_on()
 
 
 class IterableSource(Source):

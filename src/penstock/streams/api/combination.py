@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 from penstock.arguments import a_count, a_function, a_value
 from penstock.streams.api.flat_map import INNER_PREFETCH
 from penstock.streams.fusion import operator
-from penstock.streams.operators.flat_map import FlatMapSource, ZipSource
+from penstock.streams.operators.flat_map import FlatMapSource
 from penstock.streams.operators.recovery import ConcatSource
+from penstock.streams.operators.side_by_side import ZipSource
 from penstock.streams.source import IterableSource
 from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono_of
 
@@ -573,7 +574,7 @@ def _zipped(
     streams = streams_of(publishers, wanted_by)
     if not streams:
         return flux_of(IterableSource.over("zip", ()))
-    return flux_of(ZipSource(streams, combinator, a_count(prefetch, wanted_by)))
+    return flux_of(ZipSource("zip", streams, combinator, a_count(prefetch, wanted_by)))
 
 
 def _flattened(streams: tuple[Any, ...], kind: type[ConcatSource | FlatMapSource]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from penstock.spec import Publisher
 from penstock.streams.operators.combine_latest import CombineLatestSource
 from penstock.streams.operators.companions import SkipUntilSource, TakeUntilSource, WithLatestSource
 from penstock.streams.operators.flat_map import INNER_PREFETCH
-from penstock.streams.operators.latest import ConflateSource
+from penstock.streams.operators.latest import conflated
 from penstock.streams.operators.samples import (
     debounced,
     sampled,
@@ -119,7 +119,9 @@ class FluxLatest(Stream[T]):
         streams = tuple(as_stream(each, "combine_latest()") for each in publishers)
         if not streams:
             return flux_of(IterableSource.over("combine_latest", ()))
-        return flux_of(CombineLatestSource(streams, combinator, a_count(prefetch, "combine_latest()")))
+        return flux_of(
+            CombineLatestSource("combine_latest", streams, combinator, a_count(prefetch, "combine_latest()"))
+        )
 
     @overload
     def with_latest_from(self, other: Streamable[E]) -> Flux[tuple[T, E]]: ...
@@ -272,7 +274,7 @@ class FluxLatest(Stream[T]):
         """
         a_function(seed, "conflate()")
         a_function(aggregate, "conflate()")
-        return flux_of(ConflateSource(self, seed, aggregate))
+        return flux_of(conflated(self, seed, aggregate))
 
     def take_until_other(self, other: Streamable[Any]) -> Flux[T]:
         """Let elements through until ``other`` has an element or completes; then complete.

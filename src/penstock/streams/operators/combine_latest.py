@@ -3,68 +3,30 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.spec import Subscriber
-from penstock.streams.fusion import Op
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.fusion.fragments import NOTHING
-from penstock.streams.operators.flat_map import Inner, ManySources
-from penstock.streams.source import Source
-
-if TYPE_CHECKING:
-    from penstock.streams.stream import Stream
+from penstock.streams.operators.flat_map import Inner
+from penstock.streams.operators.side_by_side import SideBySide, SideBySideSource
 
 __all__ = ["CombineLatestSource"]
 
 
-class CombineLatestSource(Source):
-    """``combine_latest``: a row for each element, ``prefetch`` of each stream may wait."""
-
-    frames = 10
-
-    def __init__(
-        self, streams: tuple[Stream[Any], ...], combinator: Callable[..., Any] | None, prefetch: int
-    ) -> None:
-        super().__init__("combine_latest", *([combinator] if combinator else []))
-        self._streams = streams
-        self._combinator = combinator
-        self.boundary = prefetch
-
-    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        assert self.boundary is not None
-        stage = _Combining(self._combinator, ops, downstream, self.label, self.place)
-        stage.expect(len(self._streams), self.boundary)
-        stage.introduce()
-        for inner, stream in zip(stage.inners, self._streams, strict=True):
-            if stage.closed:
-                return
-            inner.subscribe_to(stream)
-
-    def upstreams(self) -> list[Stream[Any]]:
-        return list(self._streams)
-
-    def runs_on(self) -> str:
-        return "sources"
-
-
-class _Combining(ManySources):
+class _Combining(SideBySide):
     """Elements wait in the order of their arrival; each changes its place in the row when its turn comes."""
 
-    __slots__ = ("_combinator", "_missing", "inners", "ready", "row")
+    __slots__ = ("_missing", "ready", "row")
     inners: list[_CombinedInner]
     row: list[Any]
 
-    def __init__(self, combinator: Callable[..., Any] | None, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._combinator = combinator
         self._missing = 0
         """How many streams have not had the turn of their first element."""
         self.ready: deque[tuple[_CombinedInner, Any]] = deque()
 
     def expect(self, streams: int, prefetch: int) -> None:
-        """Make place for so many streams."""
         self.inners = [_CombinedInner(self, prefetch, index) for index in range(streams)]
         self.row = [NOTHING] * streams
         self._missing = streams
@@ -79,7 +41,7 @@ class _Combining(ManySources):
             inner.took_one()
             if self._missing:
                 continue
-            return tuple(row) if self._combinator is None else self._combinator(*row)
+            return tuple(row) if self._function is None else self._function(*row)
         return PENDING
 
     def finished(self) -> bool:
@@ -124,3 +86,9 @@ class _CombinedInner(Inner):
 
     def _waiting(self) -> list[Any]:
         return [element for inner, element in list(self._stage.ready) if inner is self]
+
+
+class CombineLatestSource(SideBySideSource):
+    """``combine_latest``: a row for each element, ``prefetch`` of each stream may wait."""
+
+    stage_type = _Combining

@@ -12,16 +12,15 @@ from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import a_number
-from penstock.spec import Subscriber
 from penstock.streams.errors import drop_elements
-from penstock.streams.fusion import Op, Relay
+from penstock.streams.fusion import Relay
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.fusion.queue_drain import needed_above
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.timing import MOMENT
 from penstock.streams.schedulers import Alarm, Scheduler, Timer
-from penstock.streams.source import Next, Source
+from penstock.streams.source import Source, StageSource
 from penstock.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ __all__ = ["delayed_sequence", "rate_limited"]
 
 def delayed_sequence(upstream: Stream[Any], delay: float, ahead: int, scheduler: Scheduler) -> Source:
     """``delay_sequence``: everything happens later, with the same time between two elements."""
-    return _WaitSource(
+    return StageSource(
         "delay_sequence", upstream, ahead, lambda *a: _Shifted(delay, ahead, scheduler, *a), delay
     )
 
@@ -50,32 +49,9 @@ def rate_limited(
     What an element weighs is known when it has come, so with a weight one waits at a time.
     """
     ahead = 1 if weight is not None else max(1, min(PREFETCH, int(burst)))
-    return _WaitSource(
+    return StageSource(
         "rate_limit", upstream, ahead, lambda *a: _Limited(rate, burst, weight, ahead, scheduler, *a), *shows
     )
-
-
-class _WaitSource(Source):
-    frames = 8
-
-    def __init__(
-        self, label: str, upstream: Stream[Any], ahead: int, stage: Callable[..., _Waiting], *shows: Any
-    ) -> None:
-        super().__init__(label, *shows)
-        self._upstream = upstream
-        self._stage = stage
-        self.boundary = ahead
-
-    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        stage = self._stage(ops, downstream, self.label, self.place)
-        stage.introduce()
-        return None if stage.closed else (self._upstream, stage)
-
-    def upstreams(self) -> list[Stream[Any]]:
-        return [self._upstream]
-
-    def runs_on(self) -> str:
-        return self._upstream._source.runs_on()
 
 
 class _Waiting(Relay):

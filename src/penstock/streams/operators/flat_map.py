@@ -1,4 +1,4 @@
-"""``flat_map``, ``merge`` and ``zip``: several sources, one loop.
+"""``flat_map`` and ``merge``: several sources, one loop.
 
 The stage subscribes an :class:`Inner` to each source. Inners queue what arrives and wake the stage; the
 stage's loop polls for the next element that may go down. Each inner keeps its own bounded queue filled, so
@@ -27,7 +27,7 @@ from penstock.streams.source import Next, Source
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["INNER_PREFETCH", "FlatMapSource", "Inner", "ManySources", "Outer", "ZipSource"]
+__all__ = ["INNER_PREFETCH", "FlatMapSource", "Inner", "ManySources", "Outer"]
 
 INNER_PREFETCH = 32
 """How many elements of each source may wait by default."""
@@ -488,56 +488,3 @@ class _Sequential(ManySources):
 
     def waiting(self) -> list[Any]:
         return [element for inner in tuple(self._in_order) for element in tuple(inner.queue)]
-
-
-class ZipSource(Source):
-    """``zip``: one element of each stream makes one element."""
-
-    frames = 10
-
-    def __init__(
-        self, streams: tuple[Stream[Any], ...], combinator: Callable[..., Any] | None, prefetch: int
-    ) -> None:
-        super().__init__("zip", *([combinator] if combinator else []))
-        self._streams = streams
-        self._combinator = combinator
-        self.boundary = prefetch
-
-    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        assert self.boundary is not None
-        stage = _Zipping(self._combinator, ops, downstream, self.label, self.place)
-        stage.inners = [Inner(stage, self.boundary) for _ in self._streams]
-        stage.introduce()
-        for inner, stream in zip(stage.inners, self._streams, strict=True):
-            if stage.closed:
-                return
-            inner.subscribe_to(stream)
-
-    def upstreams(self) -> list[Stream[Any]]:
-        return list(self._streams)
-
-    def runs_on(self) -> str:
-        return "sources"
-
-
-class _Zipping(ManySources):
-    __slots__ = ("_combinator", "inners")
-    inners: list[Inner]
-
-    def __init__(self, combinator: Callable[..., Any] | None, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._combinator = combinator
-
-    def poll(self) -> Any:
-        for inner in self.inners:
-            if not inner.queue:
-                return PENDING
-        row = tuple([inner.take() for inner in self.inners])
-        return row if self._combinator is None else self._combinator(*row)
-
-    def finished(self) -> bool:
-        """One source at its end is enough: no further row can be complete."""
-        return any(inner.done and not inner.queue for inner in self.inners)
-
-    def waiting(self) -> list[Any]:
-        return [element for inner in self.inners for element in tuple(inner.queue)]

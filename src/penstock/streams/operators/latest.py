@@ -20,12 +20,12 @@ from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.fusion.fragments import NOTHING
 from penstock.streams.schedulers import Alarm, Scheduler, Timer
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
-from penstock.streams.source import Next, Source
+from penstock.streams.source import Source, StageSource
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["ConflateSource", "Latest", "LatestSource", "TimedLatest"]
+__all__ = ["Latest", "TimedLatest", "conflated"]
 
 Attached = tuple[tuple[Op, ...], Subscriber[Any], str, Place]
 """What every stage is made with: the operators below, the subscriber, and the operator's name and place."""
@@ -131,29 +131,6 @@ class Latest(QueueDrain):
         return 1
 
 
-class LatestSource(Source):
-    """An operator whose stage is a :class:`Latest`."""
-
-    frames = 8
-
-    def __init__(self, label: str, upstream: Stream[Any], stage: Callable[..., Latest], *shows: Any) -> None:
-        super().__init__(label, *shows)
-        self._upstream = upstream
-        self._stage = stage
-        self.boundary = 1
-
-    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        stage = self._stage(ops, downstream, self.label, self.place)
-        stage.introduce()
-        return None if stage.closed else (self._upstream, stage)
-
-    def upstreams(self) -> list[Stream[Any]]:
-        return [self._upstream]
-
-    def runs_on(self) -> str:
-        return self._upstream._source.runs_on()
-
-
 class TimedLatest(Latest):
     """A :class:`Latest` with a clock and one timer."""
 
@@ -197,16 +174,11 @@ class TimedLatest(Latest):
             timer.cancel()
 
 
-class ConflateSource(LatestSource):
+def conflated(
+    upstream: Stream[Any], seed: Callable[[Any], Any], aggregate: Callable[[Any, Any], Any]
+) -> Source:
     """``conflate``: elements that come while the subscriber is busy become one."""
-
-    def __init__(
-        self, upstream: Stream[Any], seed: Callable[[Any], Any], aggregate: Callable[[Any, Any], Any]
-    ) -> None:
-        def stage(*attached: Any) -> Latest:
-            return _Conflating(seed, aggregate, *attached)
-
-        super().__init__("conflate", upstream, stage, seed, aggregate)
+    return StageSource("conflate", upstream, 1, lambda *a: _Conflating(seed, aggregate, *a), seed, aggregate)
 
 
 class _Conflating(Latest):

@@ -14,6 +14,7 @@ from typing import Any
 from penstock.spec import UNBOUNDED, Subscriber
 from penstock.streams.errors import KeptError, Place
 from penstock.streams.fusion import Op, QueueDrain
+from penstock.streams.fusion.queue_drain import needed_above
 from penstock.streams.operators.boundaries import replenish_at
 from penstock.streams.operators.replay_buffer import EmitResult, ReplayBuffer, Ticket
 
@@ -262,10 +263,7 @@ class LiveCursor(QueueDrain):
 
     def wanted(self) -> int:
         """Tell the feeder, now or when it comes, how far we want to read."""
-        need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
-        for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
-            need = op.kind.demand(need, op.args, state)
-        self.wants_upto = max(self.wants_upto, self.at + need)
+        self.wants_upto = max(self.wants_upto, self.at + needed_above(self))
         with self._buffer._mutex:
             self._set_refill()
         return 1 if self._buffer.on_read is not None else 0

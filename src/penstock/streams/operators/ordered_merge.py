@@ -7,66 +7,22 @@ sources make one sorted stream.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from penstock.spec import Subscriber
-from penstock.streams.fusion import Op
 from penstock.streams.fusion.compiler import PENDING
-from penstock.streams.operators.flat_map import Inner, ManySources
-from penstock.streams.source import Source
-
-if TYPE_CHECKING:
-    from penstock.streams.stream import Stream
+from penstock.streams.operators.side_by_side import SideBySide, SideBySideSource
 
 __all__ = ["MergeOrderedSource", "MergePrioritySource"]
 
-Key = Callable[[Any], Any]
 
-
-class _MergeSource(Source):
-    """Several streams with a queue each."""
-
-    frames = 10
-    stage_type: type[_Merge]
-
-    def __init__(self, label: str, streams: tuple[Stream[Any], ...], key: Key | None, prefetch: int) -> None:
-        super().__init__(label, *([key] if key else []))
-        self._streams = streams
-        self._key = key
-        self.boundary = prefetch
-
-    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        assert self.boundary is not None
-        stage = self.stage_type(self._key, ops, downstream, self.label, self.place)
-        stage.inners = [Inner(stage, self.boundary) for _ in self._streams]
-        stage.introduce()
-        for inner, stream in zip(stage.inners, self._streams, strict=True):
-            if stage.closed:
-                return
-            inner.subscribe_to(stream)
-        stage.begin()
-
-    def upstreams(self) -> list[Stream[Any]]:
-        return list(self._streams)
-
-    def queue(self) -> str:
-        return f"{len(self._streams)}×{self.boundary}"
-
-    def runs_on(self) -> str:
-        return "sources"
-
-
-class _Merge(ManySources):
+class _Merge(SideBySide):
     """Compares nothing before all sources are subscribed to: the first would always win otherwise."""
 
-    __slots__ = ("_begun", "_key", "inners")
-    inners: list[Inner]
+    __slots__ = ("_begun",)
 
-    def __init__(self, key: Key | None, *arguments: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._key = key
         self._begun = False
 
     def begin(self) -> None:
@@ -77,9 +33,6 @@ class _Merge(ManySources):
         # Whether it is done comes first: its last element is in the queue before that.
         return self._begun and all(inner.done and not inner.queue for inner in self.inners)
 
-    def waiting(self) -> list[Any]:
-        return [element for inner in self.inners for element in tuple(inner.queue)]
-
 
 class _ByPriority(_Merge):
     """The first source that has an element or, with a key, the one whose element has the smallest."""
@@ -89,7 +42,7 @@ class _ByPriority(_Merge):
     def poll(self) -> Any:
         if not self._begun or self.halted:
             return PENDING
-        key = self._key
+        key = self._function
         if key is None:
             for inner in self.inners:
                 if inner.queue:
@@ -131,8 +84,15 @@ class _InOrder(_Merge):
             if not inner.queue:  # otherwise an element and the end came between the two looks
                 return True
         head = inner.queue[0]
-        heappush(self._heads, (head if self._key is None else self._key(head), number))
+        heappush(self._heads, (head if self._function is None else self._function(head), number))
         return True
+
+
+class _MergeSource(SideBySideSource):
+    """Several streams with a queue each."""
+
+    def queue(self) -> str:
+        return f"{len(self._streams)}×{self.boundary}"
 
 
 class MergePrioritySource(_MergeSource):

@@ -14,11 +14,12 @@ from contextvars import copy_context
 from enum import Enum
 from typing import Any
 
-from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.spec import Subscriber, Subscription
 from penstock.streams.errors import KeptError, Place
 from penstock.streams.fusion import Drain, Op
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
+from penstock.streams.fusion.queue_drain import needed_above
 
 __all__ = ["BufferCursor", "EmitResult", "ReplayBuffer", "Ticket"]
 
@@ -396,10 +397,7 @@ class BufferCursor(Drain):
 
     def wanted(self) -> int:
         """Tell the feeder, if there is one, how far we want to read."""
-        need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
-        for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
-            need = op.kind.demand(need, op.args, state)
-        self.wants_upto = max(self.wants_upto, self.at + need)
+        self.wants_upto = max(self.wants_upto, self.at + needed_above(self))
         return 1 if self._buffer.on_read is not None else 0
 
     def ask(self, n: int) -> None:

@@ -9,10 +9,10 @@ from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.fusion import Op
 from penstock.streams.fusion.fragments import NOTHING
 from penstock.streams.operators.companions import Companion
-from penstock.streams.operators.latest import Latest, LatestSource, TimedLatest
+from penstock.streams.operators.latest import Latest, TimedLatest
 from penstock.streams.operators.timing import MOMENT
 from penstock.streams.schedulers import Scheduler
-from penstock.streams.source import Next, Source
+from penstock.streams.source import Next, Source, StageSource
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -22,22 +22,24 @@ __all__ = ["debounced", "sampled", "sampled_by", "throttled_to_first", "throttle
 
 def debounced(upstream: Stream[Any], pause: float, scheduler: Scheduler) -> Source:
     """``debounce``: an element is due when none has come for a while."""
-    return LatestSource("debounce", upstream, lambda *a: _Debouncing(pause, scheduler, *a), pause)
+    return StageSource("debounce", upstream, 1, lambda *a: _Debouncing(pause, scheduler, *a), pause)
 
 
 def throttled_to_first(upstream: Stream[Any], window: float, scheduler: Scheduler) -> Source:
     """``throttle_first``: the element that opens a window is due, the others in it are dropped."""
-    return LatestSource("throttle_first", upstream, lambda *a: _FirstOfWindow(window, scheduler, *a), window)
+    return StageSource(
+        "throttle_first", upstream, 1, lambda *a: _FirstOfWindow(window, scheduler, *a), window
+    )
 
 
 def throttled_to_last(upstream: Stream[Any], window: float, scheduler: Scheduler) -> Source:
     """``throttle_last``: an element opens a window, and the last in it is due when the window closes."""
-    return LatestSource("throttle_last", upstream, lambda *a: _LastOfWindow(window, scheduler, *a), window)
+    return StageSource("throttle_last", upstream, 1, lambda *a: _LastOfWindow(window, scheduler, *a), window)
 
 
 def sampled(upstream: Stream[Any], period: float, scheduler: Scheduler) -> Source:
     """``sample`` by a clock: at each tick, the newest element is due."""
-    return LatestSource("sample", upstream, lambda *a: _SampledByClock(period, scheduler, *a), period)
+    return StageSource("sample", upstream, 1, lambda *a: _SampledByClock(period, scheduler, *a), period)
 
 
 def sampled_by(upstream: Stream[Any], sampler: Stream[Any]) -> Source:
