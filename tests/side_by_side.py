@@ -15,6 +15,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 
 from tests import quick_java
 
@@ -27,7 +28,7 @@ BESIDE = {
         "tests/net/http",
         "tests/net/framing",
     ),
-    "pages": ("tests/examples", "tests/feeds", "tests/source"),
+    "pages": ("tests/examples", "tests/feeds", "tests/source", "tests/spark/test_examples.py"),
     "kits": ("tests/conformance", "tests/interop", "tests/tck"),
     "Spark": ("tests/spark",),
     "storms": (
@@ -70,7 +71,11 @@ def main(arguments: list[str]) -> int:
         for test in _failed(folder):
             print(f"failed: {test}")
     took = time.monotonic() - began
-    print(f"all runs took {took:.0f} s; exit codes {', '.join(map(str, codes))}")
+    used = getrusage(RUSAGE_CHILDREN)
+    print(
+        f"all runs took {took:.0f} s and {used.ru_utime + used.ru_stime:.0f} s of processor time; "
+        f"exit codes {', '.join(map(str, codes))}"
+    )
     return max(map(abs, codes))
 
 
