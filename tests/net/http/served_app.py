@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import resource
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -87,6 +89,20 @@ async def looped_upload(request: Request) -> Any:
     return str(seen["taken"])
 
 
+async def read_parts(request: Request) -> str:
+    """Reads every part; tells what they were, and by how many KiB the process has grown at most."""
+    seen = state[request.path["name"]] = {"parts": [], "grown": 0}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    async for part in request.parts():
+        size, digest = 0, hashlib.sha256()
+        async for chunk in part.body():
+            size += len(chunk)
+            digest.update(chunk)
+        seen["parts"].append([part.name, part.filename, size, digest.hexdigest()])
+    seen["grown"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    return "read"
+
+
 def upper(request: Request) -> Any:
     """An upload and a response at once, over a thread of a pool."""
     shouted = request.body().transform(lines()).map(lambda line: line.upper() + b"\n")
@@ -152,6 +168,8 @@ app = (
     .get("/pool", on_a_pool)
     .post("/upload/{name}", held_upload)
     .post("/looped/{name}", looped_upload)
+    .post("/parts/{name}", read_parts)
+    .post("/form", lambda request: ndjson(request.form().map(lambda form: form.pairs)))
     .post("/upper", upper)
     .ws("/echo", lambda inbound, outbound: outbound.send(inbound.receive()))
     .ws("/chatter/{name}", chatter)

@@ -25,9 +25,13 @@ b'0\\n1\\n2\\n'
 
 from penstock.net.http.asgi import (
     App,
+    BadForm,
     BadStatus,
     BodyTooLarge,
     ClientGone,
+    FormTooLarge,
+    NotAForm,
+    PartSkipped,
     RequestRefused,
     RequestTimeout,
     ResponseBroken,
@@ -35,6 +39,7 @@ from penstock.net.http.asgi import (
 )
 from penstock.net.http.client import Answer, Call, RequestOptions, get, post, request
 from penstock.net.http.events import Event, EventDecoder
+from penstock.net.http.forms import Form, FormPart
 from penstock.net.http.reception import body
 from penstock.net.http.responses import Response, ndjson, reply, sse, stream
 from penstock.net.http.routes import Http, Request, Route
@@ -43,13 +48,19 @@ from penstock.net.http.websockets import WebSocketHandler, WebSocketInbound, Web
 __all__ = [
     "Answer",
     "App",
+    "BadForm",
     "BadStatus",
     "BodyTooLarge",
     "Call",
     "ClientGone",
     "Event",
     "EventDecoder",
+    "Form",
+    "FormPart",
+    "FormTooLarge",
     "Http",
+    "NotAForm",
+    "PartSkipped",
     "Request",
     "RequestOptions",
     "RequestRefused",

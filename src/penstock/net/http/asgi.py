@@ -13,11 +13,15 @@ from penstock.streams.spi import AsyncIterableSource, FutureSource, Op, Source, 
 
 __all__ = [
     "App",
+    "BadForm",
     "BadStatus",
     "BodyTooLarge",
     "ClientGone",
+    "FormTooLarge",
     "Headers",
     "Message",
+    "NotAForm",
+    "PartSkipped",
     "Receive",
     "RequestRefused",
     "RequestTimeout",
@@ -79,6 +83,26 @@ class BodyTooLarge(RequestRefused):
     """The body of a request has more bytes than ``Http.body_limit()`` allows."""
 
     status = 413
+
+
+class BadForm(RequestRefused):
+    """A form that cannot be read: it is incomplete, or not written as its content type says."""
+
+
+class FormTooLarge(RequestRefused):
+    """A form, or a part of it, has more bytes, fields or parts than the reader allows."""
+
+    status = 413
+
+
+class NotAForm(RequestRefused):
+    """The body of a request is something else than the form that the reader asks for."""
+
+    status = 415
+
+
+class PartSkipped(NetError):
+    """A part of a form was not read before the next one was asked for, so its content is gone."""
 
 
 class RequestTimeout(RequestRefused, TimeoutError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.net.errors import ReceiverTaken
@@ -33,6 +33,7 @@ __all__ = ["READ_AHEAD", "Reception", "body"]
 READ_AHEAD: Final = 64 * 1024
 """Bytes that may be read ahead; the chunk that exceeds them is kept too."""
 _MOST_CHUNKS = 32
+_Steps = TypeVar("_Steps")
 
 
 class Reception:
@@ -74,11 +75,12 @@ class Reception:
     def flux(self, label: str) -> Flux[Any]:
         """Everything that the client sends, each chunk on demand; for one subscriber."""
         steps = steps_of(self._chunks, label).do_on_cancel(self._left_by_its_reader)
-        source = DeferSource(label, lambda: self._claim(steps), as_stream)
+        source = DeferSource(label, lambda: self.claim(steps), as_stream)
         source.ahead = LARGE
         return flux_of(source)
 
-    def _claim(self, steps: Flux[Any]) -> Flux[Any]:
+    def claim(self, steps: _Steps) -> _Steps:
+        """Become the only reader, or fail with ReceiverTaken; returns what it was given."""
         try:
             self._unclaimed.pop()  # atomic: several threads may try
         except IndexError:
@@ -89,37 +91,41 @@ class Reception:
         return steps
 
     async def _chunks(self) -> AsyncIterator[Any]:
-        held = self._held
         try:
-            while True:
-                while not held and not self._whole and self._gone is None:
-                    try:
-                        async with asyncio.timeout_at(self.deadline):
-                            await self._one_more()
-                    except TimeoutError:
-                        raise RequestTimeout(
-                            f"the request had not arrived in time: {self._received} bytes of its body had"
-                        ) from None
-                if held:
-                    chunk = held.popleft()
-                    self._held_bytes -= len(chunk)
-                    if self._below_bound:
-                        self._drained.set()
-                    yield chunk
-                elif self._whole:
-                    return
-                else:
-                    assert self._gone is not None
-                    raise self._gone
+            while (chunk := await self.next_chunk()) is not None:
+                yield chunk
         finally:
-            self._drop()
+            self.drop()
+
+    async def next_chunk(self) -> Any | None:
+        """Wait for the next chunk or message; None at the end. Nothing is lost if the caller is cancelled."""
+        held = self._held
+        while not held and not self._whole and self._gone is None:
+            try:
+                async with asyncio.timeout_at(self.deadline):
+                    await self._one_more()
+            except TimeoutError:
+                raise RequestTimeout(
+                    f"the request had not arrived in time: {self._received} bytes of its body had"
+                ) from None
+        if held:
+            chunk = held.popleft()
+            self._held_bytes -= len(chunk)
+            if self._below_bound:
+                self._drained.set()
+            return chunk
+        if self._whole:
+            return None
+        assert self._gone is not None
+        raise self._gone
 
     def _left_by_its_reader(self) -> None:
         """The reader has cancelled: perhaps before its first step, and on any thread."""
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._drop)
+            self._loop.call_soon_threadsafe(self.drop)
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Nobody reads any more: throw away what has arrived, and what still arrives."""
         self._dropped = True
         self._held.clear()
         self._held_bytes = 0

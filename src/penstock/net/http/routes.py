@@ -23,11 +23,13 @@ from penstock.net.http.asgi import (
     Send,
     named,
 )
+from penstock.net.http.forms import MAX_FIELDS, MAX_FORM_BYTES, Form, FormPart, form_of, parts_of
+from penstock.net.http.multipart import MultipartDecoder, boundary_of
 from penstock.net.http.reception import Reception, body
 from penstock.net.http.responses import ndjson, reply
 from penstock.net.http.websockets import WebSocketHandler, websocket
 from penstock.spec import Publisher
-from penstock.streams import Flux
+from penstock.streams import Flux, Single
 
 __all__ = ["Http", "Request"]
 
@@ -87,6 +89,49 @@ class Request:
         """
         chunks = body(self._receive)
         return chunks if self._body_limit is None else chunks.map(self._counted)
+
+    def form(self, *, max_bytes: int = MAX_FORM_BYTES, max_fields: int = MAX_FIELDS) -> Single[Form]:
+        """The fields of a form without files (``application/x-www-form-urlencoded``), for one subscriber.
+
+        It fails with NotAForm (415), BadForm (400) or FormTooLarge (413), which a route need not catch.
+        """
+        most, fields = a_count(max_bytes, "max_bytes"), a_count(max_fields, "max_fields")
+        return form_of(Reception.of(self._receive), self._content_type, self._next_chunk, most, fields)
+
+    def parts(
+        self,
+        *,
+        max_parts: int = MAX_FIELDS,
+        max_header_bytes: int = 8 * 1024,
+        max_part_bytes: int | None = None,
+    ) -> Flux[FormPart]:
+        """The parts of a form with files (``multipart/form-data``), for one subscriber.
+
+        Take them one at a time, with ``async for``, ``concat_map`` or ``map_async(…, concurrency=1)``.
+
+        Emits when the head of a part has arrived and there is demand. A part that is being read comes first;
+        one that nobody has begun to read is skipped, and its body fails with PartSkipped.
+        Backpressures when there is no demand for a part, nor for the body of one: the client has to wait.
+        Completes when the last boundary has arrived. It fails with NotAForm (415), BadForm (400) or
+        FormTooLarge (413), which a route need not catch.
+        Cancels when its subscriber cancels. The part that it has can still be read.
+        """
+        parts, head = a_count(max_parts, "max_parts"), a_count(max_header_bytes, "max_header_bytes")
+        size = None if max_part_bytes is None else a_count(max_part_bytes, "max_part_bytes", least=0)
+
+        def decoder() -> MultipartDecoder:
+            boundary = boundary_of(self._content_type)
+            return MultipartDecoder(boundary, max_parts=parts, max_header_bytes=head, max_part_bytes=size)
+
+        return parts_of(Reception.of(self._receive), self._next_chunk, decoder)
+
+    @property
+    def _content_type(self) -> str:
+        return self.headers.get("content-type", "")
+
+    async def _next_chunk(self) -> bytes | None:
+        chunk: bytes | None = await Reception.of(self._receive).next_chunk()
+        return None if chunk is None else self._counted(chunk)
 
     def _counted(self, chunk: bytes) -> bytes:
         self._body_size += len(chunk)
