@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def _start(tmp_path: Path, *arguments: str) -> "subprocess.Popen[str]":
@@ -25,7 +25,7 @@ def _start(tmp_path: Path, *arguments: str) -> "subprocess.Popen[str]":
 def test_demand_goes_left_when_the_reader_is_slow_and_everything_arrives(tmp_path: Path) -> None:
     demo = _start(tmp_path, "--duration", "20")
 
-    shown, complaints = demo.communicate(timeout=300)
+    shown, complaints = demo.communicate(timeout=800)
 
     assert demo.returncode == 0, shown + complaints
     assert "Nothing was lost, and nothing arrived twice." in shown
@@ -49,7 +49,7 @@ def test_ctrl_c_ends_every_part_and_leaves_nothing_behind(tmp_path: Path) -> Non
             break
 
     demo.send_signal(signal.SIGINT)
-    shown, complaints = demo.communicate(timeout=120)
+    shown, complaints = demo.communicate(timeout=400)
 
     assert demo.returncode == 130, shown + complaints
     assert _left_in(tmp_path) == []

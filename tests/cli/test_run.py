@@ -111,7 +111,7 @@ def printed(app: Path) -> list[object]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_pipeline_runs_to_its_end_and_shows_how_it_goes(app: Path) -> None:
     state = app.parent / "state"
     with Run(str(app), "--checkpoint", str(state), "--master", "local[2]") as program:
@@ -136,7 +136,7 @@ pipeline = Pipeline({endpoint!r}, schema="n bigint").into("parquet", path={out!r
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_beside_a_gateway_that_leaves_at_the_end_it_ends_well(app: Path) -> None:
     lines, out = app.parent / "lines", app.parent / "parquet"
     lines.write_text("".join(f'{{"n": {n}}}\n' for n in range(1000)))
@@ -153,7 +153,7 @@ def test_beside_a_gateway_that_leaves_at_the_end_it_ends_well(app: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_gateway_whose_source_failed_is_a_failure(app: Path) -> None:
     lines, out = app.parent / "lines", app.parent / "parquet"
     lines.write_text('{"n": 1}\nnot json\n')
@@ -167,7 +167,7 @@ def test_a_gateway_whose_source_failed_is_a_failure(app: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_stopped_by_ctrl_c_or_sigterm_it_goes_on_where_it_was(app: Path) -> None:
     again = ("--checkpoint", str(app.parent / "state"), "--master", "local[2]")
     with Run(f"{app}:endless", *again) as program:
@@ -187,7 +187,7 @@ def test_stopped_by_ctrl_c_or_sigterm_it_goes_on_where_it_was(app: Path) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
     with app.open("a") as file:
         file.write(

@@ -12,7 +12,7 @@ import pytest
 from tests.aquifer.faults.rigs import eventually
 from tests.spark.pressed_processes import BATCH, BOUND, ROW, SLOW, Pressed
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SOURCE: Final = 200_000
 """Rows that the source can give in a second, at least."""
