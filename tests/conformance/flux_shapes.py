@@ -214,6 +214,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "on_error_map": through(lambda f: f.on_error_map(lambda error: Fails())),
     "on_error_resume": recovering(lambda f: f.on_error_resume(lambda error: Flux.empty())),
     "on_error_return": recovering(lambda f: f.on_error_return(0)),
+    "parallel": through(lambda f: f.parallel(2).sequential()),
     "partition": through(lambda f: Flux.merge(*f.partition(lambda x: x % 3))),
     "publish": through(lambda f: f.publish().ref_count(), fanout=None),
     "publish_on": threads(through(lambda f: f.publish_on(POOL, prefetch=4))),
@@ -284,6 +285,28 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "with_latest_from": through(lambda f: f.with_latest_from(Flux.just(1))),
     "zip_with": through(lambda f: f.zip_with(Flux.range(30_000), lambda a, b: a), most=30_000),
 }
+
+RAILS: dict[str, Shape] = {
+    "concat_map": through(lambda f: f.parallel(2).concat_map(lambda x: [x]).sequential()),
+    "do_on_next": through(lambda f: f.parallel(2).do_on_next(lambda x: None).sequential()),
+    "filter": Shape(
+        lambda n: Flux.range(2 * n).parallel(2).filter(lambda x: x % 2).sequential(),
+        lambda: Flux.error(Fails).parallel(2).filter(bool).sequential(),
+    ),
+    "flat_map": through(lambda f: f.parallel(2).flat_map(lambda x: Flux.just(x)).sequential()),
+    "flat_map_iterable": through(lambda f: f.parallel(2).flat_map_iterable(lambda x: [x]).sequential()),
+    "handle": through(lambda f: f.parallel(2).handle(lambda x, sink: sink.next(x)).sequential()),
+    "map": through(lambda f: f.parallel(3).map(identity).sequential(prefetch=1)),
+    "ordered": threads(through(lambda f: f.parallel(2).run_on(POOL, prefetch=2).ordered(prefetch=2))),
+    "reduce": folding(lambda f: f.parallel(2).reduce(lambda a, b: a + b)),
+    "reduce_with": folding(lambda f: f.parallel(1).reduce_with(int, lambda a, b: a + b).sequential()),
+    "run_on": threads(through(lambda f: f.parallel(3).run_on(POOL, prefetch=4).map(identity).sequential())),
+    "sequential": through(lambda f: f.parallel(1).sequential()),
+    "transform_rails": threads(
+        through(lambda f: f.parallel(2).transform_rails(lambda rail: rail.subscribe_on(POOL)).sequential())
+    ),
+}
+"""What a ParallelFlux can do, with one rail or more."""
 
 SINKS: dict[str, Shape] = {
     "best_effort": Shape(lambda n: FilledAfterwards(n), fanout=None, most=20_000),

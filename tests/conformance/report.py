@@ -63,6 +63,7 @@ def families() -> Families:
             family = "converting" if module == "leaving" else module
             found.setdefault(family, []).append(_of(f"{stream.__name__}.{name}"))
     found = {"sources": found.pop("sources"), **dict(sorted(found.items()))}
+    found["rails"] = [_of(f"ParallelFlux.{name}") for name in flux_shapes.RAILS]
     found["sinks"] = [_of(f"Sinks.{name}") for name in flux_shapes.SINKS]
     found["subscribers"] = [
         *_classes(test_our_subscribers),

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 
 from penstock.spec import UNBOUNDED
-from penstock.streams import Flux, Mono
+from penstock.streams import Flux, Mono, ParallelFlux
 from penstock.tck import Environment, PublisherVerification, Result, Verification, run
 from tests.conformance import flux_shapes, mono_shapes
 from tests.conformance.shapes import Shape
@@ -17,6 +17,7 @@ MONO = {**mono_shapes.MONO_SOURCES, **mono_shapes.MONO_OPERATORS}
 SHAPES: dict[str, Shape] = {
     **{f"Flux.{name}": shape for name, shape in FLUX.items()},
     **{f"Mono.{name}": shape for name, shape in MONO.items()},
+    **{f"ParallelFlux.{name}": shape for name, shape in flux_shapes.RAILS.items()},
     **{f"Sinks.{name}": shape for name, shape in flux_shapes.SINKS.items()},
 }
 
@@ -64,3 +65,9 @@ def test_no_operator_is_without_an_entry(stream: type, shapes: dict[str, Shape],
 
     assert operators - set(shapes) == set()
     assert set(shapes) - operators == set()
+
+
+def test_no_operator_of_the_rails_is_without_an_entry() -> None:
+    operators = {name for name in dir(ParallelFlux) if not name.startswith("_")} - {"explain", "rails"}
+
+    assert operators == set(flux_shapes.RAILS)

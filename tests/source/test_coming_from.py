@@ -14,7 +14,7 @@ from penstock.streams import ConnectableFlux, Flux, Mono
 from tests.source.repository import ROOT
 
 ROW = re.compile(r"^\| `(\w+)` \| (–|`[^`]+`) \| (.*) ?\|$", re.MULTILINE)
-WORDS = {"contextvars", "concurrency", "times"}
+WORDS = {"contextvars", "concurrency", "times", "transform_rails"}
 """Other words that stand in backticks on these pages."""
 
 

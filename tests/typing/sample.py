@@ -13,7 +13,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeGuard, assert_type
 
-from penstock.streams import Flux, Mono, Overflow, Retry, Single, Sink, SinkOne, Sinks, schedulers
+from penstock.streams import (
+    Flux,
+    Mono,
+    Overflow,
+    ParallelFlux,
+    Retry,
+    Single,
+    Sink,
+    SinkOne,
+    Sinks,
+    schedulers,
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +63,8 @@ def plain(flux: Flux[Order]) -> None:
     assert_type(Flux.just(flux, print).filter(callable), Flux[Callable[..., object]])
     assert_type(flux.map_async(price), Flux[float])
     assert_type(flux.buffer(10), Flux[list[Order]])
+    assert_type(flux.parallel(2).map(lambda order: order.id).sequential(), Flux[int])
+    assert_type(flux.parallel(2).transform_rails(lambda rail: rail.buffer(2)), ParallelFlux[list[Order]])
     assert_type(flux.index(), Flux[tuple[int, Order]])
     assert_type(flux.scan(lambda total, order: total + order.id, 0), Flux[int])
     assert_type(flux.take(3).do_on_next(print).log().retry_when(Retry.backoff(3, first=0.1)), Flux[Order])

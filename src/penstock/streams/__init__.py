@@ -26,6 +26,7 @@ from penstock.streams.operators.overflow import BufferOverflow, Overflow
 from penstock.streams.operators.recovery import Retry, RetryExhausted
 from penstock.streams.operators.retry_budget import RetryBudget
 from penstock.streams.operators.sources import Emitter, GenerateSink
+from penstock.streams.parallel_flux import ParallelFlux
 from penstock.streams.processor import StreamProcessor, processor
 from penstock.streams.single import Single
 from penstock.streams.sinks import EmissionFailed, EmitResult, Sink, SinkOne, Sinks
@@ -56,6 +57,7 @@ __all__ = [
     "NoElement",
     "Outcome",
     "Overflow",
+    "ParallelFlux",
     "Retry",
     "RetryBudget",
     "RetryExhausted",

@@ -255,6 +255,11 @@ OPERATORS = {
     "window_until": through(lambda flux: flux.window_until(lambda i: i % 3 == 2).concat_map(same)),
     "window_while": through(lambda flux: flux.window_while(always).concat_map(same)),
     "buffer_timeout": through(lambda flux: flux.buffer_timeout(1, 0.001).map(len)),
+    "parallel": through(lambda flux: flux.parallel(2).map(same).sequential()),
+    "parallel_on_pool": through(
+        lambda flux: flux.parallel(3).run_on(shared_pool(), prefetch=8).map(same).sequential().map(alike)
+    ),
+    "parallel_ordered": through(lambda flux: flux.parallel(2).run_on(shared_pool()).ordered()),
     "batch_weighted": through(lambda flux: flux.batch_weighted(1, lambda _: 1)),
     # Threads, windows and buffers.
     "publish_on": through(lambda flux: flux.publish_on(shared_pool())),

@@ -1,4 +1,4 @@
-"""Work that keeps processors busy: a function on several processes."""
+"""Work for several processors: rails on threads, or a function on several processes."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from penstock.streams.flux import Flux
+    from penstock.streams.parallel_flux import ParallelFlux
 
 __all__ = ["FluxParallel"]
 
@@ -31,6 +32,41 @@ class FluxParallel(Stream[T]):
     """Operators of a Flux that use several processors."""
 
     __slots__ = ()
+
+    def parallel(self, rails: int | None = None) -> ParallelFlux[T]:
+        """Deal the elements out to ``rails`` that work side by side; by default one for each processor.
+
+        ``run_on(scheduler)`` gives each rail a worker, the operators after it are put below every rail, and
+        ``sequential()`` makes one stream of them again:
+
+        >>> from penstock.streams import schedulers
+        >>> with schedulers.pool(2) as pool:
+        ...     sizes = Flux.just("a", "bb", "ccc").parallel(2).run_on(pool).map(len).sequential()
+        ...     sorted(sizes.collect_list().block())
+        [1, 2, 3]
+
+        Rails are for chains whose functions block, or leave Python's interpreter lock alone while they
+        compute, as compression, hashing and NumPy do. For Python code that computes use ``map_parallel``,
+        which has processes. ``flat_map(function, concurrency=n)`` opens a stream for each element; rails
+        open one for each worker, so a small element costs less, and a worker can keep something, such as
+        a partial sum.
+
+        Emits when the source does: each element goes to the next rail that has demand.
+        Backpressures when all rails do; it keeps nothing, and asks for what the rails ask for together.
+        Completes when the source completes; so does each rail, after what waits on it.
+        Cancels when all rails are cancelled, or one fails.
+
+        Marble::
+
+            a: 1-2-3-4-|
+            a.parallel(2).map(lambda x: x + 1).sequential()
+            >  2-3-4-5-|
+            a.parallel(2).reduce(lambda x, y: x if x > y else y)
+            >  --------(4|)
+        """
+        from penstock.streams.parallel_flux import ParallelFlux
+
+        return ParallelFlux(self._as_flux(), (os.cpu_count() or 1) if rails is None else rails)
 
     def map_parallel(
         self,

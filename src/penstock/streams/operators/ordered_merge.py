@@ -13,7 +13,7 @@ from typing import Any
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.operators.side_by_side import SideBySide, SideBySideSource
 
-__all__ = ["MergeOrderedSource", "MergePrioritySource"]
+__all__ = ["InOrder", "MergeOrderedSource", "MergePrioritySource"]
 
 
 class _Merge(SideBySide):
@@ -52,7 +52,7 @@ class _ByPriority(_Merge):
         return min(ready, key=lambda inner: key(inner.queue[0])).take() if ready else PENDING
 
 
-class _InOrder(_Merge):
+class InOrder(_Merge):
     """The smallest element of all sources, as soon as each of them has shown its next one."""
 
     __slots__ = ("_heads", "_unknown")
@@ -104,4 +104,4 @@ class MergePrioritySource(_MergeSource):
 class MergeOrderedSource(_MergeSource):
     """``merge_ordered``."""
 
-    stage_type = _InOrder
+    stage_type = InOrder

@@ -62,7 +62,7 @@ class Branch:
         self._unclaimed = [True]
         self.label = label
         self.queue: deque[Any] = deque()
-        self.reader: BranchReader | None = None
+        self.reader: Subscriber[Any] | None = None
         self.given = 0
         """How many elements the splitter has put in; only its owner counts, as with ``taken``."""
         self.taken = 0
@@ -84,7 +84,7 @@ class Branch:
         """Whether somebody has subscribed."""
         return not self._unclaimed
 
-    def join(self, reader: BranchReader) -> None:
+    def join(self, reader: Subscriber[Any]) -> None:
         """The subscriber is ready; it gets what waits, and what comes."""
         self._splitter.post(self._splitter.joined, self, reader)
 
@@ -119,7 +119,7 @@ class Branch:
         if self.reader is not None:
             self.tell_end(self.reader)
 
-    def tell_end(self, reader: BranchReader) -> None:
+    def tell_end(self, reader: Subscriber[Any]) -> None:
         """Send the reader the end, unless it has left."""
         if self.gone:
             return
@@ -178,7 +178,11 @@ class BranchSource(Source):
             )
             FailedSource(error, self.label).attach(ops, downstream)
             return
-        attach_reader(branch, ops, downstream, self.label, self.place)
+        self.begin(ops, downstream)
+
+    def begin(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
+        """The one subscriber has come."""
+        attach_reader(self._branch, ops, downstream, self.label, self.place)
 
     def runs_on(self) -> str:
         return "source"
@@ -396,7 +400,7 @@ class Splitter(ABC):
         return
 
     # ---------------------------------------------------------------- messages; the owner calls these
-    def joined(self, branch: Branch, reader: BranchReader) -> None:
+    def joined(self, branch: Branch, reader: Subscriber[Any]) -> None:
         """A branch has got its reader."""
         branch.reader = reader
         reader.on_subscribe(branch)
