@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import ServerConnection
 
-from penstock.net.http import body
+from penstock.net.http import body, ws
 from penstock.net.http.outflow import Outflow
 from penstock.net.http.reception import Reception
 from penstock.streams import on_dropped
 from penstock.tck import PublisherVerification, SubscriberBlackboxVerification
 from penstock.tck.subscriber.subject import ScriptedError
+from tests.net.http.websocket_peers import websocket_server
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +89,55 @@ class TestBodyThatIsWatched(PublisherVerification):
         return flux
 
     create_failed_publisher = TestBody.create_failed_publisher
+
+
+async def counted(connection: ServerConnection) -> None:
+    """Sends as many messages as the path says, and closes."""
+    assert connection.request is not None
+    for number in range(int(connection.request.path[1:])):
+        await connection.send(str(number))
+
+
+@pytest.fixture(scope="module")
+def counting() -> Iterator[str]:
+    with websocket_server(counted) as url:
+        yield url
+
+
+class TestWebSocketReceive(PublisherVerification):
+    """``ws(url).receive()``: the first demand of each subscriber opens a WebSocket of its own."""
+
+    profile = "asyncio"
+    url = ""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, counting: str) -> None:
+        type(self).url = counting
+
+    def create_publisher(self, elements: int) -> Any:
+        return ws(f"{self.url}{elements}").receive()
+
+
+class TestWebSocketInbound(PublisherVerification):
+    """``connection.inbound.receive()``, which has one subscriber, and is watched for the server's close."""
+
+    profile = "asyncio"
+    url = ""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, counting: str) -> None:
+        type(self).url = counting
+
+    def create_publisher(self, elements: int) -> Any:
+        opening = ws(f"{self.url}{elements}").connect()
+        return opening.flat_map_many(lambda connection: self._received(connection))
+
+    def _received(self, connection: Any) -> Any:
+        self.add_cleanup(connection.abort)
+        return connection.inbound.receive()
+
+    def create_failed_publisher(self) -> Any:
+        return ws("ws://127.0.0.1:1/").connect().flat_map_many(self._received)
 
 
 def reading(verification: Any, outflow: Outflow) -> Outflow:

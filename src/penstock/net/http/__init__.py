@@ -43,6 +43,8 @@ from penstock.net.http.forms import Form, FormPart
 from penstock.net.http.reception import body
 from penstock.net.http.responses import Response, ndjson, reply, sse, stream
 from penstock.net.http.routes import Http, Request, Route
+from penstock.net.http.websocket_client import WebSocketClient, WebSocketConnection, ws
+from penstock.net.http.websocket_link import WebSocketSettings
 from penstock.net.http.websockets import WebSocketHandler, WebSocketInbound, WebSocketOutbound, websocket
 
 __all__ = [
@@ -68,10 +70,13 @@ __all__ = [
     "Response",
     "ResponseBroken",
     "Route",
+    "WebSocketClient",
     "WebSocketClosed",
+    "WebSocketConnection",
     "WebSocketHandler",
     "WebSocketInbound",
     "WebSocketOutbound",
+    "WebSocketSettings",
     "body",
     "get",
     "ndjson",
@@ -81,4 +86,5 @@ __all__ = [
     "sse",
     "stream",
     "websocket",
+    "ws",
 ]

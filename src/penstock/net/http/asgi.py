@@ -171,9 +171,11 @@ class _OnLoop(Source):
         return "event loop of the connection"
 
 
-def steps_of(factory: Callable[[], AsyncIterable[Any]], label: str) -> Flux[Any]:
+def steps_of(
+    factory: Callable[[], AsyncIterable[Any]], label: str, loop: asyncio.AbstractEventLoop | None = None
+) -> Flux[Any]:
     """A Flux of an asynchronous iterable: one step on this loop for each element that is requested."""
-    here = asyncio.get_running_loop()
+    here = loop or asyncio.get_running_loop()
     return flux_of(_OnLoop(AsyncIterableSource(label, factory, loop=here), here, label))
 
 

@@ -59,7 +59,9 @@ class Reception:
         self.deadline: float | None = None
         """The time on the loop's clock by which the whole body has to be here; None if it may take long."""
         self.close_code: int | None = None
-        """The code with which the client closed a WebSocket."""
+        """The code with which the peer closed a WebSocket."""
+        self.close_reason = ""
+        """The reason that it gave."""
         self.read_to_the_end = False
         """Whether somebody was reading when the client disconnected."""
 
@@ -74,7 +76,7 @@ class Reception:
     # ---------------------------------------------------------------- for the reader
     def flux(self, label: str) -> Flux[Any]:
         """Everything that the client sends, each chunk on demand; for one subscriber."""
-        steps = steps_of(self._chunks, label).do_on_cancel(self._left_by_its_reader)
+        steps = steps_of(self._chunks, label, self._loop).do_on_cancel(self._left_by_its_reader)
         source = DeferSource(label, lambda: self.claim(steps), as_stream)
         source.ahead = LARGE
         return flux_of(source)
@@ -206,7 +208,7 @@ class Reception:
 
     def _closed(self, message: Message) -> None:
         code = self.close_code = message.get("code") or 1005
-        reason = message.get("reason") or ""
+        reason = self.close_reason = message.get("reason") or ""
         said = f"with code {code}" + (f" ({reason})" if reason else "")
         self._leave(WebSocketClosed(f"the client closed the WebSocket {said}", code=code, reason=reason))
         self._whole = code in CLEAN_CODES
