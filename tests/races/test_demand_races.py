@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.spec import UNBOUNDED
+from penstock.spec import UNBOUNDED, RuleViolation
 from penstock.streams import Flux, Sink, Sinks
 from penstock.streams.schedulers import PoolScheduler
 from penstock.testing import race
@@ -18,6 +18,8 @@ SHAPES: dict[str, Callable[[Any], Any]] = {
     "fused": lambda f: f.map(lambda x: x).filter(lambda x: True),
     "two_segments": lambda f: f.buffer(1).map(lambda x: x[0]),
     "relay": lambda f: f.on_error_resume(lambda e: Flux.empty()).map(lambda x: x),
+    "passed": lambda f: f.map(abs).retry(3),
+    "passed, with ends": lambda f: Flux.concat(*(Flux.range(i * 10, 10).map(abs) for i in range(20))),
     "limit_rate": lambda f: f.limit_rate(2),
     "flat_map": lambda f: f.flat_map(lambda x: Flux.just(x), concurrency=2, prefetch=1),
     "concat_map": lambda f: f.concat_map(lambda x: Flux.just(x)),
@@ -70,6 +72,21 @@ def test_cancel_against_the_end_gives_at_most_one_end(end: str) -> None:
         race(finish, recorder.cancel, lambda s=sink: s.try_emit(1))
         recorder.check()
         assert sink.subscriber_count() == 0
+
+
+def test_a_bad_request_against_ends_above_gives_one_error_and_nothing_follows() -> None:
+    """§1.3, §3.9: the elements go past two stages, each of which would go on after an error."""
+    for _ in rounds(0.6):
+        members = Flux.concat(*(Flux.range(i * 5, 5).map(abs) for i in range(40)))
+        recorder = Recorder.of(members.retry(3).on_error_resume(lambda error: Flux.just(-1)))
+        race(
+            lambda r=recorder: [r.request(3) for _ in range(30)],
+            lambda r=recorder: [r.request(2) for _ in range(30)],
+            lambda r=recorder: r.request(0),
+        )
+        assert isinstance(recorder.error, RuleViolation)
+        assert recorder.items == list(range(len(recorder.items)))
+        recorder.check()
 
 
 def test_a_bad_request_against_good_ones_gives_one_error() -> None:

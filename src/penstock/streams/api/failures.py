@@ -290,11 +290,8 @@ class _EndRule(FollowRule):
         self._said = False
         self._only_if_empty = only_if_empty
 
-    def saw_element(self, element: Any) -> None:
-        self._said = self._said or self._only_if_empty
-
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
-        if self._said:
+        if self._said or (self._only_if_empty and self.elements):
             return None
         self._said = True
         end: Signal[Any] = Signal("complete") if error is None else Signal("error", error=error)

@@ -28,6 +28,7 @@ __all__ = [
     "compile_loop",
     "culprit",
     "cut",
+    "emitted_before",
     "run",
     "shape_of",
     "states_of",
@@ -216,6 +217,21 @@ def culprit(error: BaseException, shape: Shape) -> int:
         if index is not None:
             return index
     return SOURCE
+
+
+def emitted_before(error: BaseException, shape: Shape, manager: Any) -> int:
+    """How many elements the loop of ``manager`` had sent on when it raised ``error``.
+
+    It counts them in a variable of its own, and tells nobody before it stops.
+    """
+    for candidate in (error, error.__cause__):
+        trace = None if candidate is None else candidate.__traceback__
+        while trace is not None:
+            frame = trace.tb_frame
+            if _runs(frame.f_code, shape, len(shape.loops) - 1) and frame.f_locals["S"] is manager:
+                return int(frame.f_locals["e"])
+            trace = trace.tb_next
+    return int(manager.emitted)
 
 
 def _search(error: BaseException, shape: Shape) -> int | None:

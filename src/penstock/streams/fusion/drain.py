@@ -26,8 +26,8 @@ from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_req
 from penstock.streams.errors import Place, annotate, drop_error
 from penstock.streams.events import StageState, listener_for_new_streams
 from penstock.streams.fusion.codegen import SOURCE, TAIL, Head, Tail
-from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
-from penstock.streams.fusion.link import GONE, Link
+from penstock.streams.fusion.compiler import culprit, emitted_before, run, shape_of, states_of
+from penstock.streams.fusion.link import GONE, Link, last_passed
 from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers, label_of
 from penstock.streams.home import Home, home_here
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
@@ -104,10 +104,8 @@ class Drain(Link):
         """The loop stops when it has emitted this many; -1 means at once. The one word that it polls."""
         self.sated = True
         """The same for the upper segments of a chain that had to be cut: whether the demand is used up."""
-        self.at_end = False
-        """Whether the source is known to have no further element."""
-        self.demand = 0
-        """The sum of all requests; only the owner adds to it."""
+        self.at_end = False  # whether the source is known to have no further element
+        self.demand = 0  # the sum of all requests; only the owner adds to it
         self.emitted = 0
         self.taken = 0
         """Elements that the loop has taken out of its queue, if it has one."""
@@ -120,11 +118,9 @@ class Drain(Link):
         """Something other than demand has changed since the loop last ran."""
         self.flowing = False
         """The loop waits for an element, with demand for it and nothing else to look at: see flow()."""
-        self.stopped = SOURCE
-        """The operator that ended the stream before its source did."""
+        self.stopped = SOURCE  # the operator that ended the stream before its source did
         home = getattr(downstream, "home", None)
         self.home: Home = home if type(home) is Home else home_here()
-        """The event loop of the subscriber, however far below us."""
         self._watchers: Watchers | None = None
         for op in ops:
             if op.watch is not None:
@@ -137,16 +133,14 @@ class Drain(Link):
         self.context: Context | None = None
         """The subscriber's context, for elements that come from other threads."""
         self.below: int = getattr(downstream, "below", 0) + FRAMES
-        """The stack frames that an element needs from here down."""
         self._interrupt: BaseException | None = None
         """A Ctrl-C or exit on the main thread, raised to the caller after the last signal."""
         self._last: Subscriber[Any] | None = None
         """The subscriber that still has to receive the last signal."""
         self._loop: Any = None
         self._send: Callable[[Any], object] | None = None
-        """Takes an element that is pushed: the loop, or the subscriber if there is nothing between."""
+        """Takes an element that is pushed: the loop, or (if bare) the subscriber itself."""
         self._bare = False
-        """Whether it is the subscriber."""
         self._starved = self.head is not Head.ITERABLE and not self._shape.leads
         self._owner = allocate_lock()
         self._owner.acquire()  # released by introduce(): nothing may run before on_subscribe
@@ -339,8 +333,8 @@ class Drain(Link):
     def turn(self) -> int:
         """Run the loop until it cannot go on. Returns what should now be asked of upstream.
 
-        The caller asks, not this method, because a synchronous upstream answers at once: it must find the
-        drain free, or its elements would pile up in our queue.
+        The caller asks, because a synchronous upstream answers at once: it must find the drain free, or its
+        elements would pile up in our queue.
         """
         while not self.closed:
             if self.halted:
@@ -385,7 +379,7 @@ class Drain(Link):
         return 0
 
     def _start(self) -> None:
-        source, out = self.source(), self.downstream.on_next
+        source, out = self.source(), last_passed(self).downstream.on_next
         self._loop = run(
             self._shape, self.ops, self.states, self, source, out, self._origin, brief=self.is_brief()
         )
@@ -511,14 +505,20 @@ class Drain(Link):
             drop_error(error, f"{self.name} after it was cancelled")
             self._finish()
         else:
+            self.emitted = emitted_before(error, self._shape, self)
             self._fail(error, index)
 
     def _subscriber_raised(self, error: BaseException) -> None:
-        if isinstance(error, RecursionError) and isinstance(getattr(self.downstream, "home", None), Home):
+        last = last_passed(self)
+        if isinstance(error, RecursionError) and isinstance(getattr(last.downstream, "home", None), Home):
+            if last is not self:
+                last.abort(error)  # first, so that no stage between takes it for an error of ours
             self._fail(error, SOURCE)  # one of our own stages, which ran out of stack
             return
         # §2.13: as if it had cancelled; only the hook for dropped errors can be told.
         self._close(Outcome.CANCEL)
+        if isinstance(last, Drain):
+            last.cancel()
         annotate(error, "the subscriber of " + self.name, self.place)
         self._lost(error, f"the subscriber of {self.name}, which raised (§2.13)")
         self._finish()
@@ -529,7 +529,7 @@ class Drain(Link):
             self._interrupt = error
 
     def _lost(self, error: BaseException, where: str) -> None:
-        """An exception that cannot be a signal any more: report it, unless the caller gets it."""
+        """Report an exception that cannot be a signal any more, unless the caller gets it."""
         self._caught(error)
         if self._interrupt is not error:
             drop_error(error, where)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from penstock.spec import Subscription
+from penstock.spec import Subscriber, Subscription
 
-__all__ = ["GONE", "Link"]
+__all__ = ["GONE", "Link", "last_passed"]
 
 
 class Link:
@@ -26,6 +26,18 @@ class Link:
     """Whether what is pushed here goes nowhere else; otherwise it must go through the queues of all."""
     upstream: Subscription | None = None
     """What it asks for elements; None at the top, or if there are several."""
+    downstream: Subscriber[Any]
+
+    def let_pass(self, upstream: Link) -> bool:
+        """Whether the elements of ``upstream`` may go past this stage, to its own subscriber.
+
+        A stage that has nothing to do with an element agrees. It still gets the end, and then reads from
+        ``upstream`` how many elements there were.
+        """
+        return False
+
+    def abort(self, error: BaseException) -> None:
+        """End with ``error``, in turn with what is just being sent."""
 
     def hold_back(self) -> bool:
         """Emit nothing until :meth:`go_on`, whatever the demand; False if this is impossible."""
@@ -57,6 +69,13 @@ class Link:
     def upstreams(self) -> list[Any]:
         """The subscriptions that feed us, for ``scan()``."""
         return []
+
+
+def last_passed(stage: Link) -> Link:
+    """The lowest stage that lets the elements of ``stage`` pass; ``stage`` itself if none does."""
+    while isinstance(below := stage.downstream, Link) and below.let_pass(stage):
+        stage = below
+    return stage
 
 
 class _Gone:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error
-from penstock.streams.fusion import Op, Relay
+from penstock.streams.events import StageState
+from penstock.streams.fusion import Drain, Link, Op, Relay
 from penstock.streams.operators.at_hand import HandfulSubscription, elements_at_hand
 from penstock.streams.source import Next, Source
 
@@ -27,7 +29,9 @@ class Switching(Relay):
 
     takes_handfuls: bool = False
     """Whether elements may come into the queue without a call of ``on_next`` for each."""
-    __slots__ = ("_ended", "_received_end")
+    is_passed: bool = False
+    """Whether elements may go past this stage, if there are no operators below it."""
+    __slots__ = ("_ended", "_passing", "_received_end")
 
     def __init__(
         self, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place | None
@@ -35,6 +39,8 @@ class Switching(Relay):
         super().__init__(ops, downstream, name, place)
         self._received_end = False
         self._ended: BaseException | None = None
+        self._passing: Drain | None = None
+        """The stage above, if its elements go past us; it has counted them."""
 
     @abstractmethod
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
@@ -52,14 +58,56 @@ class Switching(Relay):
     def _end(self, error: BaseException | None) -> None:
         self._ended = error
         self._received_end = True
+        if self.violation is not None:
+            self.halted = True  # see _halt()
         self.dirty = True
         self.drain()
 
+    # ---------------------------------------------------------------- elements that go past us
+    def let_pass(self, upstream: Link) -> bool:
+        """If there is nothing to do for an element. Each request still comes through here."""
+        if self._passing is upstream:
+            return True
+        if self.ops or self._listener is not None or not self.is_passed or not isinstance(upstream, Drain):
+            return False
+        if not self._owner.acquire(False):
+            return False  # the owner may be about to end the stream
+        try:
+            if self.upstream is upstream and not self.halted:
+                self._passing = upstream
+        finally:
+            self._owner.release()
+        self.drain()  # who came meanwhile has left it to us
+        return self._passing is upstream
+
+    def _count_passed(self) -> None:
+        """The stage above has ended. Only the owner may call this: its loop takes over the counts."""
+        passing, self._passing = self._passing, None
+        if passing is not None:
+            self.emitted += passing.emitted
+            self.taken += passing.emitted
+
+    def state(self) -> StageState:
+        """What went past us was emitted, too."""
+        state, passing = super().state(), self._passing
+        return state if passing is None else replace(state, emitted=state.emitted + passing.emitted)
+
+    def _halt(self) -> None:
+        """An element may be on its way past us just now (§1.3): an error waits for its turn above."""
+        self.halted = False  # first: an end, or a cancel, that comes meanwhile sets it again
+        error, passing = self.violation, self._passing
+        if error is None or passing is None or self.cancelled or self._received_end:
+            super()._halt()
+        else:
+            passing.abort(error)
+
+    # ---------------------------------------------------------------- the next stream
     def switch(self) -> bool:
         """When every element of the old upstream was sent down, go on with the next one."""
         if not self._received_end or not self._starved or self.queue:
             return False
         error, self._ended, self._received_end = self._ended, None, False
+        self._count_passed()
         following: Stream[Any] | None = None
         try:
             following = self.follow(error)
@@ -83,6 +131,7 @@ class Switching(Relay):
         """Forget the error of a source as well (§3.13)."""
         super().release()
         self._ended = None
+        self._passing = None
 
     def go_on_with(self, stream: Stream[Any]) -> None:
         """Subscribe to the next stream; an exception from that ends this one."""
@@ -171,6 +220,7 @@ class _ConcatMapping(Switching):
     """An error of the outer stream waits until the present inner one has ended, so no element is lost."""
 
     takes_handfuls = True
+    is_passed = True
     __slots__ = ("_between", "_to_stream", "outer", "outer_done", "outer_error", "waiting_elements")
 
     def __init__(
@@ -197,6 +247,7 @@ class _ConcatMapping(Switching):
     def switch(self) -> bool:
         if self._received_end and self._starved and not self.queue:
             self._received_end = False
+            self._count_passed()
             if self._ended is not None:
                 self.error, self._ended = self._ended, None
                 self.dirty = True

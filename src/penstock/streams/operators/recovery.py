@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.arguments import a_count, a_function, describe, seconds
 from penstock.backoff import Backoff
@@ -155,9 +155,13 @@ class FollowSource(Source):
 
 
 class FollowRule:
-    """Chooses the stream that follows; one object for each subscription, so it may count."""
+    """Chooses the stream that follows; one object for each subscription, so it may keep what it needs."""
 
-    __slots__ = ()
+    outlives_elements: ClassVar[bool] = False
+    """Whether a cancel may be heard of only when the subscriber has returned from its element."""
+    __slots__ = ("elements",)
+    elements: int
+    """How many elements there were before the present end."""
 
     def saw_element(self, element: Any) -> None:
         """An element passed."""
@@ -192,6 +196,11 @@ class Following(Switching):
         """Unless the rule wants to see each of them, or an event loop waits: only a source lets it run."""
         return not self._is_watched and not self.home.paced
 
+    @property
+    def is_passed(self) -> bool:  # type: ignore[override]
+        """Unless the rule has to do with elements."""
+        return not self._is_watched and not self._rule.outlives_elements
+
     def on_next(self, element: Any, /) -> None:
         if self._is_watched:
             self._rule.saw_element(element)
@@ -199,6 +208,7 @@ class Following(Switching):
             super().on_next(element)
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
+        self._rule.elements = self.taken
         return self._rule.follow(error)
 
     def release(self) -> None:
@@ -226,18 +236,14 @@ class ResumeRule(FollowRule):
 class EmptyRule(FollowRule):
     """After an end without any element go on with another stream."""
 
-    __slots__ = ("_alternative", "_empty")
+    __slots__ = ("_alternative",)
 
     def __init__(self, alternative: Stream[Any]) -> None:
         self._alternative: Stream[Any] | None = alternative
-        self._empty = True
-
-    def saw_element(self, element: Any) -> None:
-        self._empty = False
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
         alternative, self._alternative = self._alternative, None
-        return alternative if error is None and self._empty else None
+        return alternative if error is None and not self.elements else None
 
 
 class RepeatRule(FollowRule):
@@ -269,6 +275,7 @@ class RetryRule(FollowRule):
         "_pause",
         "_refused",
         "_scheduler",
+        "_seen",
         "_stream",
         "_timer",
         "_transient",
@@ -286,18 +293,17 @@ class RetryRule(FollowRule):
         self._scheduler = scheduler
         self._attempts = 0
         self._transient = transient
+        self._seen = 0
         self._timer: Timer | None = None
         self._refused: SchedulerClosed | None = None
         self._context = copy_context()
 
-    def saw_element(self, element: Any) -> None:
-        """If errors are transient, an element resets the count of attempts."""
-        if self._transient:
-            self._attempts = 0
-
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
         if error is None or error is self._refused:
             return None
+        if self._transient and self.elements > self._seen:
+            self._attempts = 0  # an element came since the last error
+        self._seen = self.elements
         self._attempts += 1
         seconds = self._pause(self._attempts, error)
         if seconds <= 0:

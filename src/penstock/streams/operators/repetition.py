@@ -71,27 +71,24 @@ class RepeatWhenSource(Source):
 class _RepeatRule(FollowRule):
     """Tells the companion of each end, and goes on when it answers."""
 
-    __slots__ = ("_count", "_label", "_stream", "companion", "ends", "over")
+    __slots__ = ("_before", "_label", "_stream", "companion", "ends", "over")
 
     def __init__(self, stream: Stream[Any], label: str) -> None:
         self._stream = stream
         self._label = label
-        self._count = 0
+        self._before = 0
         self.ends = ReplayBuffer(capacity=1, history=0, single=True)
         """The number of elements of each run, for the companion; there is one run at a time."""
         self.companion = _Companion(label)
         self.over = False
         """The companion has ended, so the next end is the last."""
 
-    def saw_element(self, element: Any) -> None:
-        self._count += 1
-
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
         if error is not None or self.over:
             return None
-        count, self._count = self._count, 0
+        before, self._before = self._before, self.elements
         self.companion.ask()
-        self.ends.append(count)
+        self.ends.append(self.elements - before)
         from penstock.streams.flux import Flux
 
         return Flux._of(_AnswerSource(self._stream, self, self._label))

@@ -77,6 +77,7 @@ class UsingWhenSource(Source):
 class _ResourceRule(FollowRule):
     """Holds the resource; whoever takes it out cleans it up."""
 
+    outlives_elements = True
     __slots__ = ("_cleanups", "_held", "_label", "_left", "_mutex", "opening")
     opening: _Opening
 
