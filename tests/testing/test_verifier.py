@@ -275,3 +275,33 @@ def test_it_does_not_block_an_event_loop() -> None:
         await asyncio.to_thread(lambda: verify(Flux.just(1)).next(1).complete())
 
     asyncio.run(main())
+
+
+def test_a_block_without_a_step_verifies_nothing_and_says_so() -> None:
+    source: TestPublisher[int] = TestPublisher()
+
+    with pytest.raises(RuntimeError, match="nothing was verified"), verify(source):
+        pass
+
+    assert source.requested == 0
+
+
+def test_an_error_of_the_test_itself_comes_out_of_a_block_without_a_step() -> None:
+    with pytest.raises(ValueError, match="no such thing"), verify(Flux.range(3)):
+        failing()
+
+
+@pytest.mark.parametrize("step", ["error", "dropped_error"])
+@pytest.mark.parametrize("kind", ["ValueError", ValueError("x"), (ValueError, "OSError"), int, None, ()])
+def test_a_step_that_expects_an_error_needs_a_class_of_exceptions(step: str, kind: Any) -> None:
+    verifier = verify(Flux.error(ValueError("no such thing")))
+
+    with pytest.raises(TypeError, match=rf"{step}\(\) needs .*class"):
+        getattr(verifier, step)(kind)
+
+
+def test_a_dropped_error_may_be_of_one_of_several_classes() -> None:
+    source: TestPublisher[int] = TestPublisher()
+    verifier = verify(source).then(lambda: drop_error(OSError("gone"), "a test"))
+
+    verifier.dropped_error((KeyError, OSError), match="gone").cancel()

@@ -266,8 +266,8 @@ class Verifier(Generic[T]):
         ``match`` is a regular expression that its text must contain.
         """
         __tracebackhide__ = True
-        names = [each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,))]
-        asked = f"error({' or '.join(names)}{f', match={match!r}' if match else ''})"
+        names = " or ".join(each.__name__ for each in _kinds(kind, "error()"))
+        asked = f"error({names}{f', match={match!r}' if match else ''})"
         came = self._take(asked)
         if came.name != ERROR or not isinstance(came.value, kind) or not re.search(match, str(came.value)):
             self._fail(asked, came)
@@ -286,12 +286,15 @@ class Verifier(Generic[T]):
         return self
 
     @_step
-    def dropped_error(self, kind: type[BaseException] = Exception, *, match: str = "") -> Self:
+    def dropped_error(
+        self, kind: type[BaseException] | tuple[type[BaseException], ...] = Exception, *, match: str = ""
+    ) -> Self:
         """Expect that one error was dropped, of this class. It has to come before the last step.
 
         An error that was dropped and that no step expects fails the verification at its end.
         """
         __tracebackhide__ = True
+        names = " or ".join(each.__name__ for each in _kinds(kind, "dropped_error()"))
         self._given()
         came = self._dropped.errors[self._errors_seen : self._errors_seen + 1]
         self._errors_seen += len(came)
@@ -299,7 +302,7 @@ class Verifier(Generic[T]):
             self._dropped.expect(error)
         if not came or not isinstance(came[0], kind) or not re.search(match, str(came[0])):
             said = repr(came[0]) if came else "none"
-            self._raise(f"expected  {kind.__name__} to be dropped, match={match!r}\ncame      {said}")
+            self._raise(f"expected  {names} to be dropped, match={match!r}\ncame      {said}")
         return self
 
     # ---------------------------------------------------------------- as a context manager
@@ -307,10 +310,17 @@ class Verifier(Generic[T]):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if not self._over and kind is None and self._subscriber is not None:
+        __tracebackhide__ = True
+        idle = self._subscriber is None and not self._over
+        if kind is None and not self._over and not idle:
             self.cancel()
-        else:
-            self._close()
+            return
+        self._close()
+        if idle and kind is None:
+            raise RuntimeError(
+                f"the block of verify({self._publisher!r}) has no step, so nobody subscribed and nothing was "
+                "verified; call a step inside, for instance next() or request()"
+            )
 
     def __del__(self) -> None:
         if getattr(self, "_over", True):
@@ -422,6 +432,20 @@ class Verifier(Generic[T]):
         dropped = "".join(f"\ndropped {place}" for place in self._dropped.places)
         self._close()
         raise ExpectationFailed(f"{message}{story}{dropped}") from cause
+
+
+def _kinds(kind: Any, where: str) -> tuple[type[BaseException], ...]:
+    """The classes of errors that a step expects; a TypeError that says what is needed for anything else."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    for each in kinds:
+        if not (isinstance(each, type) and issubclass(each, BaseException)):
+            raise TypeError(
+                f"{where} needs a class of exceptions, or a tuple of them, for instance ValueError; "
+                f"got {each!r:.200}"
+            )
+    if not kinds:
+        raise TypeError(f"{where} needs at least one class of exceptions; got an empty tuple")
+    return kinds
 
 
 def _between(came: list[Any]) -> str:
