@@ -170,6 +170,7 @@ app = (
     .post("/looped/{name}", looped_upload)
     .post("/parts/{name}", read_parts)
     .post("/form", lambda request: ndjson(request.form().map(lambda form: form.pairs)))
+    .directory("/files", os.environ.get("SERVED_FOLDER", "."), index="index.html")
     .post("/upper", upper)
     .ws("/echo", lambda inbound, outbound: outbound.send(inbound.receive()))
     .ws("/chatter/{name}", chatter)

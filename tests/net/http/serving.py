@@ -49,6 +49,8 @@ class Served:
     def __init__(self, port: int, log: Path, ask: httpx2.Client) -> None:
         self.port = port
         self.log = log
+        self.folder = log.parent
+        """Its files are served at /files."""
         self.ask = ask
 
     def url(self, path: str) -> str:
@@ -98,7 +100,12 @@ def served(server: str, folder: Path) -> Iterator[Served]:
     with log.open("wb") as output:
         # A group of its own, since some servers have worker processes.
         process = subprocess.Popen(
-            command(server, port), cwd=ROOT, stdout=output, stderr=output, start_new_session=True
+            command(server, port),
+            cwd=ROOT,
+            env={**os.environ, "SERVED_FOLDER": str(folder)},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
         try:
             _wait_until_it_answers(process, port, log)

@@ -39,6 +39,7 @@ from penstock.net.http.asgi import (
 )
 from penstock.net.http.client import Answer, Call, RequestOptions, get, post, request
 from penstock.net.http.events import Event, EventDecoder
+from penstock.net.http.files import FileTruncated, file
 from penstock.net.http.forms import Form, FormPart
 from penstock.net.http.reception import body
 from penstock.net.http.responses import Response, ndjson, reply, sse, stream
@@ -57,6 +58,7 @@ __all__ = [
     "ClientGone",
     "Event",
     "EventDecoder",
+    "FileTruncated",
     "Form",
     "FormPart",
     "FormTooLarge",
@@ -78,6 +80,7 @@ __all__ = [
     "WebSocketOutbound",
     "WebSocketSettings",
     "body",
+    "file",
     "get",
     "ndjson",
     "post",

@@ -60,17 +60,15 @@ class Response:
         prefetch: int = PREFETCH,
         headers_within: float | None = None,
         idle: tuple[float, bytes] | None = None,
+        at_once: bool = True,
     ) -> None:
         self._source = source
         self._prefetch = a_count(prefetch, "prefetch of a response")
         given = header_pairs(headers)
         names = {name for name, _ in given}
-        # Caches and proxies on the way are asked to pass on each part as it arrives.
-        usual = [
-            (b"content-type", content_type.encode("latin-1")),
-            (b"cache-control", b"no-store"),
-            (b"x-accel-buffering", b"no"),
-        ]
+        usual = [(b"content-type", content_type.encode("latin-1"))]
+        if at_once:  # caches and proxies on the way are asked to pass on each part as it arrives
+            usual += [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
         self._status = status
         self._headers = [pair for pair in usual if pair[0] not in names] + given
         self._headers_within = headers_within

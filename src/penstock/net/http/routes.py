@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from penstock.net.http.asgi import (
     App,
     BodyTooLarge,
     ClientGone,
+    Headers,
     Message,
     Receive,
     RequestRefused,
@@ -23,6 +25,7 @@ from penstock.net.http.asgi import (
     Send,
     named,
 )
+from penstock.net.http.files import Directory
 from penstock.net.http.forms import MAX_FIELDS, MAX_FORM_BYTES, Form, FormPart, form_of, parts_of
 from penstock.net.http.multipart import MultipartDecoder, boundary_of
 from penstock.net.http.reception import Reception, body
@@ -227,6 +230,28 @@ class Http:
     def route(self, method: str, path: str, function: Function) -> Http:
         """Answer any method at this path."""
         return self._with(Route.at(method.upper(), path, function))
+
+    def directory(
+        self,
+        path: str,
+        folder: str | os.PathLike[str],
+        *,
+        index: str | None = None,
+        links_out: bool = False,
+        hidden: bool = False,
+        headers: Headers | None = None,
+    ) -> Http:
+        """Answer GET and HEAD with the files below a folder; see :func:`penstock.net.http.file`.
+
+        With an ``index``, such as ``"index.html"``, a path that ends with a slash gets that file. Symbolic
+        links that lead out of the folder are followed with ``links_out`` only, and names that begin with a
+        dot are served with ``hidden`` only. Everything else is a 404.
+        """
+        if not path.startswith("/"):
+            raise ValueError(f"a path has to begin with a slash, unlike {path!r}")
+        serve = Directory(folder, index=index, links_out=links_out, hidden=hidden, headers=headers)
+        pattern = re.compile(re.escape(path.rstrip("/")) + "/(?P<file>.*)", re.DOTALL)
+        return self._with(Route("GET", pattern, serve))
 
     def _with(self, route: Route) -> Http:
         return replace(self, routes=(*self.routes, route))
