@@ -275,7 +275,10 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "to_arrow": through(record_batches),
     "transform": through(lambda f: f.transform(lambda g: g.map(identity))),
     "unbatch": through(lambda f: record_batches(f).unbatch()),
-    "window": through(lambda f: f.window(3).concat_map(identity)),
+    "window": Shape(
+        lambda n: Flux.range(2 * n).window(1, skip=2).concat_map(identity).window(3).concat_map(identity),
+        lambda: Flux.error(Fails).window(2, skip=1).concat_map(identity),
+    ),
     "window_timeout": through(lambda f: f.window_timeout(3, 60).concat_map(identity)),
     "window_until": through(lambda f: f.window_until(lambda x: x % 3 == 0).concat_map(identity)),
     "window_while": Shape(

@@ -250,6 +250,8 @@ OPERATORS = {
     "partition": through(lambda flux: Flux.merge(*flux.partition(always))),
     "route": through(lambda flux: Flux.merge(*flux.route({"all": always}).values())),
     "window": through(lambda flux: flux.window(3).concat_map(same)),
+    "window_overlapping": through(lambda flux: flux.window(2, skip=1).concat_map(lambda each: each.take(1))),
+    "window_with_gaps": source(lambda n: Flux.range(3 * n).window(1, skip=3).concat_map(same)),
     "window_every": through(lambda flux: flux.window(every=0.002).concat_map(same)),
     "window_timeout": through(lambda flux: flux.window_timeout(3, 0.002).concat_map(same)),
     "window_until": through(lambda flux: flux.window_until(lambda i: i % 3 == 2).concat_map(same)),

@@ -27,7 +27,7 @@ class FluxWindows(Stream[T]):
     __slots__ = ()
 
     @overload
-    def window(self, size: int) -> Flux[Flux[T]]: ...
+    def window(self, size: int, skip: int | None = None) -> Flux[Flux[T]]: ...
     @overload
     def window(
         self, *, every: float | timedelta, prefetch: int = PREFETCH, scheduler: Scheduler | None = None
@@ -35,6 +35,7 @@ class FluxWindows(Stream[T]):
     def window(
         self,
         size: int | None = None,
+        skip: int | None = None,
         *,
         every: float | timedelta | None = None,
         prefetch: int = PREFETCH,
@@ -46,6 +47,12 @@ class FluxWindows(Stream[T]):
         >>> totals.collect_list().block()
         [3, 7, 5]
 
+        With ``skip`` a new window begins every ``skip`` elements. A smaller number than ``size`` makes them
+        overlap, a larger one leaves elements out between them:
+
+        >>> Flux.range(1, 4).window(2, skip=1).flat_map(lambda w: w.collect_list()).collect_list().block()
+        [[1, 2], [2, 3], [3, 4], [4]]
+
         A window opens with its first element, so none is empty, and it can be read once. Spans are counted
         from the subscription. Use ``buffer`` for lists; a window is for what should be read while it comes.
 
@@ -56,7 +63,7 @@ class FluxWindows(Stream[T]):
         Emits when an element comes and no window is open.
         Backpressures when its subscriber does (for each window ``size`` elements are asked for), or, with
         ``every``, when ``prefetch`` elements of the open window wait.
-        Completes when the source completes; so does the open window.
+        Completes when the source completes and all windows were sent; so do the open ones.
         Cancels when its subscriber has cancelled and the open window is at its end or cancelled.
 
         Marble::
@@ -67,12 +74,21 @@ class FluxWindows(Stream[T]):
             where A = [1, 2], B = [3, 4], C = [5]
             a.window(every=0.05).concat_map(lambda w: w.count())
             >  -----3----(2|)
+            a.window(1, skip=3).concat_map(lambda w: w)
+            >  1-----4---|
         """
         if (size is None) == (every is None):
             raise TypeError("window() needs either a size or every=seconds; for both use window_timeout()")
         if every is None:
             length = a_count(size, "window()")
-            return flux_of(WindowSource("window", self, length, prefetch=length, size=length))
+            step = length if skip is None else a_count(skip, "window()")
+            if step == length:
+                return flux_of(WindowSource("window", self, length, prefetch=length, size=length))
+            return flux_of(
+                WindowSource("window", self, length, step, prefetch=length, size=length, skip=step)
+            )
+        if skip is not None:
+            raise TypeError("window() with every=seconds has no skip; spans follow each other")
         period = seconds(every, "window()", positive=True)
         return flux_of(
             WindowSource(

@@ -1,11 +1,13 @@
 """Windows: one stream cut into a row of streams.
 
-One window is open at a time. It opens with its first element, when there is demand for a window, so no window
-is empty and none is sent that was not asked for. How long it stays open is what the kinds differ in.
+One window is open at a time, unless they overlap. It opens with its first element, when there is demand for
+a window, so no window is empty and none is sent that was not asked for. How long it stays open is what the
+kinds differ in.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from enum import Enum
@@ -67,6 +69,7 @@ class WindowSource(Source):
         prefetch: int,
         judge: Judge = at_most,
         size: int | None = None,
+        skip: int | None = None,
         span: Span | None = None,
         scheduler: Scheduler | None = None,
     ) -> None:
@@ -74,6 +77,7 @@ class WindowSource(Source):
         self._upstream = upstream
         self.judge = judge
         self.size = size
+        self.skip = skip
         self.span = span
         self.scheduler = scheduler
         self.boundary = prefetch if size is None else None
@@ -84,8 +88,11 @@ class WindowSource(Source):
         outer.introduce()
         if outer.closed:
             return None
+        splitter: Splitter
         if self.size is None:
             splitter = _Windowing(self, self.boundary or 0, outer)
+        elif self.skip is not None:
+            splitter = _Sliding(self, self.size, self.skip, outer)
         else:
             splitter = _Measured(self, self.size, outer)
         outer.on_subscribe(Outlet(splitter))
@@ -210,3 +217,86 @@ class _Measured(_Windowing):
         started = 0 if self.present is None else self._size - self.present.given
         needed = self.demand * self._size + started
         return UNBOUNDED if needed >= UNBOUNDED else max(0, needed - on_the_way - len(self.inbox))
+
+
+class _Sliding(Splitter):
+    """Windows of ``size`` elements, of which one begins every ``skip`` elements: they overlap, or leave gaps.
+
+    A window that overlaps one that was asked for has to open, whether it was asked for or not. It waits here,
+    with the elements that belong to both. So at most ``size / skip`` windows wait.
+    """
+
+    waits_for_readers = False
+
+    def __init__(self, source: WindowSource, size: int, skip: int, outer: Relay) -> None:
+        super().__init__(source.label, source.place, outer.home, outer.below, size, outer)
+        self._size = size
+        self._skip = skip
+        self._seen = 0
+        self._demand = 0
+        self._opened = 0
+        self._sent = 0
+        self._unfilled: deque[Branch] = deque()
+        """The windows that take elements, the oldest first."""
+        self._unsent: deque[Branch] = deque()
+
+    def place_one(self, element: Any) -> bool:
+        if self._seen % self._skip == 0 and self.outer is not None:
+            self._opened += 1
+            window = self.open(f"window {self._opened} of {self.name}")
+            self._unfilled.append(window)
+            self._unsent.append(window)
+            self._send()
+        self._seen += 1
+        for window in self._unfilled:
+            self.give(window, element)
+        if self._unfilled and self._unfilled[0].given == self._size:
+            window = self._unfilled.popleft()
+            if window in self.branches:
+                self.close(window)
+            window.end(None)
+        return True
+
+    def _send(self) -> None:
+        while self._demand and self._unsent:
+            self._demand -= self._demand < UNBOUNDED
+            self._send_one()
+
+    def _send_one(self) -> None:
+        outer, window = self.outer, self._unsent.popleft()
+        self._sent += 1
+        if outer is not None:
+            outer.on_next(flux_of(BranchSource(window, self.place)))
+
+    def wanted(self, on_the_way: int) -> int:
+        """What fills all windows that were asked for, less what the source was asked for: totals, both."""
+        windows = self._sent + self._demand
+        if not windows:
+            return 0
+        if self._demand >= UNBOUNDED:
+            return UNBOUNDED
+        return max(0, (windows - 1) * self._skip + self._size - self._asked)
+
+    def wants(self, n: int) -> None:
+        self._demand = min(self._demand + n, UNBOUNDED)
+        self._send()
+
+    def closed_below(self) -> None:
+        """The windows that were sent go on; the others have never been."""
+        super().closed_below()
+        self._demand = 0
+        for window in self._unsent:
+            window.gone = True
+            if window in self.branches:
+                self.close(window)
+        self._unsent.clear()
+
+    def finish(self, error: BaseException | None) -> None:
+        """The windows that wait are queued below, in front of the end."""
+        while self._unsent:
+            self._send_one()
+        super().finish(error)
+
+    def released(self) -> None:
+        self._unfilled.clear()
+        self._unsent.clear()
