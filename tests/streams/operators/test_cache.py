@@ -203,3 +203,37 @@ def test_many_threads_see_the_same_sequence() -> None:
 
     for recorder in recorders:
         assert recorder.wait().items == list(range(2_000))
+
+
+@pytest.mark.parametrize("step", [1, 3, UNBOUNDED])
+def test_a_reader_that_keeps_up_gets_what_its_filter_leaves(step: int, source: Driven) -> None:
+    """Elements that a filter drops are asked for again, whether or not the reader keeps up."""
+    recorder = Recorder.of(source.flux().cache().filter(lambda x: x % 3 == 0), first=step)
+    for n in range(30):
+        if sum(source.requests) > n:
+            source.emit(n)
+        recorder.check()
+    assert recorder.items == [n for n in range(30) if n % 3 == 0][: min(step, 10)]
+
+
+@pytest.mark.parametrize("ops", [0, 1])
+def test_an_end_right_after_an_element_reaches_a_reader_that_keeps_up(ops: int, source: Driven) -> None:
+    cached = source.flux().cache()
+    recorder = Recorder.of(cached.map(abs) if ops else cached, first=UNBOUNDED)
+    source.emit(1, 2)
+    error = ValueError("the end")
+    source.fail(error)
+    assert recorder.check().items == [1, 2]
+    assert recorder.error is error
+    assert Recorder.of(cached, first=UNBOUNDED).check().items == [1, 2]
+
+
+def test_a_reader_that_joins_inside_on_next_gets_everything_once(source: Driven) -> None:
+    cached = source.flux().cache()
+    late = Recorder(UNBOUNDED)
+    first = Recorder(UNBOUNDED, lambda r, x: cached.subscribe(late) if x == 2 else None)
+    cached.subscribe(first)
+    source.emit(1, 2, 3).complete()
+    assert first.check().items == late.check().items == [1, 2, 3]
+    assert first.completed
+    assert late.completed

@@ -18,6 +18,7 @@ from _thread import allocate_lock, start_new_thread
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -56,6 +57,7 @@ class Drain(Link):
         "_origin",
         "_owner",
         "_reported",
+        "_resume",
         "_send",
         "_shape",
         "_starved",
@@ -107,15 +109,12 @@ class Drain(Link):
         self.at_end = False  # whether the source is known to have no further element
         self.demand = 0  # the sum of all requests; only the owner adds to it
         self.emitted = 0
-        self.taken = 0
-        """Elements that the loop has taken out of its queue, if it has one."""
-        self.refill_at = UNBOUNDED
-        """The loop calls refill() when it has taken this many."""
+        self.taken = 0  # elements that the loop has taken out of its queue, if it has one
+        self.refill_at = UNBOUNDED  # it calls refill() when it has taken this many
         self.mailbox: deque[int] = deque()
         self.halted = self.cancelled = self.closed = self.paused = self.released = False
         self.violation: BaseException | None = None
-        self.dirty = True
-        """Something other than demand has changed since the loop last ran."""
+        self.dirty = True  # something other than demand has changed since the loop last ran
         self.flowing = False
         """The loop waits for an element, with demand for it and nothing else to look at: see flow()."""
         self.stopped = SOURCE  # the operator that ended the stream before its source did
@@ -135,11 +134,10 @@ class Drain(Link):
         self.below: int = getattr(downstream, "below", 0) + FRAMES
         self._interrupt: BaseException | None = None
         """A Ctrl-C or exit on the main thread, raised to the caller after the last signal."""
-        self._last: Subscriber[Any] | None = None
-        """The subscriber that still has to receive the last signal."""
+        self._last: Subscriber[Any] | None = None  # it still has to receive the last signal
         self._loop: Any = None
-        self._send: Callable[[Any], object] | None = None
-        """Takes an element that is pushed: the loop, or (if bare) the subscriber itself."""
+        self._resume: Callable[[], object] | None = None
+        self._send: Callable[[Any], object] | None = None  # takes an element: the loop, or the subscriber
         self._bare = False
         self._starved = self.head is not Head.ITERABLE and not self._shape.leads
         self._owner = allocate_lock()
@@ -233,21 +231,18 @@ class Drain(Link):
         Only for a drain that is ``flowing``. Below a queue without operators the element does not even enter
         the loop, which takes over the counts when it runs next.
         """
-        if self._send is None or not self._owner.acquire(False):
+        send = self._send
+        if send is None or not self._owner.acquire(False):
             return False
         sent = False
         try:
             try:
-                sent = self.flowing and not self.dirty and self.lone and element is not None
-                if sent:
-                    if self.context is None:
-                        self._send(element)
-                    else:
-                        self.context.run(self._send, element)
+                if self.flowing and not self.dirty and self.lone and element is not None:
+                    sent = True
+                    send(element)
                     if self._bare:
-                        self.emitted += 1
-                        self.taken += 1
-                        if self.taken >= self.refill_at:
+                        self.emitted = self.taken = taken = self.taken + 1
+                        if taken >= self.refill_at:
                             self.refill()
                     if self.emitted >= self.stop_at:
                         self.flowing = False  # while we own it: another thread may push when we let go
@@ -260,7 +255,7 @@ class Drain(Link):
             return True
         if not sent:
             self.drain()  # who came meanwhile, with an end or a cancel, has left it to us
-        elif self.emitted >= self.stop_at or self.dirty or self.mailbox:
+        elif not self.flowing or self.dirty or self.mailbox:
             self.flowing = False
             self.dirty = True
             self.drain()
@@ -285,8 +280,8 @@ class Drain(Link):
             return
         try:
             try:
-                if self.flowing and not self.dirty:  # still, now that we own it
-                    self._inside(next, self._loop)
+                if self.flowing and not self.dirty and self._resume:  # still, now that we own it
+                    self._resume()
                     if self.emitted >= self.stop_at:
                         self.flowing = False  # see push()
                 else:
@@ -301,7 +296,7 @@ class Drain(Link):
         except RecursionError as error:
             start_new_thread(self._rescue, (error,))  # see drain()
             return
-        if self.emitted >= self.stop_at or self.dirty or self.mailbox:
+        if not self.flowing or self.dirty or self.mailbox:
             self.flowing = False
             self.dirty = True
             self.drain()
@@ -383,9 +378,13 @@ class Drain(Link):
         self._loop = run(
             self._shape, self.ops, self.states, self, source, out, self._origin, brief=self.is_brief()
         )
-        if self.can_flow and len(self._shape.loops) == 1:
-            self._bare = not self.ops and self.head is Head.QUEUE
-            self._send = out if self._bare else self._loop.send
+        if self.can_flow:
+            run_in = self.context.run if self.context is not None else None
+            self._resume = partial(run_in, next, self._loop) if run_in else self._loop.__next__
+            if len(self._shape.loops) == 1:
+                self._bare = not self.ops and self.head is Head.QUEUE
+                send: Callable[..., object] = out if self._bare else self._loop.send
+                self._send = partial(run_in, send) if run_in else send
 
     def _collect(self) -> None:
         box, total = self.mailbox, 0
@@ -566,7 +565,8 @@ class Drain(Link):
         self._stop()
         downstream, self.downstream = self.downstream, GONE
         self._last = downstream
-        loop, self._loop, self._send = self._loop, None, None
+        loop = self._loop
+        self._loop = self._send = self._resume = None
         if self._listener is not None:
             self._report()
             self._listener.terminated(self, outcome)

@@ -25,6 +25,7 @@ class LiveBuffer(ReplayBuffer):
     """Elements on their way to several subscribers. Safe from many threads."""
 
     _cursors: list[LiveCursor]  # type: ignore[assignment]
+    _readers: tuple[LiveCursor, ...]  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -38,12 +39,10 @@ class LiveBuffer(ReplayBuffer):
         self._waiting: deque[Any] = deque()
         """What the next subscriber receives, while there is none."""
         self._queues: tuple[deque[Any], ...] = (self._waiting,)
-        self._readers: tuple[LiveCursor, ...] = ()
         self._only: LiveCursor | None = None
         """The only subscriber, if an element may go to it past the queue."""
         self.batch = replenish_at(capacity)
         """After how many elements a cursor tells the feeder that there is space."""
-        self._written = 0
         self._fits = 0
         """How many more elements fit for sure; 0 means that one has to look."""
 
@@ -130,9 +129,6 @@ class LiveBuffer(ReplayBuffer):
 
     def _taken(self) -> int:
         return max(map(len, self._queues)) + self._reserved
-
-    def _end(self) -> int:
-        return self._written
 
     # ---------------------------------------------------------------- reading
     def new_cursor(self, *arguments: Any) -> LiveCursor:  # type: ignore[override]

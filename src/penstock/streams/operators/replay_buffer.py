@@ -14,7 +14,7 @@ from contextvars import copy_context
 from enum import Enum
 from typing import Any
 
-from penstock.spec import Subscriber, Subscription
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import KeptError, Place
 from penstock.streams.fusion import Drain, Op
 from penstock.streams.fusion.codegen import Head
@@ -77,7 +77,11 @@ class ReplayBuffer:
         """Empty places at the front of the list: moving all the others each time would take long."""
         self._first = 0
         """The offset of the oldest element still here."""
+        self._written = 0
+        """The offset of the next element to come; a cursor that stands here need not take the lock."""
         self._cursors: list[BufferCursor] = []
+        self._readers: tuple[BufferCursor, ...] = ()
+        """The same, for those who go through them without the lock."""
         self._at_first = 0
         """How many cursors have yet to read that element; not counted where there is history to keep."""
         self._had_cursor = False
@@ -105,7 +109,13 @@ class ReplayBuffer:
             if refusal is not None:
                 return refusal
             self._elements.append(element)
-        self._wake_cursors()
+            self._written += 1
+            cursors = self._readers
+        for cursor in cursors:
+            if cursor.flowing:
+                cursor.flow()
+            else:
+                cursor.wake()
         return EmitResult.OK
 
     def append_asked(self, element: Any) -> EmitResult:
@@ -118,7 +128,13 @@ class ReplayBuffer:
             if refusal is not None and refusal is not EmitResult.OVERFLOW:
                 return refusal
             self._elements.append(element)
-        self._wake_cursors()
+            self._written += 1
+            cursors = self._readers
+        for cursor in cursors:
+            if cursor.flowing:
+                cursor.flow()
+            else:
+                cursor.wake()
         return EmitResult.OK
 
     def end(self, error: BaseException | None) -> EmitResult:
@@ -139,6 +155,7 @@ class ReplayBuffer:
             if self.done or self.error is not None:
                 return EmitResult.TERMINATED
             self._elements.append(element)
+            self._written += 1
             self.done = True
         self._wake_cursors()
         self.notify()
@@ -174,12 +191,8 @@ class ReplayBuffer:
         Without subscribers, a buffer with history keeps its last elements; any other keeps all of them for
         the first subscriber.
         """
-        nobody = self._end() if self._history else self._first
+        nobody = self._written if self._history else self._first
         return min((cursor.at for cursor in self._cursors), default=nobody) - self._first
-
-    def _end(self) -> int:
-        """The offset of the next element to come."""
-        return self._first + len(self._elements) - self._forgotten
 
     def _forget(self, oldest: int) -> None:
         if oldest <= 0:
@@ -224,6 +237,7 @@ class ReplayBuffer:
             self._forget(self._read_by_all() - self._history)
             cursor.at = self._first
             self._cursors.append(cursor)
+            self._readers = tuple(self._cursors)
             self._at_first += 1
             return True
 
@@ -236,6 +250,7 @@ class ReplayBuffer:
             if self._history:
                 self._forget(self._read_by_all() - self._history)
             self._cursors.remove(cursor)
+            self._readers = tuple(self._cursors)
             if cursor.at == self._first:
                 self._at_first -= 1
             deserted = not self._cursors
@@ -247,13 +262,17 @@ class ReplayBuffer:
 
     def read(self, cursor: BufferCursor) -> Any:
         """The cursor's next element, or PENDING."""
+        if cursor.at >= self._written:
+            return PENDING
         with self._mutex:
             index = cursor.at - self._first
             place = index + self._forgotten
-            if place >= len(self._elements) or cursor.left:
+            if cursor.left:
                 return PENDING
             element = self._elements[place]
             cursor.at += 1
+            if cursor.at >= cursor.wants_upto:
+                cursor.dirty = True  # operators may have dropped some of what we wanted
             if not index and not self._history:
                 self._at_first -= 1
                 if self._at_first:
@@ -266,24 +285,23 @@ class ReplayBuffer:
                     self._at_first = 1
                 else:
                     self._forget_what_all_have_read()
-        if self._waiters or self.on_read is not None:
-            self.notify()
+        if self._waiters or (self.on_read is not None and self._capacity < UNBOUNDED):
+            self.notify()  # there is space
         return element
 
     def at_end(self, cursor: BufferCursor) -> bool:
         """Whether the cursor has read everything there is."""
-        with self._mutex:
-            return cursor.at >= self._end() and not cursor.left
+        return cursor.at >= self._written and not cursor.left
 
     def unread(self, cursor: BufferCursor) -> int:
         """How far the cursor is behind."""
         with self._mutex:
-            return 0 if cursor.left else self._end() - cursor.at
+            return 0 if cursor.left else self._written - cursor.at
 
     def space_upto(self) -> int:
         """The offset up to which elements fit, as far as the slowest cursor has read."""
         with self._mutex:
-            return min((cursor.at for cursor in self._cursors), default=self._end()) + self._capacity
+            return min((cursor.at for cursor in self._cursors), default=self._written) + self._capacity
 
     def wanted_upto(self) -> int:
         """The offset up to which a cursor has demand."""
@@ -336,7 +354,7 @@ class ReplayBuffer:
             self.on_read()
 
     def _wake_cursors(self) -> None:
-        for cursor in tuple(self._cursors):
+        for cursor in self._readers:
             cursor.wake()
 
 
@@ -349,6 +367,7 @@ class BufferCursor(Drain):
     """One subscriber's place in the buffer."""
 
     head = Head.POLL
+    can_flow = True
     __slots__ = ("_buffer", "at", "left", "wants_upto")
 
     def __init__(

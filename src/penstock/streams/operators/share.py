@@ -119,6 +119,7 @@ class Feeder:
         "_ahead",
         "_asked",
         "_asking",
+        "_look_at",
         "_received",
         "_refill_at",
         "_subscription",
@@ -134,6 +135,8 @@ class Feeder:
         self._ahead = ahead
         self._refill_at = ahead - replenish_at(ahead) if ahead < UNBOUNDED else -1
         """Ask for the next when no more than this many are on their way."""
+        self._look_at = self._refill_at
+        """The same for the present demand: a small one can be met as soon as there is room for it."""
         self._subscription: Subscription | None = None
         self._asked = 0
         self._received = 0
@@ -154,7 +157,7 @@ class Feeder:
     def on_next(self, element: Any, /) -> None:
         self._received += 1
         self.buffer.append_asked(element)
-        if self._asked - self._received <= self._refill_at:
+        if self._asked - self._received <= self._look_at:
             self._look()
 
     def on_error(self, error: BaseException, /) -> None:
@@ -182,11 +185,13 @@ class Feeder:
     def _missing(self) -> int:
         wanted, space = self.buffer.wanted_upto(), self.buffer.space_upto()
         missing = min(wanted, space, UNBOUNDED) - self._asked
+        self._look_at = self._refill_at
         if missing <= 0:
             return 0
         on_the_way = self._asked - self._received
         if missing <= self._ahead - on_the_way and (wanted <= space or self._refill_at < 0):
             return missing
+        self._look_at = max(self._refill_at, self._ahead - missing)
         # Asking one by one, as elements come in or are taken, would cost a call for each.
         return min(missing, self._ahead - on_the_way) if on_the_way <= max(self._refill_at, 0) else 0
 
