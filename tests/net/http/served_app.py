@@ -155,7 +155,27 @@ events = [
     Event("last", retry=250),
 ]
 
-app = (
+packed = (
+    Http()
+    .compress(minimum=100)
+    .decompress()
+    .body_limit(1_000_000)
+    .get("/packed/numbers/{count}", lambda request: ndjson(Flux.range(int(request.path["count"]))))
+    .get("/packed/silent/{name}", lambda request: ndjson(silent(request.path["name"]).map(bytes.decode)))
+    .get("/packed/fails/{count}", lambda request: ndjson(fails_after(int(request.path["count"]))))
+    .post("/packed/size", lambda request: ndjson(request.body().map(len).reduce(int.__add__, 0)))
+)
+
+
+class Mounted:
+    """Two applications as one, by the beginning of the path."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        chosen = packed if scope.get("path", "").startswith("/packed/") else plain
+        await chosen(scope, receive, send)
+
+
+plain = (
     Http()
     .get("/state/{name}", lambda request: ndjson(Mono.just(state.get(request.path["name"], {}))))
     .post("/gate/{name}", open_gate)
@@ -179,3 +199,5 @@ app = (
     .ws("/broken", broken_handler)
     .ws("/close", lambda inbound, outbound: outbound.send("bye").close(4001, "enough"))
 )
+
+app = Mounted()

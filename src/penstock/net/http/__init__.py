@@ -25,6 +25,7 @@ b'0\\n1\\n2\\n'
 
 from penstock.net.http.asgi import (
     App,
+    BadEncoding,
     BadForm,
     BadStatus,
     BodyTooLarge,
@@ -35,15 +36,18 @@ from penstock.net.http.asgi import (
     RequestRefused,
     RequestTimeout,
     ResponseBroken,
+    UnsupportedEncoding,
     WebSocketClosed,
 )
 from penstock.net.http.client import Answer, Call, RequestOptions, get, post, request
+from penstock.net.http.compression import Compression
 from penstock.net.http.events import Event, EventDecoder
 from penstock.net.http.files import FileTruncated, file
 from penstock.net.http.forms import Form, FormPart
 from penstock.net.http.reception import body
+from penstock.net.http.request import Request
 from penstock.net.http.responses import Response, ndjson, reply, sse, stream
-from penstock.net.http.routes import Http, Request, Route
+from penstock.net.http.routes import Http, Route
 from penstock.net.http.websocket_client import WebSocketClient, WebSocketConnection, ws
 from penstock.net.http.websocket_link import WebSocketSettings
 from penstock.net.http.websockets import WebSocketHandler, WebSocketInbound, WebSocketOutbound, websocket
@@ -51,11 +55,13 @@ from penstock.net.http.websockets import WebSocketHandler, WebSocketInbound, Web
 __all__ = [
     "Answer",
     "App",
+    "BadEncoding",
     "BadForm",
     "BadStatus",
     "BodyTooLarge",
     "Call",
     "ClientGone",
+    "Compression",
     "Event",
     "EventDecoder",
     "FileTruncated",
@@ -72,6 +78,7 @@ __all__ = [
     "Response",
     "ResponseBroken",
     "Route",
+    "UnsupportedEncoding",
     "WebSocketClient",
     "WebSocketClosed",
     "WebSocketConnection",

@@ -13,6 +13,7 @@ from penstock.streams.spi import AsyncIterableSource, FutureSource, Op, Source, 
 
 __all__ = [
     "App",
+    "BadEncoding",
     "BadForm",
     "BadStatus",
     "BodyTooLarge",
@@ -28,6 +29,7 @@ __all__ = [
     "ResponseBroken",
     "Scope",
     "Send",
+    "UnsupportedEncoding",
     "WebSocketClosed",
     "end_of",
     "header_pairs",
@@ -97,6 +99,16 @@ class FormTooLarge(RequestRefused):
 
 class NotAForm(RequestRefused):
     """The body of a request is something else than the form that the reader asks for."""
+
+    status = 415
+
+
+class BadEncoding(RequestRefused):
+    """A compressed body that cannot be decompressed, or that ends too early."""
+
+
+class UnsupportedEncoding(RequestRefused):
+    """A body is compressed in a way that the application does not accept."""
 
     status = 415
 

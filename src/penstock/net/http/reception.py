@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -74,9 +74,14 @@ class Reception:
         return reception
 
     # ---------------------------------------------------------------- for the reader
-    def flux(self, label: str) -> Flux[Any]:
-        """Everything that the client sends, each chunk on demand; for one subscriber."""
-        steps = steps_of(self._chunks, label, self._loop).do_on_cancel(self._left_by_its_reader)
+    def flux(self, label: str, next_chunk: Callable[[], Awaitable[Any]] | None = None) -> Flux[Any]:
+        """Everything that the client sends, each chunk on demand; for one subscriber.
+
+        ``next_chunk`` takes the place of our own, to make other chunks of what has arrived.
+        """
+        steps = steps_of(lambda: self._chunks(next_chunk or self.next_chunk), label, self._loop).do_on_cancel(
+            self._left_by_its_reader
+        )
         source = DeferSource(label, lambda: self.claim(steps), as_stream)
         source.ahead = LARGE
         return flux_of(source)
@@ -92,9 +97,9 @@ class Reception:
             ) from None
         return steps
 
-    async def _chunks(self) -> AsyncIterator[Any]:
+    async def _chunks(self, next_chunk: Callable[[], Awaitable[Any]]) -> AsyncIterator[Any]:
         try:
-            while (chunk := await self.next_chunk()) is not None:
+            while (chunk := await next_chunk()) is not None:
                 yield chunk
         finally:
             self.drop()

@@ -7,15 +7,13 @@ import inspect
 import logging
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import parse_qsl
 
 from penstock.arguments import a_count, a_number
 from penstock.net.http.asgi import (
     App,
-    BodyTooLarge,
     ClientGone,
     Headers,
     Message,
@@ -25,132 +23,20 @@ from penstock.net.http.asgi import (
     Send,
     named,
 )
+from penstock.net.http.compression import COMPRESSED_TYPES, Compression
 from penstock.net.http.files import Directory
-from penstock.net.http.forms import MAX_FIELDS, MAX_FORM_BYTES, Form, FormPart, form_of, parts_of
-from penstock.net.http.multipart import MultipartDecoder, boundary_of
-from penstock.net.http.reception import Reception, body
+from penstock.net.http.reception import Reception
+from penstock.net.http.request import Request
 from penstock.net.http.responses import ndjson, reply
 from penstock.net.http.websockets import WebSocketHandler, websocket
 from penstock.spec import Publisher
-from penstock.streams import Flux, Single
 
-__all__ = ["Http", "Request"]
+__all__ = ["Http", "Route"]
 
 _log = logging.getLogger("penstock.net.http")
 
 Returned = App | Publisher[Any] | bytes | str
-Function = Callable[["Request"], Returned | Awaitable[Returned]]
-
-
-class Request:
-    """A request."""
-
-    def __init__(
-        self, scope: Scope, receive: Receive, path: dict[str, str], body_limit: int | None = None
-    ) -> None:
-        """Made by :class:`Http`, for each request."""
-        self.scope = scope
-        self.path = path
-        """The parts of the path for which the route has a name in braces."""
-        self._receive = receive
-        self._body_limit = body_limit
-        self._body_size = 0
-
-    @property
-    def method(self) -> str:
-        """``GET``, ``POST``, …"""
-        return str(self.scope["method"])
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers, with names in lower case. Of a repeated header, the last value."""
-        return {
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self.scope["headers"]
-        }
-
-    def header_values(self, name: str) -> list[str]:
-        """All values of a header, in their order; the name may be written in any case."""
-        wanted = name.lower().encode("latin-1")
-        return [value.decode("latin-1") for given, value in self.scope["headers"] if given.lower() == wanted]
-
-    @property
-    def query(self) -> dict[str, str]:
-        """The query parameters. Of a repeated name, the last value."""
-        return dict(self._query())
-
-    def query_values(self, name: str) -> list[str]:
-        """All values of a query parameter, in their order."""
-        return [value for given, value in self._query() if given == name]
-
-    def _query(self) -> list[tuple[str, str]]:
-        return parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
-
-    def body(self) -> Flux[bytes]:
-        """The body of the request; see :func:`penstock.net.http.body`.
-
-        It fails with BodyTooLarge or RequestTimeout beyond the limits of the application.
-        """
-        chunks = body(self._receive)
-        return chunks if self._body_limit is None else chunks.map(self._counted)
-
-    def form(self, *, max_bytes: int = MAX_FORM_BYTES, max_fields: int = MAX_FIELDS) -> Single[Form]:
-        """The fields of a form without files (``application/x-www-form-urlencoded``), for one subscriber.
-
-        It fails with NotAForm (415), BadForm (400) or FormTooLarge (413), which a route need not catch.
-        """
-        most, fields = a_count(max_bytes, "max_bytes"), a_count(max_fields, "max_fields")
-        return form_of(Reception.of(self._receive), self._content_type, self._next_chunk, most, fields)
-
-    def parts(
-        self,
-        *,
-        max_parts: int = MAX_FIELDS,
-        max_header_bytes: int = 8 * 1024,
-        max_part_bytes: int | None = None,
-    ) -> Flux[FormPart]:
-        """The parts of a form with files (``multipart/form-data``), for one subscriber.
-
-        Take them one at a time, with ``async for``, ``concat_map`` or ``map_async(…, concurrency=1)``.
-
-        Emits when the head of a part has arrived and there is demand. A part that is being read comes first;
-        one that nobody has begun to read is skipped, and its body fails with PartSkipped.
-        Backpressures when there is no demand for a part, nor for the body of one: the client has to wait.
-        Completes when the last boundary has arrived. It fails with NotAForm (415), BadForm (400) or
-        FormTooLarge (413), which a route need not catch.
-        Cancels when its subscriber cancels. The part that it has can still be read.
-        """
-        parts, head = a_count(max_parts, "max_parts"), a_count(max_header_bytes, "max_header_bytes")
-        size = None if max_part_bytes is None else a_count(max_part_bytes, "max_part_bytes", least=0)
-
-        def decoder() -> MultipartDecoder:
-            boundary = boundary_of(self._content_type)
-            return MultipartDecoder(boundary, max_parts=parts, max_header_bytes=head, max_part_bytes=size)
-
-        return parts_of(Reception.of(self._receive), self._next_chunk, decoder)
-
-    @property
-    def _content_type(self) -> str:
-        return self.headers.get("content-type", "")
-
-    async def _next_chunk(self) -> bytes | None:
-        chunk: bytes | None = await Reception.of(self._receive).next_chunk()
-        return None if chunk is None else self._counted(chunk)
-
-    def _counted(self, chunk: bytes) -> bytes:
-        self._body_size += len(chunk)
-        self._check_size(self._body_size)
-        return chunk
-
-    def _check_size(self, size: int) -> None:
-        if self._body_limit is not None and size > self._body_limit:
-            raise BodyTooLarge(f"the body of the request has more than {self._body_limit} bytes")
-
-    def check_announced_size(self) -> None:
-        """Refuse a body that is too large before any of it has been read, if the client says its size."""
-        for size in self.header_values("content-length"):
-            if size.isdecimal():
-                # The first digits are enough. Python refuses to read thousands of them.
-                self._check_size(int(size.lstrip("0")[:20] or "0"))
+Function = Callable[[Request], Returned | Awaitable[Returned]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +80,8 @@ class Http:
     routes: tuple[Route, ...] = ()
     most_of_a_body: int | None = None
     seconds_for_a_request: float | None = None
+    decompresses: bool = False
+    compression: Compression | None = None
 
     def body_limit(self, most: int) -> Http:
         """Refuse a request whose body has more bytes than this, with status 413; there is no limit otherwise.
@@ -210,6 +98,25 @@ class Http:
         needs, and so has the response.
         """
         return replace(self, seconds_for_a_request=a_number(seconds, "request_timeout()", above=0))
+
+    def decompress(self) -> Http:
+        """Decompress the body of a request as it is read, if the client sent it as gzip or deflate.
+
+        The limit of the body counts what comes out. A body that is compressed in another way fails with
+        UnsupportedEncoding, status 415, and a broken one with BadEncoding, status 400.
+        """
+        return replace(self, decompresses=True)
+
+    def compress(
+        self, *, minimum: int = 1024, level: int = 6, types: Iterable[str] = COMPRESSED_TYPES
+    ) -> Http:
+        """Compress responses with gzip, for clients that accept it.
+
+        A body of fewer than ``minimum`` bytes is left as it is, and so is one whose content type is none of
+        ``types`` (``"text/*"``, ``"*+json"``), that is encoded already, or that is a range. Elements of a
+        stream are flushed as they are sent.
+        """
+        return replace(self, compression=Compression(minimum, level, types))
 
     def get(self, path: str, function: Function) -> Http:
         """Answer GET, and HEAD, at this path."""
@@ -264,6 +171,8 @@ class Http:
             return
         if kind not in ("http", "websocket"):
             raise RuntimeError(f"this application does not speak {kind!r}")
+        if kind == "http" and self.compression is not None:
+            send = self.compression.sender(scope, send)
         method = "WS" if kind == "websocket" else scope["method"]
         wanted = "GET" if method == "HEAD" else method
         found = [(route, match) for route in self.routes if (match := route.pattern.fullmatch(scope["path"]))]
@@ -275,7 +184,9 @@ class Http:
                     if self.seconds_for_a_request is not None:
                         now = asyncio.get_running_loop().time()
                         reception.deadline = now + self.seconds_for_a_request
-                    request = Request(scope, receive, match.groupdict(), self.most_of_a_body)
+                    request = Request(
+                        scope, receive, match.groupdict(), self.most_of_a_body, self.decompresses
+                    )
                     answer = await _answer(route.run, request)
                 await answer(scope, receive, send)
                 return

@@ -1,0 +1,90 @@
+"""Compressed bodies of requests, decompressed as they are read.
+
+A few bytes can stand for gigabytes. So the limit of a body counts what comes out, and no more comes out at a
+time than one piece, however much the next one would be.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from penstock.net.http.asgi import BadEncoding, UnsupportedEncoding
+
+__all__ = ["InflatedBody", "Inflater"]
+
+_PIECE: Final = 64 * 1024
+_ANY_HEADER: Final = 32 + zlib.MAX_WBITS
+"""gzip as well as zlib, which HTTP calls deflate."""
+_KNOWN: Final = frozenset({"gzip", "x-gzip", "deflate"})
+
+
+class Inflater:
+    """Decompresses piece by piece, without any input or output.
+
+    >>> inflater = Inflater()
+    >>> inflater.feed(zlib.compress(b"hello"))
+    >>> inflater.piece(), inflater.piece(), inflater.finish()
+    (b'hello', b'', None)
+    """
+
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(_ANY_HEADER)
+        self._input = b""
+        self._fresh = True
+        """Nothing of this member has been read yet."""
+
+    def feed(self, data: bytes) -> None:
+        """Take what has arrived."""
+        self._input += data
+
+    def piece(self) -> bytes:
+        """The next piece; empty if there is none before more arrives."""
+        while True:
+            if self._stream.eof and self._input:  # several members may follow each other
+                self._stream = zlib.decompressobj(_ANY_HEADER)
+                self._fresh = True
+            if self._stream.eof or (self._fresh and not self._input):
+                return b""
+            self._fresh = False
+            try:
+                made = self._stream.decompress(self._input, _PIECE)
+            except zlib.error:
+                raise BadEncoding("the body of the request cannot be decompressed") from None
+            consumed = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
+            progressed = len(consumed) < len(self._input)
+            self._input = consumed
+            if made or not progressed:
+                return made
+
+    def finish(self) -> None:
+        """Check that nothing is missing."""
+        if not self._stream.eof and not self._fresh:
+            raise BadEncoding("the compressed body of the request ends too early")
+
+
+class InflatedBody:
+    """The chunks of a body, decompressed."""
+
+    def __init__(
+        self, encoding: str, allowed: bool, next_chunk: Callable[[], Awaitable[bytes | None]]
+    ) -> None:
+        self._encoding = encoding
+        self._allowed = allowed and encoding in _KNOWN
+        self._next_chunk = next_chunk
+        self._inflater = Inflater()
+
+    async def next_chunk(self) -> bytes | None:
+        """Wait for the next piece; None at the end."""
+        if not self._allowed:
+            raise UnsupportedEncoding(
+                f"a body that is encoded as {self._encoding!r:.40} is not accepted here"
+            )
+        while not (piece := self._inflater.piece()):
+            chunk = await self._next_chunk()
+            if chunk is None:
+                self._inflater.finish()
+                return None
+            self._inflater.feed(chunk)
+        return piece
