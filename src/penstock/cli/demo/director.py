@@ -35,8 +35,10 @@ _BACKLOG: Final = 2 * _RATE
 """Readings of two seconds: with a smaller backlog, Spark keeps up."""
 _FINISH: Final = 120.0
 """Seconds that may pass between the last reading and the last result."""
+_LONGEST: Final = 10
+"""For how many durations the reader is slow at most, if nobody waits for it."""
 _SEEN: Final = 3.0
-"""Seconds for which a full gateway of results is shown at least."""
+"""Seconds for which the waiting sensors are shown at least."""
 
 
 def direct(duration: float, records: int | None, headless: bool, start_limit: float) -> int:
@@ -92,7 +94,10 @@ class _Run:
         self._picture.started()
         self._began = time.monotonic()
         self._first_result: float | None = None
-        self._filled: float | None = None
+        self._full = False
+        """Whether the gateway of the slow reader has filled up."""
+        self._waits: float | None = None
+        """When the sensors began to wait for the slow reader."""
         return self._watch(duration)
 
     def _started(self, part: Part[R]) -> R | None:
@@ -127,8 +132,10 @@ class _Run:
             now = time.monotonic()
             if results.received and self._first_result is None:
                 self._first_result = now
-            if slow and self._filled is None and results.held >= results.capacity * 0.75:
-                self._filled = now
+            if slow:
+                self._full = self._full or results.held >= results.capacity * 0.75
+                if self._full and sensors.blocked and self._waits is None:
+                    self._waits = now
             wanted = ended is None and self._in_the_middle(now, duration)
             if wanted != slow:
                 slow = wanted
@@ -146,13 +153,14 @@ class _Run:
     def _in_the_middle(self, now: float, duration: float) -> bool:
         """Return whether the reader should be slow now: in the middle of the time in which there are results.
 
-        On a busy machine it takes longer until its gateway has filled up, which is what there is to see.
+        On a busy machine it takes longer until its gateway has filled up and the sensors wait, which is what
+        there is to see.
         """
         if self._first_result is None:
             return False
         passed = (now - self._first_result) / duration
-        unseen = self._filled is None or now - self._filled < _SEEN
-        return 0.1 < passed < 0.5 or (0.5 <= passed < 1.5 and unseen)
+        unseen = self._waits is None or now - self._waits < _SEEN
+        return 0.1 < passed < 0.5 or (0.5 <= passed < _LONGEST and unseen)
 
     def _moment(
         self,
