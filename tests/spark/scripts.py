@@ -16,7 +16,7 @@ from pathlib import Path
 _MARK = "\x1e script "
 
 
-def run_scripts(paths: Sequence[Path], folder: Path, seconds: float = 600) -> dict[str, list[str]]:
+def run_scripts(paths: Sequence[Path], folder: Path, seconds: float = 1200) -> dict[str, list[str]]:
     """What each of the scripts prints, by its name; all have to end well."""
     # Spark logs to the error output whatever one does, so that is only shown.
     finished = subprocess.run(

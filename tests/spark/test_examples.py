@@ -34,7 +34,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(700)
+@pytest.mark.timeout(1300)
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_shows_what_it_says(name: str, printed: dict[str, list[str]]) -> None:
     assert printed[name] == SHOWN[name]

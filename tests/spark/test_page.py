@@ -33,7 +33,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(700)
+@pytest.mark.timeout(1300)
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_a_snippet_prints_what_it_says(snippet: Snippet, printed: dict[str, list[str]]) -> None:
     assert snippet.output is not None
