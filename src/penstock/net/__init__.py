@@ -16,6 +16,7 @@ b'hello'
 from penstock.net.asyncio_transport import AsyncioTransport
 from penstock.net.connection import Connection
 from penstock.net.errors import (
+    AcquireTimeout,
     BindFailed,
     ConnectFailed,
     ConnectionAborted,
@@ -25,19 +26,24 @@ from penstock.net.errors import (
     IdleTimeout,
     MulticastFailed,
     NetError,
+    PoolClosed,
+    PoolFull,
     ReceiverTaken,
     ReceiveStopped,
+    ResolveFailed,
     SendRefused,
 )
 from penstock.net.inbound import Inbound
 from penstock.net.labels import address_text
 from penstock.net.lifecycle import CloseReport, ConnectionObserver, ConnectionState
 from penstock.net.loops import new_event_loop, run
-from penstock.net.metrics import TcpMetrics, Traffic, UdpMetrics
+from penstock.net.metrics import PoolMetrics, TcpMetrics, Traffic, UdpMetrics
 from penstock.net.outbound import Outbound
 from penstock.net.self_signed import SelfSigned
 from penstock.net.settings import Handler, SocketOption, SupportsFrames, TcpSettings
 from penstock.net.tcp.client import TcpClient
+from penstock.net.tcp.dialer import Resolver
+from penstock.net.tcp.pool import ConnectionPool
 from penstock.net.tcp.server import RunningServer, TcpServer
 from penstock.net.tls import BadCertificate, ServerNames, TlsSession, TlsSettings
 from penstock.net.transport import EventLoop, Flush, SocketHandle, TimerHandle, Transport, TransportEvents
@@ -51,6 +57,7 @@ from penstock.net.udp.sides import UdpInbound, UdpOutbound
 from penstock.net.wiretap import Wiretap, WiretapFormat
 
 __all__ = [
+    "AcquireTimeout",
     "Address",
     "AsyncioTransport",
     "BadCertificate",
@@ -60,6 +67,7 @@ __all__ = [
     "Connection",
     "ConnectionAborted",
     "ConnectionObserver",
+    "ConnectionPool",
     "ConnectionState",
     "Datagram",
     "DatagramOverflow",
@@ -77,8 +85,13 @@ __all__ = [
     "NetError",
     "Outbound",
     "OverflowSettings",
+    "PoolClosed",
+    "PoolFull",
+    "PoolMetrics",
     "ReceiveStopped",
     "ReceiverTaken",
+    "ResolveFailed",
+    "Resolver",
     "RunningServer",
     "SelfSigned",
     "SendPace",

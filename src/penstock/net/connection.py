@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from penstock.net.echo import Echo
 from penstock.net.errors import ConnectionAborted, IdleTimeout, ReceiveStopped, SendRefused
 from penstock.net.handler import HandlerRun, handler_stream, tell_failure, tells_failure
+from penstock.net.identity import ConnectionIdentity
 from penstock.net.inbound import Inbound, is_untouched_receive
 from penstock.net.lifecycle import ConnectionState, IdleWatch, Shutdown, limits_of, tell_state
 from penstock.net.metrics import Traffic
@@ -19,8 +20,7 @@ from penstock.net.receiver import Receiver
 from penstock.net.send_queue import SendQueue
 from penstock.net.sender import Done, FlushRule, StreamSender
 from penstock.net.sender_choice import sender_for
-from penstock.net.settings import TcpSettings
-from penstock.net.tls import TlsSession, cut_off
+from penstock.net.tls import cut_off
 from penstock.net.transport import HIGH_WATER, TimerHandle, Transport
 from penstock.streams import Mono
 from penstock.streams.spi import Stream, connect
@@ -39,7 +39,7 @@ _UNREAD = 60.0
 """The same if bytes have arrived that nobody has begun to read: the handler may be busy."""
 
 
-class Connection:
+class Connection(ConnectionIdentity):
     """A connection. A client returns one; a handler gets its two sides.
 
     ::
@@ -56,13 +56,10 @@ class Connection:
         "_aborted",
         "_bridge",
         "_closing",
-        "_connections",
         "_echo",
         "_handler",
         "_joined",
         "_joined_bytes",
-        "_loop",
-        "_lost",
         "_on_lost",
         "_on_peer_end",
         "_output_ended",
@@ -71,19 +68,16 @@ class Connection:
         "_receiver",
         "_send_was_begun",
         "_sender",
+        "_sound",
         "_stopped",
-        "_thread",
         "_timer",
-        "_traffic",
         "_watch",
         "_writable",
         "_write",
-        "id",
         "inbound",
         "outbound",
         "send_was_made",
         "sends_at_once",
-        "transport",
     )
 
     def __init__(
@@ -95,16 +89,9 @@ class Connection:
         connections: Connections,
     ) -> None:
         """Made by ``connect()`` and by a server, for each connection."""
-        self.id = connections.next_id()
-        """Eight characters that identify this connection in every line of the log."""
-        self.transport = transport
-        """What carries the bytes (:class:`~penstock.net.Transport`); only for the event loop's thread."""
-        self._loop = transport.loop
-        self._thread = get_ident()
+        super().__init__(transport, traffic, connections)
         self._bridge = bridge
-        self._connections = connections
         self._receiver = receiver
-        self._traffic = traffic
         self._sender: StreamSender | None = None
         self._echo: Echo | None = None
         self._handler: HandlerRun | None = None
@@ -124,7 +111,8 @@ class Connection:
         self._output_ended = False
         self._queue = SendQueue(queued) if (queued := connections.settings.queued_sends) else None
         self._on_peer_end: list[Callable[[], object]] | None = None
-        self._lost = False
+        self._sound = True
+        """Whether nothing failed, so that a pool may use the socket again."""
         self._aborted: BaseException | None = None
         self._on_lost: list[Callable[[], object]] | None = None
         self._write: Callable[[bytes], None] = transport.write
@@ -137,50 +125,11 @@ class Connection:
         self.outbound = Outbound(self)
         """The sending side."""
 
-    # ---------------------------------------------------------------- what it is
-    @property
-    def settings(self) -> TcpSettings:
-        """The settings of the server or client that this connection belongs to."""
-        return self._connections.settings
-
-    @property
-    def local(self) -> str:
-        """The address of this side, as people write it."""
-        return self.transport.local
-
-    @property
-    def remote(self) -> str:
-        """The address of the peer, as people write it."""
-        return self.transport.remote
-
-    @property
-    def label(self) -> str:
-        """``[id, L:local - R:remote]``, with ``!`` instead of ``-`` once it is closed."""
-        return f"[{self.id}, L:{self.local} {'!' if self._lost else '-'} R:{self.remote}]"
-
-    @property
-    def tls(self) -> TlsSession | None:
-        """The TLS session (an ``ssl.SSLObject`` with version, cipher and the peer's certificate), or None."""
-        return self.transport.tls
-
-    @property
-    def traffic(self) -> Traffic | None:
-        """The bytes received and sent, or None: they are counted with ``metrics()`` or a timeout."""
-        return self._traffic
-
     @property
     def busy(self) -> bool:
         """Whether its handler is running, or a send, or bytes of a send have not left."""
         flushing = self._closing is not None and self._closing.flushing
         return flushing or self._sender is not None or not (self._handler is None or self._handler.over)
-
-    @property
-    def closed(self) -> bool:
-        """Whether the connection is closed."""
-        return self._lost
-
-    def __repr__(self) -> str:
-        return f"<Connection {self.label}>"
 
     # ---------------------------------------------------------------- what the bridge calls
     def begin(self) -> None:
@@ -191,7 +140,8 @@ class Connection:
         self._receiver.open(self.transport)
         for option in self.settings.options:
             self._connections.set_option(self, option)
-        self._tell(ConnectionState.CONNECTED)
+        for state in self._connections.opening:
+            self._tell(state)
         self._watch = self._watching()
         self._tell(ConnectionState.CONFIGURED)
         with tells_failure(self._handler_done):
@@ -212,6 +162,7 @@ class Connection:
         tell_state(self, state, self.settings.wiretap, self.settings.observers)
 
     def _handler_done(self, error: BaseException | None) -> None:
+        self._sound = self._sound and error is None
         if error is not None and tell_failure(self.label, error, lost=self._lost, stopped=self._stopped):
             self._connections.metrics.errors += 1
         elif error is None and self.send_was_made and not self._send_was_begun and not self.sends_at_once:
@@ -290,8 +241,32 @@ class Connection:
 
     def lost(self, error: BaseException | None) -> None:
         """The socket is closed: everything ends, with an error if nobody asked for that."""
-        if self._lost:
-            return  # It was refused, so nobody knows of it.
+        if not self._lost:  # If it was refused, nobody knows of it.
+            self._end(error, ConnectionState.DISCONNECTING)
+
+    def release(self) -> None:
+        """The socket goes back to its pool. For its user this connection is closed."""
+        self._receiver.end(ReceiveStopped(f"{self.label} this connection was given back to its pool"))
+        self._end(None, ConnectionState.RELEASED)
+
+    @property
+    def receiving(self) -> bool:
+        """Whether there is a subscriber to what is received."""
+        return self._receiver.heard
+
+    @property
+    def reusable(self) -> bool:
+        """Whether a pool may hand out the socket again: nothing failed, nothing is unread, all was sent."""
+        return (
+            self._sound
+            and not (self.busy or self._lost or self._peer_ended or self._output_ended)
+            and self._receiver.settled
+            and self._writable
+            and not self.transport.get_write_buffer_size()
+            and not self.transport.is_closing()
+        )
+
+    def _end(self, error: BaseException | None, state: ConnectionState) -> None:
         self._lost = True
         self._writable = False
         self._joined_bytes = 0
@@ -316,7 +291,7 @@ class Connection:
         if self._queue is not None:
             self._queue.fail(lambda: self._closed_before(why))
         self._tell_peer_end()
-        self._tell(ConnectionState.DISCONNECTING)
+        self._tell(state)
         self._connections.remove(self)
         calls, self._on_lost = self._on_lost, None
         for call in calls or ():
@@ -522,6 +497,9 @@ class Connection:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._sound = self._sound and kind is None
+        if kind is None:
+            await self._connections.settle(self)
         await self.aclose()
 
     def finish(self) -> None:
@@ -549,6 +527,8 @@ class Connection:
         if self._closing is not None or self._lost:
             return
         self._write_joined()
+        if self._connections.takes_back(self):
+            return
         self._closing = Shutdown(self.transport)
         if self._timer is not None:
             self._timer.cancel()
@@ -569,16 +549,6 @@ class Connection:
             cut = cut and (self._closing is None or self._closing.flushing)
             self._closing = self._closing or Shutdown(self.transport)
             (self.transport.reset if cut else self.transport.abort)()
-
-    def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
-        """Make a call on the connection's event loop: now if we are on it. False if that loop is closed."""
-        if get_ident() == self._thread:
-            call(*arguments)
-        elif self._loop.is_closed():
-            return False
-        else:
-            self._loop.call_soon_threadsafe(call, *arguments)
-        return True
 
     # ---------------------------------------------------------------- timeouts
     def _watching(self) -> IdleWatch | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.net.errors import ConnectionAborted
 from penstock.net.handler import HandlerAdvice
 from penstock.net.labels import new_id
-from penstock.net.lifecycle import CloseReport
+from penstock.net.lifecycle import CloseReport, ConnectionState
 from penstock.net.metrics import TcpMetrics
 from penstock.net.settings import SocketOption, TcpSettings
 
@@ -25,6 +25,9 @@ _log = logging.getLogger("penstock.net")
 
 class Connections:
     """The set of open connections, and the handlers that outlive theirs."""
+
+    opening: tuple[ConnectionState, ...] = (ConnectionState.CONNECTED,)
+    """What observers hear of a connection before it is configured."""
 
     def __init__(self, settings: TcpSettings) -> None:
         self.settings = settings
@@ -71,6 +74,13 @@ class Connections:
         self.alive.discard(connection)
         self.metrics.connections_active = len(self.alive)
         self._note_change()
+
+    async def settle(self, connection: Connection) -> None:
+        """Called when ``async with`` is left without an error, before the connection is closed."""
+
+    def takes_back(self, connection: Connection) -> bool:
+        """Whether a pool takes the socket of a connection that is to be closed; then it stays open."""
+        return False
 
     def leave(self, connection: Connection, handler: HandlerRun) -> None:
         """Let a handler finish without its connection. It may do so on another thread."""

@@ -12,6 +12,7 @@ import socket
 import ssl
 
 __all__ = [
+    "AcquireTimeout",
     "BindFailed",
     "ConnectFailed",
     "ConnectionAborted",
@@ -21,8 +22,11 @@ __all__ = [
     "IdleTimeout",
     "MulticastFailed",
     "NetError",
+    "PoolClosed",
+    "PoolFull",
     "ReceiveStopped",
     "ReceiverTaken",
+    "ResolveFailed",
     "SendRefused",
 ]
 
@@ -53,6 +57,19 @@ class ConnectFailed(NetError, OSError):
         return failed
 
 
+class ResolveFailed(ConnectFailed):
+    """The host has no address: its name is unknown, or the client's resolver failed."""
+
+    @classmethod
+    def by(cls, resolver: object, where: str, why: str) -> ConnectFailed:
+        """The error for a resolver of the client."""
+        name = getattr(resolver, "__qualname__", None) or repr(resolver)
+        return cls(
+            f"cannot connect to {where}: its resolver {name} {why}; resolver() needs a coroutine function "
+            "of host and port that returns a list of IP addresses"
+        )
+
+
 class HandshakeFailed(ConnectFailed):
     """The other side was reached, but the TLS handshake failed."""
 
@@ -65,6 +82,18 @@ class HandshakeFailed(ConnectFailed):
         failed = cls(f"cannot connect to {_shown(where)}: the TLS handshake failed ({reason}); {_TLS_REMEDY}")
         failed.errno = getattr(error, "errno", None)
         return failed
+
+
+class AcquireTimeout(NetError, TimeoutError):
+    """No connection of a pool became free in time."""
+
+
+class PoolFull(NetError):
+    """All connections of a pool are in use, and as many callers as may wait for one do so."""
+
+
+class PoolClosed(NetError):
+    """A pool was closed, so it has no connection for this caller."""
 
 
 class ConnectionAborted(NetError, ConnectionError):

@@ -37,12 +37,20 @@ _LOOKS: Final = 4
 
 # ---------------------------------------------------------------- states
 class ConnectionState(enum.Enum):
-    """The stages in the life of a connection. Observers hear of each once, in this order."""
+    """The stages in the life of a connection, in this order. Observers hear of each once.
+
+    A socket of a pool serves one connection after the other: each is acquired, configured and released. The
+    first of them hears of ``CONNECTED``, the last of ``DISCONNECTING``.
+    """
 
     CONNECTED = "connected"
     """The socket is up, and TLS with it if there is any. The handler has not been called."""
+    ACQUIRED = "acquired"
+    """The socket was taken from a pool, or opened for it."""
     CONFIGURED = "configured"
     """The inbound and outbound sides exist. The handler is called next."""
+    RELEASED = "released"
+    """The socket was given back to its pool. For its user the connection is closed."""
     DISCONNECTING = "disconnecting"
     """The connection is over, for whatever reason. Nothing more is received or sent."""
 

@@ -1,4 +1,4 @@
-"""Counts of what a server, a client or a UDP socket has done so far."""
+"""Counts of what a server, a client, a pool or a UDP socket has done so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-__all__ = ["TcpMetrics", "Traffic", "UdpCounters", "UdpMetrics", "kernel_dropped"]
+__all__ = ["PoolMetrics", "TcpMetrics", "Traffic", "UdpCounters", "UdpMetrics", "kernel_dropped"]
 
 
 class Traffic:
@@ -68,6 +68,30 @@ class TcpMetrics:
     """Bytes sent, or waiting to be sent."""
 
     def as_dict(self, prefix: str = "penstock.net") -> dict[str, int]:
+        """The counts by name, for a metrics system."""
+        return {f"{prefix}.{name.replace('_', '.', 1)}": value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMetrics:
+    """The counts of a pool, or of one remote address of it, at one moment."""
+
+    connections_active: int
+    """Connections in use, including those that are being opened or closed."""
+    connections_idle: int
+    """Connections that wait for their next use."""
+    connections_max: int
+    """How many connections to one remote address there may be."""
+    acquires_pending: int
+    """Callers that wait for a connection."""
+    acquires_max: int
+    """How many callers may wait for one remote address."""
+    acquires_total: int
+    """Connections that were handed out."""
+    acquires_waited: float
+    """Seconds that callers have waited, all together."""
+
+    def as_dict(self, prefix: str = "penstock.net.pool") -> dict[str, int | float]:
         """The counts by name, for a metrics system."""
         return {f"{prefix}.{name.replace('_', '.', 1)}": value for name, value in asdict(self).items()}
 

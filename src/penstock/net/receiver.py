@@ -88,6 +88,7 @@ class Receiver(SolePublisher[bytes], Link):
         "_transport",
         "_turn",
         "_withheld",
+        "dropped",
     )
 
     def __init__(self, loop: EventLoop, read_ahead: int) -> None:
@@ -106,6 +107,8 @@ class Receiver(SolePublisher[bytes], Link):
         self._told = False
         """Whether a subscriber has heard of the end."""
         self._error: BaseException | None = None
+        self.dropped = False
+        """Whether something was received that nobody has taken, and nobody will."""
 
     # ---------------------------------------------------------------- what the transport calls
     def open(self, transport: Transport) -> None:
@@ -175,6 +178,8 @@ class Receiver(SolePublisher[bytes], Link):
     def _cancel(self) -> None:
         if self._cancelled:
             return
+        unfinished = getattr(self._subscriber, "unfinished", None)  # a framing with half a frame
+        self.dropped = bool(self._queue) or (unfinished is not None and unfinished())
         self._release()
         self._drop_queue()
         if not self._high:
@@ -204,6 +209,8 @@ class Receiver(SolePublisher[bytes], Link):
     def _hold(self, data: bytes) -> None:
         if not self._cancelled:
             self._queue.append(data)
+        else:
+            self.dropped = True
         # Without a subscriber it is dropped. But a peer may not go on for ever: a pause follows at the bound.
         self._queued += len(data)
         if not self._paused and (self._queued >= self._high or len(self._queue) >= MOST_CHUNKS):
@@ -312,6 +319,11 @@ class Receiver(SolePublisher[bytes], Link):
     def waiting(self) -> int:
         """Bytes that wait for the subscriber."""
         return self._queued
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that has arrived was taken, and nobody waits for more."""
+        return not (self._queue or self.dropped or self._ended or self._subscriber is not None)
 
     @property
     def paused(self) -> bool:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.net.connection import Connection
     from penstock.net.inbound import Inbound
     from penstock.net.outbound import Outbound
+    from penstock.net.tcp.dialer import Resolver
+    from penstock.net.tcp.pool import ConnectionPool
     from penstock.net.tls import TlsSettings
 
 __all__ = [
@@ -114,6 +116,8 @@ class TcpSettings(SocketSettings):
     queued_sends: int = 0
     dual_stack: bool = False
     local_address: tuple[str, int] | None = None
+    resolver: Resolver | None = None
+    pool: ConnectionPool | None = None
     fused: bool = True
     framing: SupportsFrames | None = None
 
@@ -121,6 +125,12 @@ class TcpSettings(SocketSettings):
     def where(self) -> str:
         """The address as people write it."""
         return address_text(self.path) if self.path is not None else f"{self.host or '*'}:{self.port}"
+
+    @property
+    def route(self) -> tuple[Any, ...]:
+        """Everything that decides what socket a client opens. One of the same route can be used instead."""
+        place = self.path, self.host, self.port
+        return *place, self.tls, self.local_address, self.options, self.resolver
 
     @property
     def counts_bytes(self) -> bool:

@@ -68,7 +68,7 @@ class FrameStage(Relay):
     """
 
     resizes = True
-    __slots__ = ("_chunk_is_due", "_decoder", "_fed", "_size")
+    __slots__ = ("_chunk_is_due", "_decoder", "_fed", "_size", "_unread")
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class FrameStage(Relay):
         self._size = 0
         self._chunk_is_due = False
         """A chunk has been requested and has not arrived."""
+        self._unread = False
+        """Frames were waiting when the subscriber cancelled."""
 
     def on_next(self, chunk: Any, /) -> None:
         """Queue the frames that end in this chunk."""
@@ -107,6 +109,29 @@ class FrameStage(Relay):
         self.drain()
         if failed is not None and asks_main_thread_to_stop(failed):
             raise failed
+
+    def release(self) -> None:
+        """Remember whether frames are discarded."""
+        self._unread = self._unread or bool(self.queue)
+        super().release()
+
+    def cancel(self) -> None:
+        """Remember whether the reader of a loop has frames that it has not taken."""
+        below = getattr(self.downstream, "unfinished", None)
+        self._unread = self._unread or (below is not None and below())
+        super().cancel()
+
+    def unfinished(self) -> bool:
+        """Whether bytes were received that made no frame, or a frame that nobody took.
+
+        For the source after a cancel, as one of its signals: the decoder cannot be used after it.
+        """
+        if self._unread or self.queue:
+            return True
+        try:
+            return bool(self._decoder.finish())
+        except Exception:
+            return True  # The bytes end inside a frame, or they are wrong.
 
     def size_of_one(self) -> int:
         """The mean size of the frames in the last chunk."""

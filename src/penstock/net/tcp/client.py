@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections.abc import Callable
@@ -13,15 +12,14 @@ from penstock.arguments import a_number, a_whole_number
 from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
-from penstock.net.errors import ConnectFailed, HandshakeFailed
+from penstock.net.errors import ConnectFailed, HandshakeFailed, ResolveFailed
 from penstock.net.loops import block_on
 from penstock.net.settings import TcpBuilder, TcpSettings
+from penstock.net.tcp.dialer import Resolver, dial
+from penstock.net.tcp.pool import ConnectionPool, acquire
 from penstock.net.tls import Path, TlsSettings
 
 __all__ = ["TcpClient"]
-
-_NEXT_ADDRESS = 0.25
-"""Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
 
 
 class TcpClient(TcpBuilder):
@@ -77,13 +75,41 @@ class TcpClient(TcpBuilder):
             local_address=(host, a_whole_number(port, "port of local_address()", least=0, most=65_535))
         )
 
+    def resolver(self, resolve: Resolver | None) -> Self:
+        """Look up the host with this function instead of asking the system (None).
+
+        It is a coroutine function of host and port. It returns IP addresses in the order in which to try
+        them, as text, or as pairs of an address and another port.
+        """
+        if resolve is not None and not callable(resolve):
+            raise TypeError(f"resolver({resolve!r}): pass a coroutine function of host and port, or None")
+        return self._with(resolver=resolve)
+
+    def pool(self, pool: ConnectionPool | None) -> Self:
+        """Take connections from this pool, and give them back instead of closing them (None: from no pool).
+
+        Leaving ``async with`` gives a connection back, and so do ``close()`` and the end of a handler. If
+        something failed, or bytes are unread or unsent, it is closed.
+        """
+        if pool is not None and not isinstance(pool, ConnectionPool):
+            raise TypeError(f"pool({pool!r}): pass a ConnectionPool, or None")
+        return self._with(pool=pool)
+
     async def connect(self) -> Connection:
-        """Open a connection; ConnectFailed says why there is none."""
+        """Open a connection, or take one from the pool; ConnectFailed says why there is none.
+
+        With a pool that may be AcquireTimeout, PoolFull or PoolClosed, too.
+        """
         settings = self._settings
         if settings.path is None and not settings.port:
             raise ValueError("connect() needs a port: TcpClient.create().host(…).port(…)")
+        if settings.pool is not None:
+            return await acquire(settings.pool, settings, self._open)
+        return await self._open(Connections(settings))
+
+    async def _open(self, connections: Connections) -> Connection:
+        settings = self._settings
         loop = asyncio.get_running_loop()
-        connections = Connections(settings)
         tls: dict[str, Any] = {}
         if settings.tls is not None:
             tls = {
@@ -107,11 +133,10 @@ class TcpClient(TcpBuilder):
         except (ConnectionResetError, ConnectionAbortedError) as error:
             kind = ConnectFailed if settings.tls is None else HandshakeFailed
             raise kind.to(settings.where, error) from error
+        except ResolveFailed:
+            raise
         except OSError as error:  # TimeoutError is one
             raise ConnectFailed.to(settings.where, error) from error
-        except ExceptionGroup as errors:
-            # Several addresses were tried. The reason of the last one is enough.
-            raise ConnectFailed.to(settings.where, errors.exceptions[-1]) from errors
         return bridge.connection
 
     def connect_now(self, timeout: float = 45.0) -> Connection:
@@ -125,45 +150,12 @@ async def _tcp_connection(
     settings: TcpSettings,
     tls: dict[str, Any],
 ) -> tuple[Any, AsyncioBridge]:
-    host = settings.host or "localhost"
-    if not settings.options:
-        return await loop.create_connection(
-            made,
-            host,
-            settings.port,
-            local_addr=settings.local_address,
-            **tls,
-            **_several_addresses(loop),
-        )
-    # Options belong before the connection: the size of a window is settled with the first packet.
-    failed: OSError | None = None
-    for family, _, _, _, address in await loop.getaddrinfo(host, settings.port, type=socket.SOCK_STREAM):
-        calling = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            calling.setblocking(False)
-            await _prepare(loop, calling, settings)
-            await loop.sock_connect(calling, address)
-            return await loop.create_connection(made, sock=calling, **tls)
-        except OSError as error:
-            calling.close()
-            if isinstance(error, ssl.SSLError):
-                raise
-            failed = error  # The next address may answer.
-        except BaseException:
-            calling.close()
-            raise
-    raise failed or ConnectionRefusedError(f"{host} has no address")
-
-
-async def _prepare(loop: asyncio.AbstractEventLoop, calling: socket.socket, settings: TcpSettings) -> None:
-    """Set the options, and bind to the local address, before the socket is connected."""
-    for option in settings.options:
-        with contextlib.suppress(OSError):  # A connection warns of it when it begins.
-            option.apply(calling)
-    if settings.local_address is not None:
-        host, port = settings.local_address
-        found = await loop.getaddrinfo(host, port, family=calling.family, type=socket.SOCK_STREAM)
-        calling.bind(found[0][4])
+    calling = await dial(settings, settings.host or "localhost", settings.port)
+    try:
+        return await loop.create_connection(made, sock=calling, **tls)
+    except BaseException:
+        calling.close()
+        raise
 
 
 async def _unix_connection(
@@ -180,8 +172,3 @@ async def _unix_connection(
     except BaseException:
         calling.close()
         raise
-
-
-def _several_addresses(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
-    """Try the addresses of a host side by side where the loop can; uvloop tries them one after the other."""
-    return {"happy_eyeballs_delay": _NEXT_ADDRESS} if isinstance(loop, asyncio.BaseEventLoop) else {}

@@ -130,6 +130,10 @@ class QueueReader(TerminalReader):
         self._over = True
         self._wake()
 
+    def unfinished(self) -> bool:
+        """Whether elements wait that the reader has not taken."""
+        return bool(self._queue)
+
     def _wake(self) -> None:
         raise AssertionError("each reader wakes in its own way")
 

@@ -1,0 +1,151 @@
+"""From a host and a port to a connected socket: looking up the addresses, and trying them.
+
+Addresses are tried side by side, as RFC 8305 says: the next one when the one before has failed, or has not
+answered for a moment. asyncio can do that itself, but leaves a socket open if it is cancelled meanwhile, and
+uvloop cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain, zip_longest
+from typing import Any, Final
+
+from penstock.net.errors import ResolveFailed
+from penstock.net.settings import TcpSettings
+
+__all__ = ["Resolver", "dial"]
+
+Resolver = Callable[[str, int], Awaitable[Iterable[str | tuple[Any, ...]]]]
+"""Takes host and port. Returns addresses in the order to try them: ``"192.0.2.1"``, or with a port."""
+
+_Found = tuple[int, Any]
+"""A family, and an address as sockets of this family take it."""
+
+_NEXT_ADDRESS: Final = 0.25
+"""Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
+
+
+async def dial(settings: TcpSettings, host: str, port: int) -> socket.socket:
+    """A socket that is connected to one of the addresses of this host.
+
+    Fails with ResolveFailed, or with the ``OSError`` of the address that was tried last.
+    """
+    if settings.resolver is None:
+        found = await _looked_up(host, port)
+    else:
+        found = await _resolved(settings.resolver, host, port)
+    if len(found) == 1:
+        return await _connected(settings, *found[0])
+    return await _first_connected(settings, found)
+
+
+# ---------------------------------------------------------------- looking up
+async def _looked_up(host: str, port: int) -> list[_Found]:
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise ResolveFailed.to(f"{host}:{port}", error) from error
+    families: dict[int, list[_Found]] = {}
+    for family, _, _, _, address in found:
+        families.setdefault(family, []).append((family, address))
+    # Families take turns, so that a broken one costs a moment and not one for each of its addresses.
+    return [each for each in chain.from_iterable(zip_longest(*families.values())) if each is not None]
+
+
+async def _resolved(resolver: Resolver, host: str, port: int) -> list[_Found]:
+    where = f"{host}:{port}"
+    try:
+        answer = list(await resolver(host, port))
+        found = [_numeric(address, port) for address in answer]
+    except Exception as error:
+        raise ResolveFailed.by(resolver, where, f"failed ({type(error).__name__}: {error})") from error
+    if not found:
+        raise ResolveFailed.by(resolver, where, "returned no address")
+    return found
+
+
+def _numeric(address: Any, port: int) -> _Found:
+    host, port, *_ = address if isinstance(address, tuple) else (address, port)
+    try:
+        if not isinstance(host, str):
+            raise TypeError("an address is text")
+        # No name is looked up here: that would block the event loop.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, TypeError) as error:
+        raise ValueError(f"{address!r} is not an IP address, nor a pair of one and a port") from error
+    return found[0][0], found[0][4]
+
+
+# ---------------------------------------------------------------- connecting
+async def _connected(settings: TcpSettings, family: int, address: Any) -> socket.socket:
+    calling = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        await _connect(calling, settings, address)
+    except BaseException:
+        calling.close()
+        raise
+    return calling
+
+
+async def _first_connected(settings: TcpSettings, found: list[_Found]) -> socket.socket:
+    untried, attempts = deque(found), dict[asyncio.Task[None], socket.socket]()
+    winner: socket.socket | None = None
+    last: BaseException | None = None
+    try:
+        while winner is None and (untried or attempts):
+            if untried:
+                family, address = untried.popleft()
+                calling = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+                attempts[asyncio.ensure_future(_connect(calling, settings, address))] = calling
+            done, _ = await asyncio.wait(
+                attempts, timeout=_NEXT_ADDRESS if untried else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for attempt in done:
+                failed = attempt.exception()
+                if failed is None:
+                    winner = attempts.pop(attempt)
+                    break
+                attempts.pop(attempt).close()
+                if not isinstance(failed, OSError):
+                    raise failed
+                last = failed
+        await _give_up(attempts)
+    except BaseException:
+        if winner is not None:
+            winner.close()
+        await _give_up(attempts)
+        raise
+    if winner is None:
+        raise last or ConnectionRefusedError("the host has no address")
+    return winner
+
+
+async def _give_up(attempts: dict[asyncio.Task[None], socket.socket]) -> None:
+    """End the attempts that are still under way. The event loop lets go of a socket before it is closed."""
+    for attempt in attempts:
+        attempt.cancel()
+    try:
+        await asyncio.gather(*attempts, return_exceptions=True)
+    finally:
+        for calling in attempts.values():
+            calling.close()
+
+
+async def _connect(calling: socket.socket, settings: TcpSettings, address: Any) -> None:
+    """Set the options, bind to the local address, and connect."""
+    loop = asyncio.get_running_loop()
+    calling.setblocking(False)
+    # Options belong before the connection: the size of a window is settled with the first packet.
+    for option in settings.options:
+        with contextlib.suppress(OSError):  # A connection warns of it when it begins.
+            option.apply(calling)
+    if settings.local_address is not None:
+        host, port = settings.local_address
+        found = await loop.getaddrinfo(host, port, family=calling.family, type=socket.SOCK_STREAM)
+        calling.bind(found[0][4])
+    await loop.sock_connect(calling, address)
