@@ -62,16 +62,16 @@ class Place:
 def here(depth: int = 1) -> Place:
     """The nearest caller outside this package, ``depth`` frames up or more."""
     # By number and not by f_back, which makes an object of each frame between.
-    frame = sys._getframe(depth)
-    while (ours := _OURS.get(frame.f_code.co_filename)) is not False:
-        if ours is None:
-            _OURS[frame.f_code.co_filename] = frame.f_code.co_filename.startswith(_PACKAGE)
-            continue
-        depth += 1
-        try:
+    try:
+        frame = sys._getframe(depth)
+        while (ours := _OURS.get(frame.f_code.co_filename)) is not False:
+            if ours is None:
+                _OURS[frame.f_code.co_filename] = frame.f_code.co_filename.startswith(_PACKAGE)
+                continue
+            depth += 1
             frame = sys._getframe(depth)
-        except ValueError:
-            break  # nobody else: a thread of ours
+    except ValueError:
+        frame = sys._getframe(depth - 1)  # nobody else: a thread of ours
     return Place(frame.f_code, frame.f_lasti)
 
 

@@ -47,7 +47,7 @@ class Source(ABC):
     def __init__(self, label: str, *shows: Any) -> None:
         self._name = label
         self._shows = shows
-        self.place: Place = here()
+        self.place: Place = here(2)
 
     @cached_property
     def label(self) -> str:

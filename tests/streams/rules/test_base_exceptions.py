@@ -214,7 +214,7 @@ def test_a_scheduler_without_a_thread_to_give_fails_the_stream() -> None:
 def test_ctrl_c_between_two_lines_of_a_loop_is_not_lost_in_the_search_for_who_raised_it() -> None:
     ops = Flux.just(1).map(str)._ops
     shape = shape_of(ops, Head.ITERABLE, Tail.PUSH, watched=False)
-    loop = run(shape, ops, states_of(ops), None, iter([1]), print, "just")
+    loop = run(shape, ops, states_of(ops, shape), None, iter([1]), print, "just")
     # A signal can come at an instruction that belongs to no line.
     trace = TracebackType(None, loop.gi_frame, 0, 0)
     assert culprit(KeyboardInterrupt().with_traceback(trace), shape) == SOURCE

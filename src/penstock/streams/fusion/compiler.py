@@ -128,6 +128,8 @@ class Shape(NamedTuple):
     """Whether an operator emits before the first element."""
     opens: bool = False
     """Whether an operator makes many elements of one."""
+    stateful: bool = True
+    """Whether an operator has state that the drain has to see."""
 
 
 def shape_of(
@@ -155,11 +157,13 @@ def _shape(
         bases.append(base)
         base += len(segment)
     leads, opens = any(kind.lead for kind in kinds), any(kind.opens for kind in kinds)
-    return Shape(tuple(loops), tuple(bases), leads, opens)
+    return Shape(tuple(loops), tuple(bases), leads, opens, any(kind.state for kind in kinds))
 
 
-def states_of(ops: tuple[Op, ...]) -> list[Any]:
+def states_of(ops: tuple[Op, ...], shape: Shape) -> list[Any]:
     """Fresh state for those operators that need it, one entry per operator."""
+    if not shape.stateful:
+        return [None] * len(ops)
     return [op.kind.state(*op.args) if op.kind.state else None for op in ops]
 
 
@@ -183,13 +187,17 @@ def run(
         return none_element(ops[index].label if index >= 0 else label_of(origin))
 
     feed = source
+    at = 0
     for loop, base in zip(shape.loops, shape.bases, strict=True):
-        end = base + loop.size
         values: list[Any] = []
-        for op, state in zip(ops[base:end], states[base:end], strict=True):
-            values += [op.args[which] for which in op.kind.uses]
-            if op.kind.state:
-                values.append(state)
+        while at < base + loop.size:
+            op = ops[at]
+            kind = op.kind
+            for which in kind.uses:
+                values.append(op.args[which])
+            if kind.state:
+                values.append(states[at])
+            at += 1
         function = loop.function if brief and not shape.opens else _own_copy(loop)
         feed = function(manager, feed, out, none, base, *values)
     return feed

@@ -128,7 +128,7 @@ class Drain(Link):
         watched = self._watchers is not None
         paced = self.head is Head.ITERABLE and self.home.paced
         self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted, paced=paced)
-        self.states = states_of(ops)
+        self.states = states_of(ops, self._shape)
         self.context: Context | None = None
         """The subscriber's context, for elements that come from other threads."""
         self.below: int = getattr(downstream, "below", 0) + FRAMES
@@ -400,7 +400,8 @@ class Drain(Link):
 
     def set_stop(self) -> None:
         """Tell the loop how far to run."""
-        self.stop_at = 0 if self.paused else min(self.next_stop(), self.emitted + FAR)
+        stop, far = self.next_stop(), self.emitted + FAR
+        self.stop_at = 0 if self.paused else stop if stop < far else far
         self.sated = self.stop_at <= self.emitted
         if self.halted:
             self._stop()  # it came while we wrote
@@ -561,7 +562,6 @@ class Drain(Link):
     def _close(self, outcome: Outcome) -> Subscriber[Any]:
         """Become inert (§1.6) and forget the subscriber (§3.13). Returns it for a last signal."""
         self.closed = True
-        self.flowing = False
         self._stop()
         downstream, self.downstream = self.downstream, GONE
         self._last = downstream

@@ -91,7 +91,8 @@ def operator(
     ``label`` is the fluent method's name where that differs from the kind, ``shows`` what ``explain()``
     puts between its brackets.
     """
-    return Op(KINDS[kind], args, label or kind, here(2), watch, args if shows is None else shows)
+    # Three frames up is the caller of the fluent method, which called us.
+    return Op(KINDS[kind], args, label or kind, here(3), watch, args if shows is None else shows)
 
 
 class Watchers:

@@ -196,4 +196,4 @@ def _pulled(source: IterableOrigin, ops: tuple[Op, ...], tail: Tail, out: Any) -
     manager = Pulled(ops, shape, source, source.place)
     iterator = manager.open(source.factory)
     brief = source.sized is not None and iterator.__length_hint__() <= BRIEF  # type: ignore[attr-defined]
-    return run(shape, ops, states_of(ops), manager, iterator, out, source, brief=brief)
+    return run(shape, ops, states_of(ops, shape), manager, iterator, out, source, brief=brief)
