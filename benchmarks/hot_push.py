@@ -15,6 +15,9 @@ from penstock.streams import Emitter, Flux, Sink, Sinks
 
 __all__ = ["question"]
 
+MANY = 10
+"""Subscribers of one sink."""
+
 
 @contextmanager
 def question() -> Iterator[Question]:
@@ -30,7 +33,9 @@ def question() -> Iterator[Question]:
             Alternative("Penstock, unicast sink", lambda n: through_sink(Sinks.unicast(), n)),
             Alternative("Penstock, multicast sink", lambda n: through_sink(Sinks.multicast(), n)),
             Alternative("Penstock, create", through_create),
+            Alternative("Penstock, multicast sink, ten subscribers", through_sink_to_many, share=0.2),
             Alternative("reactivex Subject", with_subject),
+            Alternative("reactivex Subject, ten subscribers", with_subject_to_many, share=0.2),
             Alternative("streamz emit", with_streamz, share=0.1),
         ),
     )
@@ -67,6 +72,24 @@ def through_sink(sink: Sink[int], n: int) -> int:
     return subscriber.result()
 
 
+def through_sink_to_many(n: int) -> int:
+    """Each of them gets every element."""
+    sink: Sink[int] = Sinks.multicast()
+    subscribers = [Unbounded() for _ in range(MANY)]
+    for subscriber in subscribers:
+        _through_chain(sink.flux()).subscribe(subscriber)
+    emit = sink.try_emit
+    for x in range(n):
+        emit(x)
+    sink.try_complete()
+    return _same(subscribers)
+
+
+def _same(subscribers: list[Unbounded]) -> int:
+    results = {subscriber.result() for subscriber in subscribers}
+    return results.pop() if len(results) == 1 else -1
+
+
 def through_create(n: int) -> int:
     """The callback of ``create``."""
 
@@ -92,6 +115,20 @@ def with_subject(n: int) -> int:
         emit(x)
     subject.on_completed()
     return subscriber.result()
+
+
+def with_subject_to_many(n: int) -> int:
+    """The same for each of them."""
+    subject: Subject[int] = Subject()
+    subscribers = [Unbounded() for _ in range(MANY)]
+    for each in subscribers:
+        stream = subject.pipe(ops.map(add_one), ops.filter(is_even), ops.map(double))
+        stream.subscribe(each.on_next, each.on_error, each.on_complete)
+    emit = subject.on_next
+    for x in range(n):
+        emit(x)
+    subject.on_completed()
+    return _same(subscribers)
 
 
 def with_streamz(n: int) -> int:
