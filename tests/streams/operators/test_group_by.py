@@ -7,6 +7,7 @@ import logging
 import sys
 import threading
 from collections import defaultdict
+from itertools import count
 from typing import Any
 
 import pytest
@@ -358,3 +359,33 @@ def test_memory_of_a_million_keys_against_max_groups() -> None:
 
     assert firsts == 200_000
     assert max(blocks) - blocks[0] < 200_000  # all of the groups would be many times as much
+
+
+@pytest.mark.parametrize("concurrency", [1, 4, 16])
+@pytest.mark.parametrize("operator", ["flat_map", "flat_map_sequential", "flat_map_delay_error"])
+def test_a_cancel_below_the_groups_opens_no_further_group_and_is_not_reported(
+    operator: str, concurrency: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Groups that wait for their turn have no reader, which is no mistake of the program."""
+    keys: list[int] = []
+    groups = Flux.from_iterable(count()).group_by(lambda x: x % 10).do_on_next(lambda g: keys.append(g.key))
+    for _ in range(20):
+        keys.clear()
+        recorder = Recorder.of(getattr(groups, operator)(lambda group: group, concurrency=concurrency), 3)
+        recorder.cancel()
+        gc.collect()
+        assert len(keys) == len(set(keys)) <= 10
+
+    # What other tests have left behind may be reported meanwhile.
+    assert [one.message for one in caplog.records if "test_a_cancel_below" in one.message] == []
+
+
+def test_a_group_that_is_let_go_of_is_still_reported(caplog: pytest.LogCaptureFixture) -> None:
+    source = Driven()
+    recorder = Recorder.of(source.flux().group_by(lambda x: x).map(lambda group: group.key), 10)
+    source.emit(1, 1)
+    gc.collect()
+    source.emit(2)
+
+    assert recorder.check().items == [1, 2]
+    assert "nobody reads the group 1" in caplog.text

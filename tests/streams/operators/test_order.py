@@ -239,3 +239,23 @@ def test_a_sink_behind_a_priority_keeps_its_bound() -> None:
     assert accepted == 8 + 2
     recorder.request(UNBOUNDED)
     assert recorder.check().items == list(range(10))
+
+
+def test_sequential_keeps_its_order_when_another_stream_is_merged_with_it() -> None:
+    a, b, c = Driven(), Driven(), Driven()
+    recorder = Recorder.of(Flux.merge_sequential(a.flux(), b.flux()).merge_with(c.flux()), UNBOUNDED)
+    b.emit("b")
+    c.emit("c")
+    assert recorder.items == ["c"]
+    a.emit("a")
+    a.complete()
+
+    assert recorder.check().items == ["c", "a", "b"]
+
+
+def test_a_merge_with_its_own_prefetch_keeps_it_when_another_stream_is_merged_with_it() -> None:
+    a, b = Driven(), Driven()
+    recorder = Recorder.of(Flux.merge(a.flux(), prefetch=3).merge_with(b.flux()))
+
+    assert (a.requests, b.requests) == ([3], [32])
+    recorder.cancel()

@@ -583,9 +583,9 @@ def _flattened(streams: tuple[Any, ...], kind: type[ConcatSource | FlatMapSource
     So a thousand streams that are added one by one make one stage, not a thousand.
     """
     first = streams[0] if streams else None
-    if first is None or first._ops or not isinstance(first._source, kind) or first._source.members is None:
+    if first is None or first._ops or not isinstance(first._source, kind) or not first._source.can_grow:
         return streams
-    return (*first._source.members, *streams[1:])
+    return (*(first._source.members or ()), *streams[1:])
 
 
 def _then(stream: Stream[Any], other: Any) -> Mono[Any]:

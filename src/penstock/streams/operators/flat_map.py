@@ -105,8 +105,14 @@ class ManySources(Drain):
         """Cancel all sources that still run. After an error, elements that waited are reported as dropped."""
         if self.error is not None:
             drop_elements(self.waiting(), self.name)
-        for source in tuple(self.sources):  # one may leave by itself meanwhile
-            source.cancel()
+        running = tuple(self.sources)  # one may leave by itself meanwhile
+        # The stream of sources first. Cancelling one of its parts would make it open another (group_by).
+        for outer in running:
+            if isinstance(outer, Outer):
+                outer.cancel()
+        for inner in running:
+            if not isinstance(inner, Outer):
+                inner.cancel()
         self.sources.clear()
         # Its traceback refers to the subscriber, which may keep this subscription for long (§3.13).
         self.error = None
@@ -304,6 +310,8 @@ class FlatMapSource(Source):
         self._upstream = upstream
         self.members = members
         """The inner streams, if they are known beforehand."""
+        self.can_grow = members is not None and not sequential and prefetch == INNER_PREFETCH
+        """Another stream that is merged with this one may join its members: nothing tells them apart."""
         self._to_stream = to_stream
         self._concurrency = concurrency
         self._sequential = sequential

@@ -376,6 +376,8 @@ class ConcatSource(Source):
     """Streams one after the other; the next is subscribed to when the one before it has completed."""
 
     frames = 9
+    can_grow = True
+    """A stream that follows this one may join its members."""
 
     def __init__(self, label: str, members: tuple[Stream[Any], ...]) -> None:
         super().__init__(label)

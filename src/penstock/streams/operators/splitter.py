@@ -10,7 +10,8 @@ works until there is nothing left to do, and the others return at once. So the u
 at a time, in the order of the elements, and no lock is held while a signal is sent.
 
 A branch that nobody reads must not stop the source in silence. If the program has let go of it, its elements
-are left out. If the program still holds it, the log says which branch the source waits for.
+are left out, and the log says so unless the stream of branches was cancelled. If the program still holds it,
+the log says which branch the source waits for.
 """
 
 from __future__ import annotations
@@ -234,6 +235,7 @@ class Splitter(ABC):
         self.below = below
         self.outer = outer
         """Where new branches go; None once that has been closed, or if the branches are fixed."""
+        self._cancelled_below = False
         self.branches: dict[Branch, None] = {}
         """Those that are open, and that somebody reads or may still read; the oldest first."""
         self.over = False
@@ -422,13 +424,15 @@ class Splitter(ABC):
             branch.queue.clear()  # a reader clears it by itself, when its loop has stopped
         if branch in self.branches:
             self.close(branch)
-            if not branch.claimed and self.waits_for_readers:
+            # After a cancel, branches that had not reached a reader yet are let go of by the operators below.
+            if not branch.claimed and self.waits_for_readers and not self._cancelled_below:
                 self._report(f"nobody reads {branch.label}, so its elements are left out")
             self.forgotten(branch)
 
     def closed_below(self) -> None:
         """No more branches are wanted; those that are open go on."""
         self.outer = None
+        self._cancelled_below = True
 
     # ---------------------------------------------------------------- branches; the owner calls these
     def open(self, label: str) -> Branch:
