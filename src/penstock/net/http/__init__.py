@@ -33,6 +33,7 @@ from penstock.net.http.asgi import (
     FormTooLarge,
     NotAForm,
     PartSkipped,
+    PoolExhausted,
     RequestRefused,
     RequestTimeout,
     ResponseBroken,
@@ -44,6 +45,7 @@ from penstock.net.http.compression import Compression
 from penstock.net.http.events import Event, EventDecoder
 from penstock.net.http.files import FileTruncated, file
 from penstock.net.http.forms import Form, FormPart
+from penstock.net.http.pool import HttpLease, HttpPool, HttpPoolStatus, http_pool
 from penstock.net.http.reception import body
 from penstock.net.http.request import Request
 from penstock.net.http.responses import Response, ndjson, reply, sse, stream
@@ -69,8 +71,12 @@ __all__ = [
     "FormPart",
     "FormTooLarge",
     "Http",
+    "HttpLease",
+    "HttpPool",
+    "HttpPoolStatus",
     "NotAForm",
     "PartSkipped",
+    "PoolExhausted",
     "Request",
     "RequestOptions",
     "RequestRefused",
@@ -89,6 +95,7 @@ __all__ = [
     "body",
     "file",
     "get",
+    "http_pool",
     "ndjson",
     "post",
     "reply",

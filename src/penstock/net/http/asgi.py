@@ -142,6 +142,10 @@ class BadStatus(NetError):
         """The first bytes of the response's body."""
 
 
+class PoolExhausted(NetError, TimeoutError):
+    """A request found no free connection for as long as its pool allows it to wait."""
+
+
 class WebSocketClosed(ConnectionAborted):
     """The other side closed a WebSocket while there was still something to send or to receive."""
 

@@ -10,21 +10,19 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from penstock.net.errors import ConnectFailed, ConnectionAborted, HandshakeFailed, IdleTimeout, NetError
 from penstock.net.framing import BadFrame, frames, lines
-from penstock.net.http.asgi import BadStatus, Headers
+from penstock.net.http.asgi import BadStatus, Headers, PoolExhausted
 from penstock.net.http.events import LONGEST_EVENT, Event, EventDecoder
 from penstock.net.http.outflow import LARGE, PREFETCH, Outflow, as_bytes
+from penstock.net.http.pool import HttpLease, HttpPool, http_pool, httpx2_library
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
 from penstock.streams.spi import AsyncIterableSource, Stream, as_flux, as_stream, flux_of
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx2
 
 __all__ = ["Answer", "Call", "get", "post", "request"]
@@ -33,6 +31,7 @@ _SHOWN = 1024
 """How much of an error response's body is kept."""
 _LONGEST_ANSWER = 16 * 1024 * 1024
 _LONGEST_LINE = 1024 * 1024
+_IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,7 @@ class Call:
     content: Stream[Any] | bytes | None = None
     timeout: float | None = 30.0
     client: httpx2.AsyncClient | None = None
+    pool: HttpPool | None = None
 
     # ---------------------------------------------------------------- streams
     def receive(self) -> Flux[bytes]:
@@ -69,7 +69,7 @@ class Call:
         status is 300 or above.
         Cancels when its subscriber cancels; the connection is closed.
         """
-        _library()
+        httpx2_library()
         source = AsyncIterableSource(self.method.lower(), self._chunks, self.url)
         source.ahead = LARGE
         return flux_of(source)
@@ -88,7 +88,7 @@ class Call:
 
     def answer(self, max_length: int = _LONGEST_ANSWER) -> Mono[Answer]:
         """The whole response at once, if it is known to be short. It fails if the response is longer."""
-        _library()
+        httpx2_library()
 
         async def whole() -> Answer:
             async with self._response() as response:
@@ -112,36 +112,53 @@ class Call:
 
     @contextlib.asynccontextmanager
     async def _response(self) -> AsyncIterator[httpx2.Response]:
-        """Open the response. At the end close it, the upload, and the connection if it is ours."""
-        http = _library()
-        headers = {"accept-encoding": "identity", **dict(self.headers)}
-        # A server that takes an upload slowly is backpressure and not a failure: no write timeout.
-        limits = http.Timeout(self.timeout, write=None)
+        """Open the response. At the end close it and the upload, and give back the connection."""
+        http = httpx2_library()
         async with contextlib.AsyncExitStack() as opened:
             content: Any = self.content
             if isinstance(content, Stream):
                 content = await opened.enter_async_context(contextlib.aclosing(_upload(content)))
             try:
-                client = self.client
-                if client is None:
-                    own: httpx2.AsyncClient = http.AsyncClient(verify=_trust(), timeout=limits)
-                    client = await opened.enter_async_context(own)
-                response = await opened.enter_async_context(
-                    client.stream(
-                        self.method,
-                        self.url,
-                        headers=headers,
-                        params=self.params,
-                        content=content,
-                        timeout=limits,
-                        follow_redirects=not isinstance(self.content, Stream),
-                    )
-                )
+                lease = await opened.enter_async_context(self._lease())
+                try:
+                    response = await opened.enter_async_context(self._sent(lease, content))
+                except (http.RemoteProtocolError, http.ReadError, http.WriteError):
+                    if not (lease.shared and self._may_be_repeated):
+                        raise
+                    # The server closed the connection at the moment in which it was used again.
+                    response = await opened.enter_async_context(self._sent(lease, content))
                 if response.status_code >= 300:
                     raise await self._refusal(response)
                 yield response
             except (http.HTTPError, http.InvalidURL) as error:
                 raise self._translated(error) from error
+
+    def _sent(
+        self, lease: HttpLease, content: Any
+    ) -> contextlib.AbstractAsyncContextManager[httpx2.Response]:
+        headers = list(self.headers)
+        if all(name != "accept-encoding" for name, _ in headers):
+            headers.append(("accept-encoding", "identity"))
+        return lease.client.stream(
+            self.method,
+            self.url,
+            headers=headers,
+            params=self.params,
+            content=content,
+            # A server that takes an upload slowly is backpressure and not a failure: no write timeout.
+            timeout=httpx2_library().Timeout(self.timeout, write=None),
+            follow_redirects=not isinstance(self.content, Stream),
+            extensions=lease.extensions,
+        )
+
+    @property
+    def _may_be_repeated(self) -> bool:
+        return self.method in _IDEMPOTENT and not isinstance(self.content, Stream)
+
+    def _lease(self) -> contextlib.AbstractAsyncContextManager[HttpLease]:
+        if self.client is not None:
+            return contextlib.nullcontext(HttpLease(self.client))
+        return (self.pool or http_pool()).lease(self.method, self.url)
 
     async def _refusal(self, response: httpx2.Response) -> BadStatus:
         shown = bytearray()
@@ -159,8 +176,13 @@ class Call:
         )
 
     def _translated(self, error: Exception) -> NetError:
-        http = _library()
-        if isinstance(error, http.ConnectError | http.ConnectTimeout | http.PoolTimeout):
+        http = httpx2_library()
+        if isinstance(error, http.PoolTimeout):
+            return PoolExhausted(
+                f"{self.method} {self.url}: no connection of its client became free within {self.timeout} s; "
+                "read the responses to their end or cancel them, or give the client higher limits"
+            )
+        if isinstance(error, http.ConnectError | http.ConnectTimeout):
             reason = _at_the_bottom(error)
             kind = HandshakeFailed if type(reason).__module__ == "ssl" else ConnectFailed
             return kind.to(self.url, reason)
@@ -206,21 +228,6 @@ def _parsed(line: bytes) -> Any:
     return value
 
 
-def _library() -> Any:
-    try:
-        import httpx2
-    except ImportError:
-        raise ImportError("the HTTP client needs httpx2: pip install 'penstock-streams[http]'") from None
-    return httpx2
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """The trusted authorities. Reading them takes longer than many a request, so it is done once."""
-    context: ssl.SSLContext = _library().create_ssl_context()
-    return context
-
-
 def request(
     method: str,
     url: str,
@@ -230,13 +237,18 @@ def request(
     content: Publisher[bytes] | bytes | str | None = None,
     timeout: float | None = 30.0,
     client: httpx2.AsyncClient | None = None,
+    pool: HttpPool | None = None,
 ) -> Call:
     """A request; ``receive()``, ``lines()``, ``ndjson()``, ``events()`` or ``answer()`` send it.
 
     ``content`` may be a publisher of bytes, which is asked for as much as the server takes. The request fails
-    if there is demand and nothing arrives for ``timeout`` seconds; a slow subscriber does not run into it. A
-    ``client`` keeps its connections for the next request; without one, each request opens its own.
+    if there is demand and nothing arrives for ``timeout`` seconds; a slow subscriber does not run into it.
+
+    Requests share the connections of :func:`http_pool`, or of a ``pool`` with other bounds. A ``client`` of
+    yours has its own.
     """
+    if client is not None and pool is not None:
+        raise ValueError("a request has a client or a pool, not both: a client has connections of its own")
     pairs = headers.items() if isinstance(headers, Mapping) else headers or ()
     body: Stream[Any] | bytes | None
     if content is None or isinstance(content, bytes):
@@ -253,6 +265,7 @@ def request(
         content=body,
         timeout=timeout,
         client=client,
+        pool=pool,
     )
 
 
@@ -263,6 +276,7 @@ class RequestOptions(TypedDict, total=False):
     params: Mapping[str, Any] | None
     timeout: float | None
     client: httpx2.AsyncClient | None
+    pool: HttpPool | None
 
 
 def get(url: str, **options: Unpack[RequestOptions]) -> Call:
