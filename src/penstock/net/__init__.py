@@ -39,6 +39,10 @@ from penstock.net.lifecycle import CloseReport, ConnectionObserver, ConnectionSt
 from penstock.net.loops import new_event_loop, run
 from penstock.net.metrics import PoolMetrics, TcpMetrics, Traffic, UdpMetrics
 from penstock.net.outbound import Outbound
+from penstock.net.proxies.errors import ProxyAuthenticationFailed, ProxyFailed
+from penstock.net.proxies.header import ProxyAddress, ProxyHeader, Tlv, TlvType
+from penstock.net.proxies.protocol import ProxyProtocol
+from penstock.net.proxies.proxy import Proxy
 from penstock.net.self_signed import SelfSigned
 from penstock.net.settings import Handler, SocketOption, SupportsFrames, TcpSettings
 from penstock.net.tcp.client import TcpClient
@@ -88,6 +92,12 @@ __all__ = [
     "PoolClosed",
     "PoolFull",
     "PoolMetrics",
+    "Proxy",
+    "ProxyAddress",
+    "ProxyAuthenticationFailed",
+    "ProxyFailed",
+    "ProxyHeader",
+    "ProxyProtocol",
     "ReceiveStopped",
     "ReceiverTaken",
     "ResolveFailed",
@@ -107,6 +117,8 @@ __all__ = [
     "TimerHandle",
     "TlsSession",
     "TlsSettings",
+    "Tlv",
+    "TlvType",
     "Traffic",
     "Transport",
     "TransportEvents",

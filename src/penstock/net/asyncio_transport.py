@@ -46,16 +46,24 @@ class AsyncioTransport:
         "raw",
         "remote",
         "resume_reading",
+        "via",
         "write",
     )
 
-    def __init__(self, raw: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """Made by a server or a client, for each connection."""
+    def __init__(
+        self,
+        raw: Any,
+        loop: asyncio.AbstractEventLoop,
+        remote: str | None = None,
+        via: str | None = None,
+    ) -> None:
+        """Made by a server or a client, for each connection. With a proxy, the ``remote`` end is known."""
         self.raw = raw
         """The event loop's own transport, for what is not offered here."""
         self.loop = loop
         self.local = local_of(raw)
-        self.remote = remote_of(raw)
+        self.remote = remote_of(raw) if remote is None else remote
+        self.via = via
         # The methods themselves and not methods of ours: they are called for every chunk.
         self.write: Callable[[bytes], None] = raw.write
         self.get_write_buffer_size: Callable[[], int] = raw.get_write_buffer_size

@@ -14,8 +14,9 @@ from penstock.net.transport import EventLoop, Transport
 
 if TYPE_CHECKING:
     from penstock.net.connections import Connections
+    from penstock.net.proxies.header import ProxyHeader
 
-__all__ = ["AsyncioBridge", "Bridge"]
+__all__ = ["AsyncioBridge", "Bridge", "RoutedBridge"]
 
 
 class Bridge:
@@ -25,6 +26,12 @@ class Bridge:
 
     connection: Connection
     """Exists once the socket is up, and TLS with it if there is to be any."""
+    remote: str | None = None
+    """The address of the other end, if it is not the peer of the socket."""
+    via: str | None = None
+    """The address of the proxy in between, if there is one."""
+    proxy_header: ProxyHeader | None = None
+    """The header of the PROXY protocol that the connection began with."""
 
     def __init__(self, connections: Connections, loop: EventLoop) -> None:
         settings = connections.settings
@@ -72,8 +79,37 @@ class AsyncioBridge(Bridge, asyncio.BaseProtocol):
 
     def connection_made(self, transport: Any) -> None:
         """The socket is up; with TLS, the handshake is done."""
-        ours = AsyncioTransport(transport, self._loop)
+        ours = AsyncioTransport(transport, self._loop, self.remote, self.via)
         self.open(ours)
         if not self._connections.settings.read_ahead and ours.tls is not None:
             # Nothing is read yet, so the last message of the handshake would wait.
             self._loop.call_soon(ours.push_out)
+
+
+class RoutedBridge(AsyncioBridge):
+    """The bridge of a connection with a proxy between this side and the other end."""
+
+    __slots__ = ("_early", "proxy_header", "remote", "via")
+
+    def __init__(
+        self,
+        connections: Connections,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        remote: str | None,
+        via: str | None,
+        header: ProxyHeader | None = None,
+        early: bytes = b"",
+    ) -> None:
+        super().__init__(connections, loop)
+        self.remote = remote
+        self.via = via
+        self.proxy_header = header
+        self._early = early
+
+    def open(self, transport: Transport) -> None:
+        """The transport is up. Bytes that were read too early come first."""
+        self.connection = Connection(self, transport, self._receiver, self._traffic, self._connections)
+        if self._early:
+            self.data_received(self._early)
+        self.connection.begin()

@@ -28,6 +28,7 @@ from penstock.streams.spi import Stream, connect
 if TYPE_CHECKING:
     from penstock.net.bridge import Bridge
     from penstock.net.connections import Connections
+    from penstock.net.proxies.header import ProxyHeader
 
 __all__ = ["Connection"]
 
@@ -124,6 +125,11 @@ class Connection(ConnectionIdentity):
         """The receiving side."""
         self.outbound = Outbound(self)
         """The sending side."""
+
+    @property
+    def proxy_header(self) -> ProxyHeader | None:
+        """What a proxy told with the PROXY protocol, or None."""
+        return self._bridge.proxy_header
 
     @property
     def busy(self) -> bool:

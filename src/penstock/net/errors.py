@@ -28,6 +28,7 @@ __all__ = [
     "ReceiverTaken",
     "ResolveFailed",
     "SendRefused",
+    "reason_of",
 ]
 
 
@@ -41,7 +42,7 @@ class BindFailed(NetError, OSError):
     @classmethod
     def at(cls, where: str, error: OSError) -> BindFailed:
         """The error for this address, with a remedy."""
-        failed = cls(f"cannot listen on {_shown(where)}: {_reason(error)}; {_bind_remedy(error)}")
+        failed = cls(f"cannot listen on {_shown(where)}: {reason_of(error)}; {_bind_remedy(error)}")
         failed.errno = error.errno
         return failed
 
@@ -52,7 +53,7 @@ class ConnectFailed(NetError, OSError):
     @classmethod
     def to(cls, where: str, error: BaseException) -> ConnectFailed:
         """The error for this address, with a remedy."""
-        failed = cls(f"cannot connect to {_shown(where)}: {_reason(error)}; {_connect_remedy(error)}")
+        failed = cls(f"cannot connect to {_shown(where)}: {reason_of(error)}; {_connect_remedy(error)}")
         failed.errno = getattr(error, "errno", None)
         return failed
 
@@ -149,7 +150,8 @@ def _shown(where: str) -> str:
     return f"@{where[1:]}" if where.startswith("\0") else where
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """What the system says, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate was not accepted ({error.verify_message})"
     if isinstance(error, ssl.SSLError):

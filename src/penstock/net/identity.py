@@ -46,8 +46,13 @@ class ConnectionIdentity:
 
     @property
     def remote(self) -> str:
-        """The address of the peer, as people write it."""
+        """The address of the peer, as people write it. A proxy in between is not the peer."""
         return self.transport.remote
+
+    @property
+    def via(self) -> str | None:
+        """The address of the proxy that the connection goes through, or None."""
+        return self.transport.via
 
     @property
     def label(self) -> str:

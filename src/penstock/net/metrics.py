@@ -60,6 +60,8 @@ class TcpMetrics:
     """Connections beyond ``max_connections``, or that arrived while the server was being closed."""
     handshakes_failed: int = 0
     """TLS handshakes that failed."""
+    proxy_headers_refused: int = 0
+    """Connections closed because of their PROXY header: malformed, missing, late, or from a stranger."""
     errors: int = 0
     """Handlers that failed, and connections that were lost."""
     data_received: int = 0

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from penstock.net.connection import Connection
     from penstock.net.inbound import Inbound
     from penstock.net.outbound import Outbound
+    from penstock.net.proxies.header import ProxyHeader
+    from penstock.net.proxies.protocol import ProxyProtocol
+    from penstock.net.proxies.proxy import Proxy
     from penstock.net.tcp.dialer import Resolver
     from penstock.net.tcp.pool import ConnectionPool
     from penstock.net.tls import TlsSettings
@@ -120,6 +123,9 @@ class TcpSettings(SocketSettings):
     pool: ConnectionPool | None = None
     fused: bool = True
     framing: SupportsFrames | None = None
+    proxy: Proxy | None = None
+    proxy_header: ProxyHeader | None = None
+    proxy_protocol: ProxyProtocol | None = None
 
     @property
     def where(self) -> str:
@@ -130,7 +136,8 @@ class TcpSettings(SocketSettings):
     def route(self) -> tuple[Any, ...]:
         """Everything that decides what socket a client opens. One of the same route can be used instead."""
         place = self.path, self.host, self.port
-        return *place, self.tls, self.local_address, self.options, self.resolver
+        way = self.proxy, self.proxy_header
+        return *place, self.tls, self.local_address, self.options, self.resolver, *way
 
     @property
     def counts_bytes(self) -> bool:

@@ -131,7 +131,12 @@ class Transport(Protocol):
 
     @property
     def remote(self) -> str:
-        """The peer's address, as people write it."""
+        """The peer's address, as people write it. With a proxy in between, that is the end behind it."""
+        ...
+
+    @property
+    def via(self) -> str | None:
+        """The address of the proxy in between; None if there is none."""
         ...
 
     @property

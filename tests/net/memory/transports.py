@@ -112,6 +112,7 @@ class MemoryTransport:
 
     local = "here:1"
     remote = "there:2"
+    via = None
     socket = None
     tls = None
 

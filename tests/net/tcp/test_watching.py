@@ -113,6 +113,7 @@ def test_the_figures_of_a_server(kind: str) -> None:
                 "penstock.net.connections.active": 0,
                 "penstock.net.connections.refused": 0,
                 "penstock.net.handshakes.failed": 0,
+                "penstock.net.proxy.headers_refused": 0,
                 "penstock.net.errors": 0,
                 "penstock.net.data.received": 2000,
                 "penstock.net.data.sent": 2000,

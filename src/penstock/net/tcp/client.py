@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, Self
 
 from penstock.arguments import a_number, a_whole_number
 from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
-from penstock.net.errors import ConnectFailed, HandshakeFailed, ResolveFailed
+from penstock.net.errors import ConnectFailed, HandshakeFailed, NetError
 from penstock.net.loops import block_on
+from penstock.net.proxies.header import ProxyHeader
+from penstock.net.proxies.proxy import Proxy
 from penstock.net.settings import TcpBuilder, TcpSettings
 from penstock.net.tcp.dialer import Resolver, dial
 from penstock.net.tcp.pool import ConnectionPool, acquire
+from penstock.net.tcp.prelude import Prelude
 from penstock.net.tls import Path, TlsSettings
 
 __all__ = ["TcpClient"]
@@ -95,6 +99,42 @@ class TcpClient(TcpBuilder):
             raise TypeError(f"pool({pool!r}): pass a ConnectionPool, or None")
         return self._with(pool=pool)
 
+    def proxy(
+        self,
+        url: str | None,
+        *,
+        no_proxy: str | Iterable[str] = (),
+        username: str | None = None,
+        password: str | None = None,
+    ) -> Self:
+        """Connect through a proxy: ``http://user:password@host:port`` (CONNECT) or ``socks5://…``.
+
+        The name of the host is left to the proxy to look up. With ``secure()``, TLS goes through the proxy to
+        the host. Special characters in the credentials are percent-encoded in the URL; or pass them as
+        ``username`` and ``password``. ``connect_timeout()`` covers everything, and ProxyFailed says how far
+        it came.
+
+        Hosts that match ``no_proxy`` are connected to directly. As in the environment variable of that name,
+        it is a list with commas: a name matches itself and everything below it, an address or a network such
+        as ``10.0.0.0/8`` matches addresses, ``host:port`` matches one port only, and ``*`` matches all. Unix
+        sockets are always direct. ``proxy(None)`` takes the proxy away.
+        """
+        if url is None:
+            return self._with(proxy=None)
+        return self._with(proxy=Proxy.parse(url, no_proxy=no_proxy, username=username, password=password))
+
+    def proxy_protocol(self, header: ProxyHeader | None) -> Self:
+        """Begin the connection with this header of the PROXY protocol, before TLS.
+
+        A proxy passes on the address of its client with it: ``proxy_protocol(ProxyHeader.of(connection))``.
+        The server has to expect the header. None takes it away.
+        """
+        if header is not None and not isinstance(header, ProxyHeader):
+            raise TypeError(
+                f"proxy_protocol({header!r:.80}): pass a ProxyHeader, or ProxyHeader.of(connection)"
+            )
+        return self._with(proxy_header=header)
+
     async def connect(self) -> Connection:
         """Open a connection, or take one from the pool; ConnectFailed says why there is none.
 
@@ -110,6 +150,8 @@ class TcpClient(TcpBuilder):
     async def _open(self, connections: Connections) -> Connection:
         settings = self._settings
         loop = asyncio.get_running_loop()
+        prelude = Prelude.of(settings)
+        where = settings.where if prelude is None else prelude.where
         tls: dict[str, Any] = {}
         if settings.tls is not None:
             tls = {
@@ -120,23 +162,26 @@ class TcpClient(TcpBuilder):
             }
 
         def made() -> AsyncioBridge:
-            return AsyncioBridge(connections, loop)
+            return AsyncioBridge(connections, loop) if prelude is None else prelude.bridge(connections, loop)
 
         try:
-            async with asyncio.timeout(settings.connect_timeout):
-                if settings.path is not None:
-                    _, bridge = await _unix_connection(loop, made, settings.path, tls)
-                else:
-                    _, bridge = await _tcp_connection(loop, made, settings, tls)
+            with nullcontext() if prelude is None else prelude.telling():
+                async with asyncio.timeout(settings.connect_timeout):
+                    if prelude is not None:
+                        _, bridge = await prelude.connection(loop, made, tls)
+                    elif settings.path is not None:
+                        _, bridge = await _unix_connection(loop, made, settings.path, tls)
+                    else:
+                        _, bridge = await _tcp_connection(loop, made, settings, tls)
+        except NetError:
+            raise
         except ssl.SSLError as error:
-            raise HandshakeFailed.to(settings.where, error) from error
+            raise HandshakeFailed.to(where, error) from error
         except (ConnectionResetError, ConnectionAbortedError) as error:
             kind = ConnectFailed if settings.tls is None else HandshakeFailed
-            raise kind.to(settings.where, error) from error
-        except ResolveFailed:
-            raise
+            raise kind.to(where, error) from error
         except OSError as error:  # TimeoutError is one
-            raise ConnectFailed.to(settings.where, error) from error
+            raise ConnectFailed.to(where, error) from error
         return bridge.connection
 
     def connect_now(self, timeout: float = 45.0) -> Connection:

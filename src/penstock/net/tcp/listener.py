@@ -3,7 +3,7 @@
 Options are set before a socket is bound: some mean nothing afterwards (``SO_REUSEPORT``), others cannot be
 set any more (``IPV6_V6ONLY``). For TLS there is an acceptor of our own, because the servers of both event
 loops silently drop a connection whose handshake fails. Here every failure is logged at once, with the peer's
-address and the reason.
+address and the reason. It also reads the header of the PROXY protocol, which comes before TLS.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ import ssl
 import stat
 from typing import Any, Final
 
-from penstock.net.bridge import AsyncioBridge
+from penstock.net.bridge import AsyncioBridge, RoutedBridge
 from penstock.net.connections import Connections
 from penstock.net.labels import address_text, new_id
+from penstock.net.proxies.introduction import Introduction
+from penstock.net.proxies.protocol import ProxyProtocol
 from penstock.net.settings import TcpSettings
 from penstock.net.tls import TlsSettings, alerting, choosing
 
@@ -34,14 +36,16 @@ _REST: Final = 1.0
 
 
 class Acceptor:
-    """Accepts TLS connections on one listening socket."""
+    """Accepts connections that begin with a PROXY header or with TLS, on one listening socket."""
 
-    def __init__(self, listening: socket.socket, connections: Connections, tls: TlsSettings) -> None:
+    def __init__(self, listening: socket.socket, connections: Connections) -> None:
         self._listening = listening
         self._connections = connections
-        self._tls = tls
+        self._tls = connections.settings.tls
         self._loop = asyncio.get_running_loop()
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._introductions: set[asyncio.Task[None]] = set()
+        """The handshakes that wait for a PROXY header."""
 
     def start(self) -> None:
         """Begin to accept connections."""
@@ -49,7 +53,9 @@ class Acceptor:
         self._loop.add_reader(self._listening, self._accept)
 
     def close(self) -> None:
-        """Accept no more. A handshake that is under way may finish; its connection is then refused."""
+        """Accept no more. A TLS handshake that is under way may finish; its connection is then refused."""
+        for waiting in self._introductions:
+            waiting.cancel()
         if self._listening.fileno() >= 0:
             self._loop.remove_reader(self._listening)
             self._listening.close()
@@ -68,7 +74,7 @@ class Acceptor:
                 self._loop.call_later(_REST, self._accept_again)
                 return
             accepted.setblocking(False)
-            handshake = self._loop.create_task(self._shake_hands(accepted, address_text(address)))
+            handshake = self._loop.create_task(self._welcome(accepted, address))
             self._handshakes.add(handshake)
             handshake.add_done_callback(self._handshakes.discard)
 
@@ -76,12 +82,62 @@ class Acceptor:
         if self._listening.fileno() >= 0:
             self._loop.add_reader(self._listening, self._accept)
 
-    async def _shake_hands(self, accepted: socket.socket, remote: str) -> None:
-        bridge = AsyncioBridge(self._connections, self._loop)
-        ends = address_text(accepted.getsockname()), remote
+    async def _welcome(self, accepted: socket.socket, address: Any) -> None:
+        local, remote = address_text(accepted.getsockname()), address_text(address)
+        bridge: AsyncioBridge | None = None
+        try:
+            expected = self._connections.settings.proxy_protocol
+            if expected is None:
+                bridge = AsyncioBridge(self._connections, self._loop)
+            else:
+                introduction = await self._introduction(accepted, address, expected)
+                if introduction.refusal is not None:
+                    self._connections.metrics.proxy_headers_refused += 1
+                    _log.warning(
+                        "[%s, L:%s ! R:%s] refused: %s", new_id(), local, remote, introduction.refusal
+                    )
+                elif not introduction.left:
+                    bridge = self._introduced(introduction, remote)
+        finally:
+            if bridge is None:
+                accepted.close()
+        if bridge is not None:
+            await self._begin(bridge, accepted, local, remote)
+
+    async def _introduction(
+        self, accepted: socket.socket, address: Any, expected: ProxyProtocol
+    ) -> Introduction:
+        task = asyncio.current_task()
+        assert task is not None
+        self._introductions.add(task)
+        try:
+            read = await Introduction.read(accepted, address, expected, self._loop)
+        finally:
+            self._introductions.discard(task)
+        if read.early and self._tls is not None:
+            return Introduction(refusal="it begins neither with a PROXY header nor with TLS")
+        return read
+
+    def _introduced(self, introduction: Introduction, peer: str) -> AsyncioBridge:
+        header = introduction.header
+        client = None if header is None or header.source is None else address_text(header.source)
+        return RoutedBridge(
+            self._connections,
+            self._loop,
+            remote=client,
+            via=None if client is None else peer,
+            header=header,
+            early=introduction.early,
+        )
+
+    async def _begin(self, bridge: AsyncioBridge, accepted: socket.socket, local: str, remote: str) -> None:
+        if self._tls is None:
+            await self._loop.connect_accepted_socket(lambda: bridge, accepted)
+            return
         names = self._tls.names
         choosing.set(None if names is None else names.context_for)
         alerting.set(lambda alert: _send_alert(accepted, alert))
+        remote = bridge.remote or remote
         try:
             await self._loop.connect_accepted_socket(
                 lambda: bridge,
@@ -91,24 +147,26 @@ class Acceptor:
                 ssl_shutdown_timeout=max(self._connections.settings.linger, 0.1),
             )
         except OSError as error:
-            self._failed(*ends, self._reason(error))
+            self._failed(local, remote, _reason(error, self._tls))
         else:
             if not hasattr(bridge, "connection"):
-                self._failed(*ends, _GONE)  # Both loops take a peer that has gone for one that has finished.
+                # Both loops take a peer that has gone for one that has finished.
+                self._failed(local, remote, _GONE)
 
     def _failed(self, local: str, remote: str, why: str) -> None:
         if not self._connections.closed:
             self._connections.metrics.handshakes_failed += 1
             _log.warning("[%s, L:%s ! R:%s] a TLS handshake failed: %s", new_id(), local, remote, why)
 
-    def _reason(self, error: OSError) -> str:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return f"{error.reason or error}: {error.verify_message}"
-        if isinstance(error, ssl.SSLError):
-            return str(error.reason or error)
-        if isinstance(error, ConnectionAbortedError | TimeoutError):
-            return f"the peer had not finished after {self._tls.handshake_timeout:g} s"
-        return _GONE if isinstance(error, ConnectionError) else str(error)
+
+def _reason(error: OSError, tls: TlsSettings) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"{error.reason or error}: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return str(error.reason or error)
+    if isinstance(error, ConnectionAbortedError | TimeoutError):
+        return f"the peer had not finished after {tls.handshake_timeout:g} s"
+    return _GONE if isinstance(error, ConnectionError) else str(error)
 
 
 def _send_alert(accepted: socket.socket, alert: bytes) -> None:
@@ -149,7 +207,9 @@ async def listening_sockets(settings: TcpSettings) -> list[socket.socket]:
 
 
 def _bound(settings: TcpSettings, family: int, address: Any) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio looks at the protocol: without it, accepted connections would wait for more bytes (Nagle).
+    protocol = 0 if family == socket.AF_UNIX else socket.IPPROTO_TCP
+    listening = socket.socket(family, socket.SOCK_STREAM, protocol)
     try:
         listening.setblocking(False)
         if family != socket.AF_UNIX and os.name == "posix":

@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol, Self
 
 from penstock.arguments import a_count
@@ -19,6 +19,7 @@ from penstock.net.labels import address_text
 from penstock.net.lifecycle import CloseReport
 from penstock.net.loops import Disposable, block_on
 from penstock.net.metrics import TcpMetrics
+from penstock.net.proxies.protocol import ProxyProtocol
 from penstock.net.settings import TcpBuilder, TcpSettings
 from penstock.net.tcp.listener import Acceptor, listening_sockets
 from penstock.net.tls import Path, TlsSettings
@@ -80,6 +81,28 @@ class TcpServer(TcpBuilder):
             )
         )
 
+    def proxy_protocol(
+        self,
+        trusted: str | Iterable[str],
+        *,
+        required: bool = True,
+        timeout: float = 5.0,
+        max_size: int = 4096,
+    ) -> Self:
+        """Expect the header of the PROXY protocol (version 1 or 2) at the beginning of a connection.
+
+        A proxy such as HAProxy tells the address of its client with it. That address is then the
+        connection's ``remote``, the proxy's is ``via``, and the whole header is ``proxy_header``. Only peers
+        in the ``trusted`` networks are believed, because anybody can write any address into a header; the
+        clients of a Unix socket always are. TLS comes after the header.
+
+        A connection is closed, logged and counted in ``metrics.proxy_headers_refused`` if its peer is not
+        trusted, or if its header is malformed, missing, larger than ``max_size`` bytes or not complete after
+        ``timeout`` seconds. With ``required=False`` a connection without a header is a direct one, from
+        anybody. A client that waits for the server to speak then waits for the ``timeout`` first.
+        """
+        return self._with(proxy_protocol=ProxyProtocol.checked(trusted, required, timeout, max_size))
+
     def max_connections(self, most: int) -> Self:
         """Refuse a new connection when there are this many already."""
         return self._with(max_connections=a_count(most, "max_connections()"))
@@ -106,8 +129,8 @@ class TcpServer(TcpBuilder):
         try:
             sockets = await listening_sockets(settings)
             for listening in sockets:
-                if settings.tls is not None:
-                    acceptor = Acceptor(listening, connections, settings.tls)
+                if settings.tls is not None or settings.proxy_protocol is not None:
+                    acceptor = Acceptor(listening, connections)
                     acceptor.start()
                     listeners.append(acceptor)
                 else:
