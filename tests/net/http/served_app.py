@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import resource
 import threading
@@ -175,8 +176,16 @@ class Mounted:
         await chosen(scope, receive, send)
 
 
+FOLDER = os.environ.get("SERVED_FOLDER")
+if FOLDER is not None:
+    accesses = logging.getLogger("penstock.net.http.access")
+    accesses.setLevel(logging.INFO)
+    accesses.addHandler(logging.FileHandler(os.path.join(FOLDER, "access.log")))
+    accesses.propagate = False
+
 plain = (
     Http()
+    .access_log("json")
     .get("/state/{name}", lambda request: ndjson(Mono.just(state.get(request.path["name"], {}))))
     .post("/gate/{name}", open_gate)
     .get("/numbers/{count}", lambda request: ndjson(Flux.range(int(request.path["count"]))))
@@ -190,7 +199,7 @@ plain = (
     .post("/looped/{name}", looped_upload)
     .post("/parts/{name}", read_parts)
     .post("/form", lambda request: ndjson(request.form().map(lambda form: form.pairs)))
-    .directory("/files", os.environ.get("SERVED_FOLDER", "."), index="index.html")
+    .directory("/files", FOLDER or ".", index="index.html")
     .post("/upper", upper)
     .ws("/echo", lambda inbound, outbound: outbound.send(inbound.receive()))
     .ws("/chatter/{name}", chatter)

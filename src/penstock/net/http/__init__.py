@@ -23,6 +23,7 @@ The result is an ASGI application like any other, so a function can play the ser
 b'0\\n1\\n2\\n'
 """
 
+from penstock.net.http.access_log import AccessEntry, AccessLog
 from penstock.net.http.asgi import (
     App,
     BadEncoding,
@@ -55,6 +56,8 @@ from penstock.net.http.websocket_link import WebSocketSettings
 from penstock.net.http.websockets import WebSocketHandler, WebSocketInbound, WebSocketOutbound, websocket
 
 __all__ = [
+    "AccessEntry",
+    "AccessLog",
     "Answer",
     "App",
     "BadEncoding",

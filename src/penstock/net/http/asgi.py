@@ -34,6 +34,7 @@ __all__ = [
     "end_of",
     "header_pairs",
     "named",
+    "printable",
     "steps_of",
 ]
 
@@ -64,7 +65,18 @@ def named(scope: Scope) -> str:
     client = scope.get("client")
     origin = f"{client[0]}:{client[1]}" if client else "an unnamed client"
     what = "WebSocket" if scope.get("type") == "websocket" else scope.get("method", "")
-    return f"{what} {scope.get('path', '')} from {origin}"
+    return printable(f"{what} {scope.get('path', '')} from {origin}")
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could end a line of a log, or move the cursor of a terminal.
+
+    >>> printable("a\\nb")
+    'a\\\\nb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 CLEAN_CODES = frozenset({1000, 1001, 1005})

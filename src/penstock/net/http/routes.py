@@ -9,9 +9,10 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from penstock.arguments import a_count, a_number
+from penstock.net.http.access_log import AccessEntry, AccessLog
 from penstock.net.http.asgi import (
     App,
     ClientGone,
@@ -82,6 +83,7 @@ class Http:
     seconds_for_a_request: float | None = None
     decompresses: bool = False
     compression: Compression | None = None
+    accesses: AccessLog | None = None
 
     def body_limit(self, most: int) -> Http:
         """Refuse a request whose body has more bytes than this, with status 413; there is no limit otherwise.
@@ -117,6 +119,16 @@ class Http:
         stream are flushed as they are sent.
         """
         return replace(self, compression=Compression(minimum, level, types))
+
+    def access_log(
+        self, format: Literal["common", "json"] | Callable[[AccessEntry], str] | None = "common"
+    ) -> Http:
+        """Write a line for each request and WebSocket when it is over; None turns it off again.
+
+        The logger is ``penstock.net.http.access``, the level INFO. A function takes an :class:`AccessEntry`
+        and returns the line. If it fails, that is logged once, and lines are written as ``"common"``.
+        """
+        return replace(self, accesses=None if format is None else AccessLog(format))
 
     def get(self, path: str, function: Function) -> Http:
         """Answer GET, and HEAD, at this path."""
@@ -171,6 +183,13 @@ class Http:
             return
         if kind not in ("http", "websocket"):
             raise RuntimeError(f"this application does not speak {kind!r}")
+        if self.accesses is not None and self.accesses.is_on:
+            await self.accesses.run(self._serve, scope, receive, send)
+        else:
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
         if kind == "http" and self.compression is not None:
             send = self.compression.sender(scope, send)
         method = "WS" if kind == "websocket" else scope["method"]
