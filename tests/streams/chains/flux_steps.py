@@ -42,7 +42,7 @@ class Here(Executor):
 def all_steps(n: int, m: int) -> list[Step]:
     """Every step of this page."""
     functions = Functions(n, m)
-    tables = (plain, inner, splitting, merging, timed, shared, failing, columns)
+    tables = (plain, inner, splitting, railed, merging, timed, shared, failing, columns)
     return [step for table in tables for step in table(functions)]
 
 
@@ -238,6 +238,39 @@ def splitting(f: Functions) -> list[Step]:
                 lambda s: s.window_while(f.below, prefetch=m).concat_map(collected),
                 lambda xs: runs(xs, f.below),
             )
+        ),
+    ]
+
+
+def railed(f: Functions) -> list[Step]:
+    """Rails side by side, and one stream again."""
+    m = f.m
+
+    def rails(s: Any) -> Any:
+        return s.parallel(m).run_on(POOL, prefetch=m)
+
+    return [
+        fold(
+            f"parallel({m})",
+            lambda s: sorted_by_text(rails(s).map(f.changed).filter(f.below).sequential(prefetch=m)),
+            lambda xs: sorted((y for x in xs if f.below(y := f.changed(x))), key=repr),
+        ),
+        first_error(
+            each(
+                f"parallel({m}), in order",
+                lambda s: rails(s.index()).ordered(itemgetter(0), prefetch=m).map(itemgetter(1)),
+                identity,
+            )
+        ),
+        fold(
+            f"parallel({m}), inner streams",
+            lambda s: sorted_by_text(s.parallel(m).concat_map(f.in_time).sequential()),
+            lambda xs: sorted(f.flattened(xs), key=repr),
+        ),
+        fold(
+            f"parallel({m}), reduced",
+            lambda s: settled(rails(s).map(weight).reduce(f.add).flux()),
+            lambda xs: [sum(map(weight, xs))] if xs else [],
         ),
     ]
 
