@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from penstock.net import ReceiverTaken, SendRefused
-from penstock.net.http import WebSocketClosed, ws
+from penstock.net.http import WebSocketClient, WebSocketClosed, ws
 from penstock.streams import Flux, Mono
 from tests.net.http.conversing import Source, turns
 from tests.net.http.websocket_peers import (
@@ -326,8 +327,9 @@ def test_what_breaks_the_protocol_closes_with_a_code_of_ours(frames: bytes, code
         peer.accept()
         peer.say(TEXT, b"before")
         peer.socket.sendall(frames)
-        peer.socket.shutdown(1)
-        rest.append(peer.until_gone())
+        answer = peer.socket.recv(65_536)
+        peer.socket.shutdown(socket.SHUT_WR)
+        rest.append(answer + peer.until_gone())
 
     got: list[Any] = []
     with raw_server(talk) as url, pytest.raises(WebSocketClosed, match=why) as raised:
@@ -336,6 +338,22 @@ def test_what_breaks_the_protocol_closes_with_a_code_of_ours(frames: bytes, code
     assert raised.value.code == code
     assert "this side closed" in str(raised.value)
     assert rest[0][0] == 0x80 | CLOSE
+
+
+def test_text_that_is_not_utf8_is_named_even_if_the_server_is_gone_by_then() -> None:
+    def talk(peer: RawPeer) -> None:
+        peer.accept()
+        peer.socket.sendall(frame(TEXT, b"before") + frame(TEXT, b"\xff\xfe"))
+
+    async def ask(url: str) -> None:
+        connection = await ws(url).connect()
+        with pytest.raises(WebSocketClosed, match="invalid start byte") as raised:
+            await connection.inbound.receive().collect_list()
+        assert raised.value.code == 1007
+        await connection.aclose()
+
+    with raw_server(talk) as url:
+        run(ask(url))
 
 
 def test_a_server_that_goes_cancels_what_is_being_sent() -> None:
@@ -482,7 +500,9 @@ def test_a_cancel_during_the_handshake_closes_the_socket(way: str) -> None:
     assert gone.is_set()
 
 
-def test_a_connection_that_comes_too_late_for_its_subscriber_is_cut() -> None:
+def test_a_connection_that_comes_too_late_for_its_subscriber_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ends = Ends()
 
     class Idle:
@@ -502,23 +522,56 @@ def test_a_connection_that_comes_too_late_for_its_subscriber_is_cut() -> None:
         def on_complete(self) -> None:
             raise AssertionError
 
-    arrived = threading.Event()
+    opened = threading.Event()
+    opening = WebSocketClient._open
 
-    async def here(connection: ServerConnection) -> None:
-        arrived.set()
-        await ends(connection)
+    async def told(client: WebSocketClient) -> Any:
+        connection = await opening(client)
+        opened.set()
+        return connection
+
+    monkeypatch.setattr(WebSocketClient, "_open", told)
 
     async def ask(url: str) -> None:
         idle = Idle()
         ws(url).connect().subscribe(idle)
-        await asyncio.to_thread(arrived.wait, PATIENCE)
-        await asyncio.sleep(0.05)  # either the handshake is done here, or the cancel comes in its middle
+        await asyncio.to_thread(opened.wait, PATIENCE)
+        await turns()
         idle.subscription.cancel()
         await asyncio.to_thread(ends.over.wait, PATIENCE)
 
-    with websocket_server(here) as url:
+    with websocket_server(ends) as url:
         run(ask(url))
     assert ends.codes == [(1006, "")]
+
+
+def test_a_cancel_on_another_thread_at_any_moment_leaves_no_connection() -> None:
+    left = threading.Condition()
+    here = 0
+
+    async def counts(connection: ServerConnection) -> None:
+        nonlocal here
+        with left:
+            here += 1
+        await connection.wait_closed()
+        with left:
+            here -= 1
+            left.notify_all()
+
+    async def ask(url: str) -> None:
+        for number in range(60):
+            subscription = ws(url).connect().subscribe(taken.append)
+            canceller = threading.Timer(number / 5000, subscription.cancel)
+            canceller.start()
+            await asyncio.to_thread(canceller.join)
+            for connection in taken:
+                connection.abort()
+
+    taken: list[Any] = []
+    with websocket_server(counts) as url:
+        asyncio.run(ask(url))
+        with left:
+            assert left.wait_for(lambda: here == 0, PATIENCE)
 
 
 # ---------------------------------------------------------------- handlers
@@ -585,22 +638,22 @@ def test_a_server_that_does_not_answer_a_ping_is_cut_off() -> None:
 
 
 def test_a_reader_that_is_slow_does_not_run_into_the_time_out_of_a_ping() -> None:
-    pinged, resume = threading.Event(), threading.Event()
+    pinged = threading.Event()
 
     def talk(peer: RawPeer) -> None:
         peer.accept()
         peer.socket.sendall(frame(BINARY, bytes(1000)) * 200)  # more than is read ahead
+        peer.say(CLOSE, b"\x03\xe8")
+        peer.socket.shutdown(socket.SHUT_WR)
         peer.socket.recv(1)
         pinged.set()
-        assert resume.wait(PATIENCE)
-        peer.close()
+        peer.until_gone()
 
     with raw_server(talk) as url:
         messages = ws(url, ping_interval=0.05, ping_timeout=0.5).receive().to_iterable(prefetch=1)
         next(messages)
         assert pinged.wait(PATIENCE)
         threading.Event().wait(1.0)  # more than the time-out: what is shown is that it does not count
-        resume.set()
         assert sum(1 for _ in messages) == 199
 
 

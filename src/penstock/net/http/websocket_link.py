@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ __all__ = ["ServerReception", "WebSocketLink", "WebSocketSettings", "open_link",
 _SHOWN = 1024
 """How much of a refusal's body is kept."""
 _BROKEN: Final = 1006
+_NOT_UTF8: Final = 1007
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,12 @@ class WebSocketLink:
             return WebSocketClosed(
                 f"{url}: the server closed the WebSocket {said}", code=received.code, reason=received.reason
             )
+        if isinstance(
+            closed.__cause__, UnicodeDecodeError
+        ):  # but the server was gone before it could be told
+            return WebSocketClosed(
+                f"{url}: the server sent text that is not UTF-8 ({closed.__cause__})", code=_NOT_UTF8
+            )
         why = "the connection was cut without a close frame"
         if self._silent:
             why = f"the server did not answer a ping for {self._settings.ping_timeout} s"
@@ -249,14 +257,15 @@ async def open_link(settings: WebSocketSettings) -> WebSocketLink:
 
     options: dict[str, Any] = {}
     try:
-        if settings.tls is not None and urlsplit(settings.url).scheme == "wss":
+        if urlsplit(settings.url).scheme == "wss":
+            tls = settings.tls or _trusted()
             options = {
-                "ssl": settings.tls.context,
-                "ssl_handshake_timeout": settings.tls.handshake_timeout,
+                "ssl": tls.context,
+                "ssl_handshake_timeout": tls.handshake_timeout,
                 "ssl_shutdown_timeout": settings.close_timeout,
             }
-            if settings.tls.server_hostname is not None:
-                options["server_hostname"] = settings.tls.server_hostname
+            if tls.server_hostname is not None:
+                options["server_hostname"] = tls.server_hostname
         async with asyncio.timeout(settings.connect_timeout):
             connection = await Connect(
                 settings.url,
@@ -276,6 +285,12 @@ async def open_link(settings: WebSocketSettings) -> WebSocketLink:
         response = made[-1].response if made else None
         raise _refusal(settings.url, error, response) from error
     return WebSocketLink(connection, settings)
+
+
+@cache
+def _trusted() -> TlsSettings:
+    """The authorities that this machine trusts. They are read once, because that takes a while."""
+    return TlsSettings.for_client(None, None, None, None, None, None, 10.0)
 
 
 def _refusal(url: str, error: Exception, response: Response | None) -> NetError:
