@@ -112,6 +112,10 @@ FLUX_SOURCES: dict[str, Shape] = {
         lambda n: Flux.merge_sequential(Flux.range(n // 2), Flux.range(n - n // 2)),
         lambda: Flux.merge_sequential(Flux.error(Fails), Flux.range(3)),
     ),
+    "merge_sequential_delay_error": Shape(
+        lambda n: Flux.merge_sequential_delay_error(Flux.range(n // 2), Flux.range(n - n // 2)),
+        lambda: Flux.merge_sequential_delay_error(Flux.error(Fails)),
+    ),
     "never": Shape(lambda n: Flux.never().timeout(0.001, Flux.range(n)), profile="threads"),
     "range": Shape(lambda n: Flux.range(n)),
     "using": Shape(
@@ -135,6 +139,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "buffer": through(lambda f: f.buffer(1)),
     "buffer_timeout": through(lambda f: f.buffer_timeout(1, 60)),
     "buffer_until": through(lambda f: f.buffer_until(lambda _: True)),
+    "buffer_until_changed": through(lambda f: f.buffer_until_changed()),
     "buffer_while": Shape(
         lambda n: Flux.range(2 * n).buffer_while(lambda x: x % 2 == 0),
         lambda: Flux.error(Fails).buffer_while(bool),
@@ -159,6 +164,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     ),
     "debounce": threads(ticking(lambda f: f.debounce(0.0001))),
     "delay_elements": threads(through(lambda f: f.delay_elements(0), most=100)),
+    "delay_until": through(lambda f: f.delay_until(lambda x: Flux.range(2))),
     "dematerialize": Shape(
         lambda n: Flux.range(n).materialize().dematerialize(), lambda: Flux.error(Fails).dematerialize()
     ),
@@ -182,11 +188,18 @@ FLUX_OPERATORS: dict[str, Shape] = {
     "filter": Shape(
         lambda n: Flux.range(2 * n).filter(lambda x: x % 2), lambda: Flux.error(Fails).filter(bool)
     ),
+    "filter_when": Shape(
+        lambda n: Flux.range(2 * n).filter_when(lambda x: Mono.just(x % 2)),
+        lambda: Flux.error(Fails).filter_when(Mono.just),
+    ),
     "first": folding(lambda f: f.first()),
     "flat_map": through(lambda f: f.flat_map(lambda x: Flux.just(x))),
     "flat_map_delay_error": through(lambda f: f.flat_map_delay_error(lambda x: Flux.just(x))),
     "flat_map_iterable": through(lambda f: f.flat_map_iterable(lambda x: [x])),
     "flat_map_sequential": through(lambda f: f.flat_map_sequential(lambda x: Flux.just(x))),
+    "flat_map_sequential_delay_error": through(
+        lambda f: f.flat_map_sequential_delay_error(lambda x: Flux.just(x))
+    ),
     "group_by": through(lambda f: f.group_by(lambda x: x % 3).flat_map(identity)),
     "handle": through(lambda f: f.handle(lambda x, sink: sink.next(x))),
     "has_element": folding(lambda f: f.has_element(1)),
@@ -281,6 +294,7 @@ FLUX_OPERATORS: dict[str, Shape] = {
     ),
     "window_timeout": through(lambda f: f.window_timeout(3, 60).concat_map(identity)),
     "window_until": through(lambda f: f.window_until(lambda x: x % 3 == 0).concat_map(identity)),
+    "window_until_changed": through(lambda f: f.window_until_changed(lambda x: x // 3).concat_map(identity)),
     "window_while": Shape(
         lambda n: Flux.range(2 * n).window_while(lambda x: x % 2).concat_map(identity),
         lambda: Flux.error(Fails).window_while(bool),

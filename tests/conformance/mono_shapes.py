@@ -96,8 +96,10 @@ MONO_OPERATORS: dict[str, Shape] = {
     "do_on_terminate": single(lambda m: m.do_on_terminate(lambda: None)),
     "expand": single(lambda m: m.expand(lambda x: Flux.empty())),
     "expand_deep": single(lambda m: m.expand_deep(lambda x: Flux.empty())),
+    "delay_until": single(lambda m: m.delay_until(lambda x: Flux.range(2))),
     "elapsed": single(lambda m: m.elapsed()),
     "filter": single(lambda m: m.filter(lambda x: True)),
+    "filter_when": single(lambda m: m.filter_when(lambda x: Mono.just(True))),
     "flat_map": single(lambda m: m.flat_map(lambda x: Mono.just(x))),
     "flat_map_iterable": single(lambda m: m.flat_map_iterable(lambda x: [x])),
     "flat_map_many": single(lambda m: m.flat_map_many(lambda x: Flux.just(x))),
@@ -149,6 +151,7 @@ MONO_OPERATORS: dict[str, Shape] = {
     "timeout": single(lambda m: m.timeout(30)),
     "timestamp": single(lambda m: m.timestamp()),
     "transform": single(lambda m: m.transform(lambda n: n.map(identity))),
+    "zip_when": single(lambda m: m.zip_when(lambda x: Mono.just(1))),
     "zip_with": single(lambda m: m.zip_with(Mono.just(1))),
 }
 

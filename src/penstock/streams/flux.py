@@ -24,6 +24,7 @@ from penstock.streams.api.recovery import FluxRecovery
 from penstock.streams.api.terminal import FluxTerminal
 from penstock.streams.api.time import FluxTime
 from penstock.streams.api.transforms import FluxLists, FluxTransforms
+from penstock.streams.api.triggers import FluxTriggers
 from penstock.streams.api.windows import FluxWindows
 from penstock.streams.fusion import Op
 from penstock.streams.source import Source
@@ -39,6 +40,7 @@ class Flux(
     FluxTransforms[T],
     FluxFilters[T],
     FluxFlatMap[T],
+    FluxTriggers[T],
     FluxCombination[T],
     FluxOrder[T],
     FluxLists[T],

@@ -18,6 +18,7 @@ from penstock.streams.api.recovery import MonoRecovery
 from penstock.streams.api.terminal import MonoTerminal
 from penstock.streams.api.time import MonoTime
 from penstock.streams.api.transforms import MonoTransforms
+from penstock.streams.api.triggers import MonoTriggers
 from penstock.streams.stream import T
 
 __all__ = ["Mono"]
@@ -28,6 +29,7 @@ class Mono(
     MonoTransforms[T],
     MonoFilters[T],
     MonoFlatMap[T],
+    MonoTriggers[T],
     MonoCombination[T],
     MonoOrder[T],
     MonoCollection[T],

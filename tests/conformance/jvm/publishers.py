@@ -235,6 +235,8 @@ OPERATORS = {
         lambda flux: flux.flat_map(lambda i: Flux.just(i).subscribe_on(shared_pool())).map(alike)
     ),
     "concat_map": through(lambda flux: flux.concat_map(Flux.just)),
+    "filter_when": through(lambda flux: flux.filter_when(lambda _: Mono.just(1), concurrency=2)),
+    "delay_until": through(lambda flux: flux.delay_until(lambda _: Flux.range(2))),
     "map_async": through(lambda flux: flux.map_async(same_async)),
     "map_async_unordered": through(lambda flux: flux.map_async(same_async, ordered=False).map(alike)),
     "concat": over_all(lambda streams: Flux.concat(*streams)),

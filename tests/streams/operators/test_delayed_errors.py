@@ -12,6 +12,7 @@ from tests.streams.operators.rigs import Counting, Elsewhere, Oops
 from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
+MAPPING = ["flat_map_delay_error", "flat_map_sequential_delay_error", "concat_map_delay_error"]
 ONE, TWO = ValueError("one"), KeyError("two")
 
 
@@ -28,6 +29,14 @@ def test_concat_goes_on_after_an_error() -> None:
     assert ended(Flux.concat_delay_error(broken(1), Flux.just(2, 3))) == ([1, 2, 3], ONE)
 
 
+def test_in_sequence_the_order_is_that_of_the_publishers() -> None:
+    later = Flux.just(1).delay_elements(0.001)
+
+    assert ended(Flux.merge_sequential_delay_error(broken(0), later, broken(2, error=TWO)))[0] == [0, 1, 2]
+    mapped = Flux.range(3).flat_map_sequential_delay_error(lambda n: [broken(0), later, [2]][n])
+    assert ended(mapped) == ([0, 1, 2], ONE)
+
+
 def test_without_an_error_it_completes() -> None:
     assert ended(Flux.concat_delay_error(Flux.just(1), Flux.just(2))) == ([1, 2], None)
     assert ended(Flux.merge_delay_error(Flux.just(1), Flux.just(2))) == ([1, 2], None)
@@ -35,7 +44,9 @@ def test_without_an_error_it_completes() -> None:
     assert ended(Flux.merge_delay_error()) == ([], None)
 
 
-@pytest.mark.parametrize("combine", [Flux.concat_delay_error, Flux.merge_delay_error])
+@pytest.mark.parametrize(
+    "combine", [Flux.concat_delay_error, Flux.merge_delay_error, Flux.merge_sequential_delay_error]
+)
 def test_several_failures_are_an_exception_group(combine: Any) -> None:
     items, error = ended(combine(broken(1), broken(2, error=TWO), Flux.just(3)))
 
@@ -45,7 +56,7 @@ def test_several_failures_are_an_exception_group(combine: Any) -> None:
     assert "2 failures in" in str(error)
 
 
-@pytest.mark.parametrize("name", ["flat_map_delay_error", "concat_map_delay_error"])
+@pytest.mark.parametrize("name", MAPPING)
 def test_inner_streams_and_the_function_may_fail(name: str) -> None:
     def mapper(n: int) -> Flux[int]:
         if n == 0:
@@ -61,7 +72,7 @@ def test_inner_streams_and_the_function_may_fail(name: str) -> None:
     assert error.exceptions[1] is TWO
 
 
-@pytest.mark.parametrize("name", ["flat_map_delay_error", "concat_map_delay_error"])
+@pytest.mark.parametrize("name", MAPPING)
 def test_after_an_error_of_the_source_the_inner_streams_go_on(name: str) -> None:
     source, inner = Driven(), Driven()
     recorder = Recorder.of(getattr(source.flux(), name)(lambda _: inner), first=9)
@@ -78,7 +89,7 @@ def test_each_subscriber_has_failures_of_its_own() -> None:
     assert ended(stream) == ended(stream) == ([1, 2], ONE)
 
 
-@pytest.mark.parametrize("name", ["flat_map_delay_error", "concat_map_delay_error"])
+@pytest.mark.parametrize("name", MAPPING)
 def test_a_cancel_reaches_all(name: str) -> None:
     source, inner = Counting(), Driven()
     recorder = Recorder.of(getattr(Flux.from_iterable(source), name)(lambda _: inner), first=9)

@@ -28,6 +28,7 @@ KINDS: dict[str, Callable[[Flux[Any]], Flux[Flux[Any]]]] = {
     "window every": lambda f: f.window(every=1000),
     "window_timeout": lambda f: f.window_timeout(3, 1000),
     "window_until": lambda f: f.window_until(lambda x: x % 3 == 2),
+    "window_until_changed": lambda f: f.window_until_changed(lambda x: x // 4),
     "window_while": lambda f: f.window_while(lambda x: x % 4),
 }
 EACH = pytest.mark.parametrize("kind", KINDS)

@@ -90,6 +90,74 @@ class FluxDelayedErrors(Stream[T]):
 
         return flux_of(DelayErrorSource("merge_delay_error", streams, combine))
 
+    @staticmethod
+    def merge_sequential_delay_error(*publishers: Streamable[E], prefetch: int = INNER_PREFETCH) -> Flux[E]:
+        """As ``merge_sequential``, but errors wait until all publishers have ended.
+
+        The error is that of the publisher or, if several have failed, an ExceptionGroup.
+
+        >>> both = Flux.merge_sequential_delay_error(Flux.error(ValueError("x")), [1, 2]).materialize()
+        >>> [signal.element or signal.error for signal in both]
+        [1, 2, ValueError('x')]
+
+        Emits when the first publisher that has not ended has an element; ``prefetch`` of each wait here.
+        Completes when all have completed and none has failed.
+
+        Marble::
+
+            a: 1--#
+            b: -x-y|
+            Flux.merge_sequential_delay_error(a, b)
+            >  1--(xy)#
+        """
+        streams = streams_of(publishers, "merge_sequential_delay_error()")
+        ahead = a_count(prefetch, "merge_sequential_delay_error()")
+        label, at_once = "merge_sequential_delay_error", max(1, len(streams))
+
+        def combine(failures: Failures) -> Source:
+            outer = flux_of(IterableSource.over("sources", streams))
+            return FlatMapSource(label, outer, failures.of, at_once, ahead, sequential=True)
+
+        return flux_of(DelayErrorSource(label, streams, combine))
+
+    def flat_map_sequential_delay_error(
+        self,
+        mapper: Callable[[T], Streamable[R]],
+        *,
+        concurrency: int = CONCURRENCY,
+        prefetch: int = INNER_PREFETCH,
+    ) -> Flux[R]:
+        """As ``flat_map_sequential``, but errors wait: the other streams run to their end.
+
+        An error of the source, of an inner stream, or of ``mapper`` is kept. When all inner streams have
+        ended, the stream fails: with the error or, if there were several, with an ExceptionGroup.
+
+        >>> halves = Flux.just(1, 0, 2).flat_map_sequential_delay_error(lambda n: [2 // n]).materialize()
+        >>> [signal.element or signal.error for signal in halves]
+        [2, 1, ZeroDivisionError('integer division or modulo by zero')]
+
+        Emits when the oldest inner stream has an element.
+        Backpressures when its subscriber does; up to ``concurrency × prefetch`` elements wait here.
+        Completes when the source and all inner streams have completed and none has failed.
+        Cancels when its subscriber cancels.
+
+        Marble::
+
+            a: 012-|
+            a.flat_map_sequential_delay_error(lambda n: [2 // n])
+            >  -21-#
+        """
+        label = "flat_map_sequential_delay_error"
+        opens = to_stream(mapper, label)
+        at_once = a_count(concurrency, f"{label}()")
+        ahead = a_count(prefetch, f"{label}()")
+
+        def combine(failures: Failures) -> Source:
+            outer, inner = failures.of(self), failures.calling(opens)
+            return FlatMapSource(label, outer, inner, at_once, ahead, sequential=True)
+
+        return flux_of(DelayErrorSource(label, (self,), combine, mapper))
+
     def flat_map_delay_error(
         self,
         mapper: Callable[[T], Streamable[R]],

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, overload
 from penstock.arguments import a_count, a_function, a_number, seconds
 from penstock.streams.api.boundaries import PREFETCH
 from penstock.streams.fusion import operator
-from penstock.streams.fusion.fragments import WeightedBatch
+from penstock.streams.fusion.fragments import RunOfKey, WeightedBatch
 from penstock.streams.operators.buffer_timeout import BufferTimeoutSource
-from penstock.streams.operators.windows import WindowEnd, WindowSource, grid_of, span_of
+from penstock.streams.operators.windows import WindowEnd, WindowSource, at_another_key, grid_of, span_of
 from penstock.streams.schedulers import Scheduler, shared_timer
 from penstock.streams.stream import Stream, T, flux_of
 
@@ -174,7 +174,7 @@ class FluxWindows(Stream[T]):
                 self,
                 test,
                 prefetch=a_count(prefetch, "window_until()"),
-                judge=lambda element: cut if test(element) else WindowEnd.NOWHERE,
+                judge=lambda: lambda element: cut if test(element) else WindowEnd.NOWHERE,
             )
         )
 
@@ -207,8 +207,72 @@ class FluxWindows(Stream[T]):
                 self,
                 test,
                 prefetch=a_count(prefetch, "window_while()"),
-                judge=lambda element: WindowEnd.NOWHERE if test(element) else WindowEnd.INSTEAD,
+                judge=lambda: lambda element: WindowEnd.NOWHERE if test(element) else WindowEnd.INSTEAD,
             )
+        )
+
+    def window_until_changed(
+        self, key: Callable[[T], object] | None = None, *, prefetch: int = PREFETCH
+    ) -> Flux[Flux[T]]:
+        """Send streams of neighbours that are equal, or for which ``key(element)`` is.
+
+        >>> readings = Flux.just(("a", 1), ("a", 2), ("b", 3), ("a", 4))
+        >>> runs = readings.window_until_changed(lambda reading: reading[0])
+        >>> runs.concat_map(lambda window: window.count()).collect_list().block()
+        [2, 1, 1]
+
+        A key that comes back begins a new window; use ``group_by`` for one stream of each key. A window can
+        be read once. If the program lets go of one without reading it, its elements are left out; if it
+        still holds it and ``prefetch`` elements wait, the source waits, and the log says so.
+
+        Emits when an element comes whose key is not that of the element before.
+        Backpressures when its subscriber does, or ``prefetch`` elements of the open window wait.
+        Completes when the source completes; so does the open window.
+        Cancels when its subscriber has cancelled and the open window is at its end or cancelled.
+
+        Marble::
+
+            a: 1-1-2-|
+            a.window_until_changed().concat_map(lambda w: w.collect_list())
+            >  ----A-(B|)
+            where A = [1, 1], B = [2]
+        """
+        key_of = None if key is None else a_function(key, "window_until_changed()")
+        return flux_of(
+            WindowSource(
+                "window_until_changed",
+                self,
+                *([] if key_of is None else [key_of]),
+                prefetch=a_count(prefetch, "window_until_changed()"),
+                judge=lambda: at_another_key(key_of),
+            )
+        )
+
+    def buffer_until_changed(self, key: Callable[[T], object] | None = None) -> Flux[list[T]]:
+        """Send lists of neighbours that are equal, or for which ``key(element)`` is.
+
+        >>> Flux.just(1, 3, 2, 4, 5).buffer_until_changed(lambda x: x % 2).collect_list().block()
+        [[1, 3], [2, 4], [5]]
+
+        A key that comes back begins a new list. Only the elements decide how long a list gets, so make sure
+        that each one ends.
+
+        Emits when an element has another key than the one before, and what is left at the end.
+        Backpressures when its subscriber does; elements are asked for one by one until a list ends.
+        Completes when the source has completed and what was left over has passed.
+        Cancels when its subscriber cancels, or ``key`` raises.
+
+        Marble::
+
+            a: 1-1-2-|
+            a.buffer_until_changed()
+            >  ----A-(B|)
+            where A = [1, 1], B = [2]
+        """
+        key_of = None if key is None else a_function(key, "buffer_until_changed()")
+        shows = () if key_of is None else (key_of,)
+        return self._with(
+            operator("regroup", lambda: RunOfKey(key_of), label="buffer_until_changed", shows=shows)
         )
 
     def buffer_timeout(

@@ -193,6 +193,31 @@ class WeightedBatch:
         return rest
 
 
+class RunOfKey:
+    """The unfinished list of ``buffer_until_changed``: neighbours with the same key."""
+
+    __slots__ = ("_key", "_key_of", "_list")
+
+    def __init__(self, key_of: Callable[[Any], Any] | None) -> None:
+        self._key_of = key_of
+        self._key: Any = None
+        self._list: list[Any] = []
+
+    def push(self, element: Any) -> list[list[Any]]:
+        """Add an element; return the list before it, if that had another key."""
+        key = element if self._key_of is None else self._key_of(element)
+        finished = [] if not self._list or key == self._key else self.rest()
+        self._key = key
+        self._list.append(element)
+        return finished
+
+    def rest(self) -> list[list[Any]]:
+        """The list so far, if it has any element; the next one begins empty."""
+        rest = [self._list] if self._list else []
+        self._list = []
+        return rest
+
+
 class HandleSink(Generic[R]):
     """Passed to the function of ``handle``: call ``next(y)`` once, ``complete()``, both or neither."""
 

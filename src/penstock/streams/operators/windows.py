@@ -24,7 +24,7 @@ from penstock.streams.stream import flux_of
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
 
-__all__ = ["WindowEnd", "WindowSource", "grid_of", "span_of"]
+__all__ = ["WindowEnd", "WindowSource", "at_another_key", "grid_of", "span_of"]
 
 
 class WindowEnd(Enum):
@@ -44,6 +44,19 @@ Span = Callable[[float, float], float]
 def at_most(element: Any) -> WindowEnd:
     """For windows whose size, or clock, alone says where they end."""
     return WindowEnd.NOWHERE
+
+
+def at_another_key(key_of: Callable[[Any], Any] | None) -> Judge:
+    """For windows of neighbours with the same key; it remembers the last one."""
+    before: list[Any] = []
+
+    def judge(element: Any) -> WindowEnd:
+        key = element if key_of is None else key_of(element)
+        cut = WindowEnd.BEFORE if before and before[0] != key else WindowEnd.NOWHERE
+        before[:] = [key]
+        return cut
+
+    return judge
 
 
 def span_of(seconds: float) -> Span:
@@ -67,7 +80,7 @@ class WindowSource(Source):
         upstream: Stream[Any],
         *shows: Any,
         prefetch: int,
-        judge: Judge = at_most,
+        judge: Callable[[], Judge] = lambda: at_most,
         size: int | None = None,
         skip: int | None = None,
         span: Span | None = None,
@@ -112,6 +125,7 @@ class _Windowing(Splitter):
         super().__init__(source.label, source.place, outer.home, outer.below, prefetch, outer)
         self.waits_for_readers = source.span is None  # a clock closes the window, read or not
         self._source = source
+        self._judge = source.judge()
         self._context = copy_context()
         self._start = 0.0 if source.scheduler is None else source.scheduler.now()
         self._timer: Timer | None = None
@@ -123,7 +137,7 @@ class _Windowing(Splitter):
 
     def place_one(self, element: Any) -> bool:
         if self._cut is None:
-            self._cut = self._source.judge(element)
+            self._cut = self._judge(element)
         cut = self._cut
         if cut in (WindowEnd.BEFORE, WindowEnd.INSTEAD):
             self.shut()
