@@ -46,10 +46,7 @@ class Stream(Generic[T]):
 
     def _with(self, op: Op) -> Any:
         """The same kind of stream with one more operator; typed by the fluent method that calls it."""
-        stream = object.__new__(type(self))
-        stream._source = self._source
-        stream._ops = (*self._ops, op)
-        return stream
+        return self._of(self._source, (*self._ops, op))
 
     def _as_mono(self, op: Op) -> Single[Any]:
         """A Mono of this stream's operators and one more, which lets at most one element through."""
