@@ -94,6 +94,7 @@ SHOWN = {
         "through the proxy: 100000 lines",
         "the proxy passed on the end of the upload before the answer began",
     ],
+    "23_several_processes.py": ["2 processes answered"],
 }
 """For each example the lines that matter, in their order."""
 

@@ -15,6 +15,7 @@ b'hello'
 
 from penstock.net.asyncio_transport import AsyncioTransport
 from penstock.net.connection import Connection
+from penstock.net.endpoint import Endpoint, EndpointObserver, EndpointState
 from penstock.net.errors import (
     AcquireTimeout,
     BindFailed,
@@ -76,6 +77,9 @@ __all__ = [
     "Datagram",
     "DatagramOverflow",
     "DatagramTooLarge",
+    "Endpoint",
+    "EndpointObserver",
+    "EndpointState",
     "EventLoop",
     "Flush",
     "Handler",

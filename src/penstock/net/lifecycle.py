@@ -69,7 +69,7 @@ StateCallback = Callable[["Connection", ConnectionState], object]
 
 
 class Observed(Protocol):
-    """A connection or a UDP channel."""
+    """A connection, a UDP channel or an endpoint."""
 
     @property
     def label(self) -> str:
@@ -78,13 +78,14 @@ class Observed(Protocol):
 
 
 S = TypeVar("S", bound=Observed)
+E = TypeVar("E", bound=enum.Enum)
 
 
 def tell_state(
     subject: S,
-    state: ConnectionState,
+    state: E,
     wiretap: Wiretap | None,
-    observers: Iterable[Callable[[S, ConnectionState], object]],
+    observers: Iterable[Callable[[S, E], object]],
 ) -> None:
     """Tell the wiretap and all observers. An observer that raises is logged, and the others still hear."""
     if wiretap is not None:

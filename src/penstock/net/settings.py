@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 from penstock.arguments import a_count, a_number, a_whole_number
+from penstock.net.endpoint import EndpointCallback, EndpointObserver
 from penstock.net.labels import address_text
 from penstock.net.lifecycle import ConnectionObserver, StateCallback
 from penstock.net.transport import SocketHandle
@@ -108,6 +109,7 @@ class TcpSettings(SocketSettings):
     handler: Handler | None = None
     on_connection: tuple[Callable[[Connection], object], ...] = ()
     observers: tuple[StateCallback, ...] = ()
+    endpoint_observers: tuple[EndpointCallback, ...] = ()
     max_connections: int | None = None
     backlog: int = 128
     connect_timeout: float = 10.0
@@ -244,10 +246,20 @@ class TcpBuilder(SocketBuilder[TcpSettings]):
         """Call this with every new connection, before its handler. If it raises, the connection is closed."""
         return self._with(on_connection=(*self._settings.on_connection, call))
 
-    def observe(self, observer: ConnectionObserver | StateCallback) -> Self:
-        """Tell this observer of every :class:`~penstock.net.ConnectionState` of every connection."""
-        call = observer.on_state_change if isinstance(observer, ConnectionObserver) else observer
-        return self._with(observers=(*self._settings.observers, call))
+    def observe(self, observer: ConnectionObserver | EndpointObserver | StateCallback) -> Self:
+        """Tell this observer of every :class:`~penstock.net.ConnectionState` of every connection.
+
+        An observer that has ``on_endpoint_change()`` hears of every :class:`~penstock.net.EndpointState`:
+        when a server is bound and unbound, and when a client looks up its host and connects.
+        """
+        observers, of_endpoints = self._settings.observers, self._settings.endpoint_observers
+        if isinstance(observer, EndpointObserver):
+            of_endpoints = (*of_endpoints, observer.on_endpoint_change)
+        if isinstance(observer, ConnectionObserver):
+            observers = (*observers, observer.on_state_change)
+        elif not isinstance(observer, EndpointObserver):
+            observers = (*observers, observer)
+        return self._with(observers=observers, endpoint_observers=of_endpoints)
 
     def idle_timeout(self, seconds: float) -> Self:
         """Close a connection on which nothing was received or sent for so many seconds."""

@@ -436,3 +436,18 @@ def test_options_of_a_client_are_set_before_it_connects(kind: str, monkeypatch: 
         assert connected == ([80_000] if kind == "asyncio" else [])
 
     run_on(kind, main())
+
+
+@on_each_loop
+def test_servers_that_reuse_a_port_share_it_and_others_do_not(kind: str) -> None:
+    async def main() -> None:
+        sharing = ECHO.reuse_port()
+        async with await sharing.bind() as first, await sharing.port(first.port).bind() as second:
+            assert first.port == second.port
+            client = TcpClient.create().port(first.port)
+            while not (first.metrics.connections_total and second.metrics.connections_total):
+                assert await echoed(client) == b"hello"
+            with pytest.raises(BindFailed, match="another program is using it"):
+                await soon(ECHO.port(first.port).bind())
+
+    run_on(kind, main())

@@ -13,7 +13,9 @@ from penstock.arguments import a_number, a_whole_number
 from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
+from penstock.net.endpoint import EndpointState, tell_endpoint
 from penstock.net.errors import ConnectFailed, HandshakeFailed, NetError
+from penstock.net.labels import address_text
 from penstock.net.loops import block_on
 from penstock.net.proxies.header import ProxyHeader
 from penstock.net.proxies.proxy import Proxy
@@ -143,9 +145,13 @@ class TcpClient(TcpBuilder):
         settings = self._settings
         if settings.path is None and not settings.port:
             raise ValueError("connect() needs a port: TcpClient.create().host(…).port(…)")
-        if settings.pool is not None:
-            return await acquire(settings.pool, settings, self._open)
-        return await self._open(Connections(settings))
+        try:
+            if settings.pool is not None:
+                return await acquire(settings.pool, settings, self._open)
+            return await self._open(Connections(settings))
+        except BaseException as error:
+            tell_endpoint(settings, EndpointState.FAILED, error=error)
+            raise
 
     async def _open(self, connections: Connections) -> Connection:
         settings = self._settings
@@ -170,7 +176,7 @@ class TcpClient(TcpBuilder):
                     if prelude is not None:
                         _, bridge = await prelude.connection(loop, made, tls)
                     elif settings.path is not None:
-                        _, bridge = await _unix_connection(loop, made, settings.path, tls)
+                        _, bridge = await _unix_connection(loop, made, settings, tls)
                     else:
                         _, bridge = await _tcp_connection(loop, made, settings, tls)
         except NetError:
@@ -204,8 +210,13 @@ async def _tcp_connection(
 
 
 async def _unix_connection(
-    loop: asyncio.AbstractEventLoop, made: Callable[[], AsyncioBridge], path: str, tls: dict[str, Any]
+    loop: asyncio.AbstractEventLoop,
+    made: Callable[[], AsyncioBridge],
+    settings: TcpSettings,
+    tls: dict[str, Any],
 ) -> tuple[Any, AsyncioBridge]:
+    path = settings.path or ""
+    tell_endpoint(settings, EndpointState.CONNECTING, (address_text(path),))
     if not path.startswith("\0"):
         return await loop.create_unix_connection(made, path, **tls)
     # An abstract name, without a file: uvloop cannot connect to one itself.

@@ -15,7 +15,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from itertools import chain, zip_longest
 from typing import Any, Final
 
+from penstock.net.endpoint import EndpointState, tell_endpoint
 from penstock.net.errors import ResolveFailed
+from penstock.net.labels import address_text
 from penstock.net.settings import TcpSettings
 
 __all__ = ["Resolver", "dial"]
@@ -35,10 +37,14 @@ async def dial(settings: TcpSettings, host: str, port: int) -> socket.socket:
 
     Fails with ResolveFailed, or with the ``OSError`` of the address that was tried last.
     """
+    where = f"{host}:{port}"
+    tell_endpoint(settings, EndpointState.RESOLVING, where=where)
     if settings.resolver is None:
         found = await _looked_up(host, port)
     else:
         found = await _resolved(settings.resolver, host, port)
+    addresses = tuple(address_text(address) for _, address in found)
+    tell_endpoint(settings, EndpointState.RESOLVED, addresses, where=where)
     if len(found) == 1:
         return await _connected(settings, *found[0])
     return await _first_connected(settings, found)
@@ -140,6 +146,7 @@ async def _connect(calling: socket.socket, settings: TcpSettings, address: Any) 
     """Set the options, bind to the local address, and connect."""
     loop = asyncio.get_running_loop()
     calling.setblocking(False)
+    tell_endpoint(settings, EndpointState.CONNECTING, (address_text(address),))
     # Options belong before the connection: the size of a window is settled with the first packet.
     for option in settings.options:
         with contextlib.suppress(OSError):  # A connection warns of it when it begins.

@@ -14,6 +14,7 @@ from penstock.arguments import a_count
 from penstock.net.bridge import AsyncioBridge
 from penstock.net.connection import Connection
 from penstock.net.connections import Connections
+from penstock.net.endpoint import EndpointState, tell_endpoint
 from penstock.net.errors import BindFailed
 from penstock.net.labels import address_text
 from penstock.net.lifecycle import CloseReport
@@ -111,6 +112,13 @@ class TcpServer(TcpBuilder):
         """How many connections the system may keep waiting to be accepted (128)."""
         return self._with(backlog=a_count(most, "backlog()"))
 
+    def reuse_port(self) -> Self:
+        """Let several servers listen on this port, mostly one in each process. The system deals out callers.
+
+        All of them have to say so, and belong to one user of the machine.
+        """
+        return self.option("SO_REUSEPORT", 1)
+
     def dual_stack(self) -> Self:
         """Listen on all addresses of the machine, IPv6 and IPv4, with one socket and one port."""
         return self.host("::")._with(dual_stack=True)
@@ -140,9 +148,12 @@ class TcpServer(TcpBuilder):
                 listener.close()
             for listening in sockets:
                 listening.close()
-            raise BindFailed.at(settings.where, error) from error
+            failed = BindFailed.at(settings.where, error)
+            tell_endpoint(settings, EndpointState.FAILED, error=failed)
+            raise failed from error
         running = RunningServer(settings, sockets, listeners, connections, loop)
         _log.info("listening on %s", running.where)
+        tell_endpoint(settings, EndpointState.BOUND, running.addresses)
         return running
 
     def bind_now(self, timeout: float = 45.0) -> RunningServer:
@@ -181,7 +192,12 @@ class RunningServer(Disposable):
     @property
     def where(self) -> str:
         """All addresses that the server listens on, as people write them."""
-        return ", ".join(address_text(address) for address in self._addresses)
+        return ", ".join(self.addresses)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Each address that the server listens on, as people write it."""
+        return tuple(address_text(address) for address in self._addresses)
 
     @property
     def connections(self) -> list[Connection]:
@@ -204,6 +220,7 @@ class RunningServer(Disposable):
             listener.close()
         if self._settings.path is not None and not self._settings.path.startswith("\0"):
             _remove_socket(self._settings.path)
+        tell_endpoint(self._settings, EndpointState.UNBOUND, self.addresses)
         closed = await self._connections.close(grace)
         for label in closed.aborted:
             _log.warning("%s was cut off: its handler was still running %g s after the close", label, grace)
