@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import ServerConnection
 
-from penstock.net.http import body, ws
+from penstock.net.http import Request, body, ws
 from penstock.net.http.outflow import Outflow
 from penstock.net.http.reception import Reception
 from penstock.streams import on_dropped
@@ -64,6 +64,49 @@ class TestBody(PublisherVerification):
         flux = self.create_publisher(1)
         flux.subscribe(Idle())
         return flux
+
+
+class Form:
+    """A client's form with so many parts, or with one part of so many chunks."""
+
+    def __init__(self, first: bytes, each: bytes, count: int) -> None:
+        self._first = first
+        self._each = each
+        self._left = count
+
+    async def receive(self) -> dict[str, Any]:
+        if self._first:
+            first, self._first = self._first, b""
+            return {"type": "http.request", "body": first, "more_body": True}
+        if not self._left:
+            return {"type": "http.request", "body": b"\r\n--b--\r\n", "more_body": False}
+        self._left -= 1
+        return {"type": "http.request", "body": self._each, "more_body": True}
+
+    def parts(self) -> Any:
+        headers = [(b"content-type", b"multipart/form-data; boundary=b")]
+        return Request({"headers": headers}, self.receive, {}).parts(max_parts=2**62)
+
+
+HEAD = b"\r\n--b\r\ncontent-disposition: form-data; name=x\r\n\r\n"
+
+
+class TestParts(PublisherVerification):
+    """``request.parts()``, none of which is read."""
+
+    profile = "asyncio"
+
+    def create_publisher(self, elements: int) -> Any:
+        return Form(b"preamble", HEAD, elements).parts()
+
+
+class TestPartBody(PublisherVerification):
+    """``part.body()`` of the first part."""
+
+    profile = "asyncio"
+
+    def create_publisher(self, elements: int) -> Any:
+        return Form(HEAD, b"x", elements).parts().concat_map(lambda part: part.body())
 
 
 class TestBodyThatIsWatched(PublisherVerification):

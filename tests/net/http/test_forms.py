@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.net import ReceiverTaken
-from penstock.net.http import ClientGone, FormPart, Http, PartSkipped, Request
-from penstock.streams import Flux, Mono, schedulers
+from penstock.net.http import BadForm, ClientGone, FormPart, Http, PartSkipped, Request
+from penstock.streams import Flux, Mono, on_dropped, schedulers
 from tests.net.http.conversing import PATIENCE, Exchange, turns
 
 HEAD = b'--b-o\r\nContent-Disposition: form-data; name="%s"\r\n\r\n'
@@ -57,9 +57,11 @@ READ = [("a", b"first"), ("b", b"second"), ("c", b"third")]
         lambda parts: parts.map_async(content_of, concurrency=1),
         lambda parts: parts.concat_map(lambda part: part.content().map(lambda content: (part.name, content))),
         lambda parts: parts.flat_map(lambda part: part.content().map(lambda content: (part.name, content))),
-        lambda parts: parts.publish_on(schedulers.shared_pool()).concat_map(
-            lambda part: part.content().map(lambda content: (part.name, content))
-        ),
+        lambda parts: parts.concat_map(
+            lambda part: (
+                part.content().publish_on(schedulers.shared_pool()).map(lambda content: (part.name, content))
+            )
+        ).publish_on(schedulers.shared_pool()),
     ],
     ids=["map_async", "concat_map", "flat_map", "on_a_pool"],
 )
@@ -229,6 +231,39 @@ def test_a_part_larger_than_its_content_may_be() -> None:
         413,
         b"the part 'a' of the form has more than 3 bytes\n",
     )
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda parts: parts.concat_map(lambda part: part.body()),
+        lambda parts: parts.flat_map(lambda part: part.body()),
+    ],
+    ids=["concat_map", "flat_map"],
+)
+def test_an_error_is_told_once(read: Callable[[Flux[FormPart]], Flux[Any]]) -> None:
+    async def ask() -> None:
+        parts = request_of(exchange_of(HEAD % b"a" + b"1\r\n" + HEAD % b"b", b"2", b"3")).parts()
+        lost: list[BaseException] = []
+        with on_dropped(error=lambda error, where: lost.append(error)):
+            with pytest.raises(BadForm):
+                await read(parts).collect_list()
+            await turns()
+        assert lost == []
+        assert len(asyncio.all_tasks()) == 2  # this one, and the one that waits for it
+
+    run(ask)
+
+
+def test_an_error_that_the_reader_of_a_part_forgives_still_fails_the_parts() -> None:
+    async def ask() -> None:
+        parts = request_of(exchange_of(HEAD % b"a" + b"1", b"2")).parts()
+        with pytest.raises(BadForm):
+            await parts.concat_map(
+                lambda part: part.body().on_error_resume(lambda _: Flux.empty())
+            ).collect_list()
+
+    run(ask)
 
 
 # ---------------------------------------------------------------- what the client is told

@@ -127,12 +127,9 @@ def _regular(handle: int) -> _OpenFile:
         raise
 
 
-# Without blocking: opening a pipe would wait for its writer.
-_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-
-
 def _open_path(path: str) -> _OpenFile:
-    return _regular(os.open(path, _FLAGS))
+    # Without blocking: opening a pipe would wait for its writer.
+    return _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
 
 
 def _open_below(folder: str, names: list[str], index: str | None, links_out: bool) -> _OpenFile | str:
@@ -156,9 +153,9 @@ def _open_below(folder: str, names: list[str], index: str | None, links_out: boo
         os.close(handle)
         raise _Absent("a directory")
     for number, name in enumerate(steps, 1):
-        kind = _FLAGS if number == len(steps) else os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        kind = os.O_NONBLOCK if number == len(steps) else os.O_DIRECTORY
         try:
-            below = os.open(name, kind | os.O_NOFOLLOW, dir_fd=handle)
+            below = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | kind, dir_fd=handle)
         finally:
             os.close(handle)
         handle = below

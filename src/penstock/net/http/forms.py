@@ -154,7 +154,7 @@ class FormPart:
                 raise PartSkipped(
                     f"the part {self.name!r} was skipped, because the next part was asked for before this "
                     "one was read; take the parts one at a time, with 'async for', concat_map() or "
-                    "map_async(…, concurrency=1)"
+                    "map_async(…, concurrency=1), and without publish_on() before it"
                 ) from None
             raise ReceiverTaken(
                 f"the part {self.name!r} already has a subscriber; subscribe once and share the stream with "
@@ -167,7 +167,8 @@ class FormPart:
             while (piece := await self._reader.piece()) is not None:
                 yield piece
         finally:
-            self._leave()
+            # Not at once: when the parts go on, the subscriber has heard the end, and may have left them too.
+            self._left_by_its_reader()
 
     def _left_by_its_reader(self) -> None:
         """The subscriber has cancelled: perhaps before its first step, and on any thread."""
@@ -209,6 +210,7 @@ class PartReader:
         self._complete = True
         """Whether the content of the part has been taken to its end."""
         self._left = False
+        self._cancelled = False
 
     async def parts(self) -> AsyncIterator[FormPart]:
         """The parts, each when it is asked for; what is left of the one before is thrown away."""
@@ -217,6 +219,8 @@ class PartReader:
             while True:
                 if self._part is not None:
                     await self._part.settled()
+                    if self._cancelled:
+                        return  # an error of the form has been told to the reader of the part
                 while not self._complete:
                     await self.piece()
                 event = await self._event()
@@ -231,6 +235,7 @@ class PartReader:
 
     def left_by_its_reader(self) -> None:
         """The subscriber has cancelled: perhaps before its first step, and on any thread."""
+        self._cancelled = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._leave)
 
