@@ -16,6 +16,7 @@ from tests.streams.chains.lists import (
     grouped,
     heaviness,
     levels,
+    neighbours,
     pieces,
     runs,
     unchanged,
@@ -98,6 +99,13 @@ def plain(f: Functions) -> list[Step]:
                 lambda xs: weighed(xs, n + 1),
             )
         ),
+        first_error(
+            each(
+                "buffer_until_changed",
+                lambda s: s.buffer_until_changed(f.key),
+                lambda xs: neighbours(xs, f.key),
+            )
+        ),
         fold("sort", lambda s: s.sort(weight), lambda xs: sorted(xs, key=weight)),
         fold(f"take_last({n})", lambda s: s.take_last(n), lambda xs: xs[-n:] if n else []),
         fold("count", lambda s: s.count().flux(), lambda xs: [len(xs)]),
@@ -139,6 +147,19 @@ def inner(f: Functions) -> list[Step]:
             "flat_map_delay_error(1)",
             lambda s: s.flat_map_delay_error(f.in_time, concurrency=1),
             f.flattened,
+        ),
+        each(
+            f"flat_map_sequential_delay_error({m})",
+            lambda s: s.flat_map_sequential_delay_error(f.in_time, concurrency=m),
+            f.flattened,
+        ),
+        Step("delay_until", lambda s: s.delay_until(f.in_time)),
+        first_error(
+            each(
+                f"filter_when({m})",
+                lambda s: s.filter_when(lambda x: Mono.just(f.matches(x)).delay_element(0.01), concurrency=m),
+                lambda xs: [*filter(f.matches, xs)],
+            )
         ),
         first_error(
             each(
@@ -184,7 +205,7 @@ def inner(f: Functions) -> list[Step]:
 
 def splitting(f: Functions) -> list[Step]:
     """One stream into several, and together again."""
-    m = f.m
+    n, m = f.n, f.m
     return [
         fold(
             "group_by",
@@ -217,6 +238,20 @@ def splitting(f: Functions) -> list[Step]:
         ),
         first_error(
             each(f"window({m})", lambda s: s.window(m).concat_map(collected), lambda xs: pieces(xs, m, m))
+        ),
+        first_error(
+            each(
+                f"window({n + 1}, {m})",
+                lambda s: s.window(n + 1, m).concat_map(collected),
+                lambda xs: pieces(xs, n + 1, m),
+            )
+        ),
+        first_error(
+            each(
+                "window_until_changed",
+                lambda s: s.window_until_changed(f.key, prefetch=m).concat_map(collected),
+                lambda xs: neighbours(xs, f.key),
+            )
         ),
         first_error(
             each(
@@ -303,6 +338,11 @@ def merging(f: Functions) -> list[Step]:
                 lambda s: Flux.merge_sequential(s, Flux.just(n), prefetch=m),
                 lambda r: r.then(lambda: [n]),
             )
+        ),
+        Step(
+            "merge_sequential_delay_error",
+            lambda s: Flux.merge_sequential_delay_error(s, marble("-1-2|"), prefetch=m),
+            lambda r: Run([*r.elements, 1, 2], r.failed),
         ),
         first_error(Step("first_with_signal", lambda s: Flux.first_with_signal(s, Flux.never()))),
         first_error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 Elements = list[Any]
@@ -55,6 +56,11 @@ def runs(elements: Elements, predicate: Callable[[Any], bool]) -> Elements:
         else:
             result.append([])
     return [piece for piece in result if piece]
+
+
+def neighbours(elements: Elements, key: Callable[[Any], Any]) -> Elements:
+    """Pieces of neighbours with the same key."""
+    return [list(run) for _, run in groupby(elements, key)]
 
 
 def heaviness(x: Any) -> int:

@@ -98,6 +98,13 @@ def several(f: Functions) -> list[Step]:
         each(
             "flat_map", lambda s: s.flat_map(lambda x: f.in_time(x).first()), lambda xs: f.flattened(xs)[:1]
         ),
+        each(
+            "filter_when",
+            lambda s: s.filter_when(lambda x: Mono.just(f.matches(x)).delay_element(0.01)),
+            lambda xs: [*filter(f.matches, xs)],
+        ),
+        Step("delay_until", lambda s: s.delay_until(f.in_time)),
+        each("zip_when", lambda s: s.zip_when(lambda x: Mono.just(n)), lambda xs: [(x, n) for x in xs]),
         fold("flat_map_many", lambda s: collected(s.flat_map_many(f.in_time)), lambda xs: [f.flattened(xs)]),
         fold("expand", lambda s: collected(s.expand(f.smaller)), lambda xs: [levels(xs, f.smaller)]),
         fold(
