@@ -15,7 +15,7 @@ b'hello'
 
 from penstock.net.asyncio_transport import AsyncioTransport
 from penstock.net.connection import Connection
-from penstock.net.endpoint import Endpoint, EndpointObserver, EndpointState
+from penstock.net.endpoint import EndpointObserver, EndpointState, SocketEndpoint
 from penstock.net.errors import (
     AcquireTimeout,
     BindFailed,
@@ -77,7 +77,6 @@ __all__ = [
     "Datagram",
     "DatagramOverflow",
     "DatagramTooLarge",
-    "Endpoint",
     "EndpointObserver",
     "EndpointState",
     "EventLoop",
@@ -111,6 +110,7 @@ __all__ = [
     "SendPace",
     "SendRefused",
     "ServerNames",
+    "SocketEndpoint",
     "SocketHandle",
     "SocketOption",
     "SupportsFrames",

@@ -15,7 +15,7 @@ from penstock.net.lifecycle import tell_state
 if TYPE_CHECKING:
     from penstock.net.settings import TcpSettings
 
-__all__ = ["Endpoint", "EndpointCallback", "EndpointObserver", "EndpointState", "tell_endpoint"]
+__all__ = ["EndpointCallback", "EndpointObserver", "EndpointState", "SocketEndpoint", "tell_endpoint"]
 
 
 class EndpointState(enum.Enum):
@@ -36,7 +36,7 @@ class EndpointState(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class SocketEndpoint:
     """Where a server listens, or where a client wants to go."""
 
     where: str
@@ -59,12 +59,12 @@ class EndpointObserver(Protocol):
     An object that has ``on_state_change()`` as well hears of the connections, too.
     """
 
-    def on_endpoint_change(self, endpoint: Endpoint, state: EndpointState, /) -> object:
+    def on_endpoint_change(self, endpoint: SocketEndpoint, state: EndpointState, /) -> object:
         """The endpoint is in this state now. Called on the event loop, so it must not block."""
         ...
 
 
-EndpointCallback = Callable[[Endpoint, EndpointState], object]
+EndpointCallback = Callable[[SocketEndpoint, EndpointState], object]
 """The method of an observer."""
 
 
@@ -77,5 +77,5 @@ def tell_endpoint(
 ) -> None:
     """Tell the observers, if there are any."""
     if settings.endpoint_observers:
-        endpoint = Endpoint(where or settings.where, addresses, error)
+        endpoint = SocketEndpoint(where or settings.where, addresses, error)
         tell_state(endpoint, state, None, settings.endpoint_observers)

@@ -16,9 +16,9 @@ from penstock.net import (
     Connection,
     ConnectionPool,
     ConnectionState,
-    Endpoint,
     EndpointState,
     ResolveFailed,
+    SocketEndpoint,
     TcpClient,
     TcpServer,
 )
@@ -37,12 +37,12 @@ class Everything:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.endpoints: list[Endpoint] = []
+        self.endpoints: list[SocketEndpoint] = []
 
     def on_state_change(self, connection: Connection, state: ConnectionState, /) -> None:
         self.told.append(state.name)
 
-    def on_endpoint_change(self, endpoint: Endpoint, state: EndpointState, /) -> None:
+    def on_endpoint_change(self, endpoint: SocketEndpoint, state: EndpointState, /) -> None:
         self.told.append(state.name)
         self.endpoints.append(endpoint)
 
@@ -51,7 +51,7 @@ class OnlyEndpoints:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def on_endpoint_change(self, endpoint: Endpoint, state: EndpointState, /) -> None:
+    def on_endpoint_change(self, endpoint: SocketEndpoint, state: EndpointState, /) -> None:
         self.told.append(state.name)
 
 
@@ -66,7 +66,7 @@ def test_a_server_is_bound_and_unbound(kind: str) -> None:
 
     address = run_on(kind, main())
     assert everything.told == ["BOUND", "CONNECTED", "CONFIGURED", "DISCONNECTING", "UNBOUND"]
-    assert everything.endpoints == [Endpoint("127.0.0.1:0", (address,))] * 2
+    assert everything.endpoints == [SocketEndpoint("127.0.0.1:0", (address,))] * 2
     assert endpoints.told == ["BOUND", "UNBOUND"]
 
 
@@ -113,7 +113,7 @@ def test_a_client_looks_up_and_connects(kind: str) -> None:
         "DISCONNECTING",
     ]
     first, second, third, fourth = everything.endpoints
-    assert first == Endpoint(f"service.invalid:{port}")
+    assert first == SocketEndpoint(f"service.invalid:{port}")
     assert second.addresses == (f"127.0.0.1:{refused}", f"127.0.0.1:{port}")
     assert third.addresses == (f"127.0.0.1:{refused}",)
     assert fourth.addresses == (f"127.0.0.1:{port}",)
@@ -150,7 +150,7 @@ def test_a_unix_socket_is_not_looked_up(kind: str, tmp_path: Path) -> None:
 
     run_on(kind, main())
     assert everything.told == ["CONNECTING", "CONNECTED", "CONFIGURED", "DISCONNECTING"]
-    assert everything.endpoints == [Endpoint(path, (path,))]
+    assert everything.endpoints == [SocketEndpoint(path, (path,))]
 
 
 @on_each_loop
@@ -186,7 +186,7 @@ def test_an_observer_that_raises_harms_nobody(kind: str, caplog: pytest.LogCaptu
     everything = Everything()
 
     class Raises:
-        def on_endpoint_change(self, endpoint: Endpoint, state: EndpointState, /) -> None:
+        def on_endpoint_change(self, endpoint: SocketEndpoint, state: EndpointState, /) -> None:
             raise ValueError("an observer's own fault")
 
     async def main() -> None:
