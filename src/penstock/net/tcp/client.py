@@ -21,6 +21,7 @@ from penstock.net.proxies.header import ProxyHeader
 from penstock.net.proxies.proxy import Proxy
 from penstock.net.settings import TcpBuilder, TcpSettings
 from penstock.net.tcp.dialer import Resolver, dial
+from penstock.net.tcp.handover import handed_over
 from penstock.net.tcp.pool import ConnectionPool, acquire
 from penstock.net.tcp.prelude import Prelude
 from penstock.net.tls import Path, TlsSettings
@@ -202,11 +203,7 @@ async def _tcp_connection(
     tls: dict[str, Any],
 ) -> tuple[Any, AsyncioBridge]:
     calling = await dial(settings, settings.host or "localhost", settings.port)
-    try:
-        return await loop.create_connection(made, sock=calling, **tls)
-    except BaseException:
-        calling.close()
-        raise
+    return await handed_over(loop, made, calling, tls)
 
 
 async def _unix_connection(

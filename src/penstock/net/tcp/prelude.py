@@ -17,6 +17,7 @@ from penstock.net.proxies.raw_socket import RawSocket
 from penstock.net.proxies.tunnel import Tunnel
 from penstock.net.settings import TcpSettings
 from penstock.net.tcp.dialer import dial
+from penstock.net.tcp.handover import handed_over
 
 __all__ = ["Prelude"]
 
@@ -74,12 +75,10 @@ class Prelude:
                 await self._tunnel.open(raw)
             if self._settings.proxy_header is not None:
                 await raw.send(self._settings.proxy_header.encode())
-            if path is not None:
-                return await loop.create_unix_connection(made, sock=calling, **tls)
-            return await loop.create_connection(made, sock=calling, **tls)
         except BaseException:
             calling.close()
             raise
+        return await handed_over(loop, made, calling, tls)
 
 
 async def _unix_socket(loop: asyncio.AbstractEventLoop, path: str) -> socket.socket:

@@ -62,7 +62,7 @@ class SmallProxy:
         try:
             async with closing(writer):
                 await self.serve(reader, writer)
-        except (ConnectionError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError):
             return  # One side has gone: so does the other.
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -106,7 +106,7 @@ async def closing(writer: asyncio.StreamWriter) -> AsyncIterator[None]:
         raise
     finally:
         writer.close()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             await writer.wait_closed()
 
 
