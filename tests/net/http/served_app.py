@@ -104,6 +104,16 @@ async def read_parts(request: Request) -> str:
     return "read"
 
 
+async def read_beginnings(request: Request) -> str:
+    """Reads the first chunk of each part, and leaves the rest."""
+    names = []
+    async for part in request.parts():
+        async for _ in part.body():
+            names.append(part.name)
+            break
+    return " ".join(names)
+
+
 def upper(request: Request) -> Any:
     """An upload and a response at once, over a thread of a pool."""
     shouted = request.body().transform(lines()).map(lambda line: line.upper() + b"\n")
@@ -162,6 +172,7 @@ packed = (
     .decompress()
     .body_limit(1_000_000)
     .get("/packed/numbers/{count}", lambda request: ndjson(Flux.range(int(request.path["count"]))))
+    .get("/packed/text", lambda request: "the same again and again\n" * 1000)
     .get("/packed/silent/{name}", lambda request: ndjson(silent(request.path["name"]).map(bytes.decode)))
     .get("/packed/fails/{count}", lambda request: ndjson(fails_after(int(request.path["count"]))))
     .post("/packed/size", lambda request: ndjson(request.body().map(len).reduce(int.__add__, 0)))
@@ -198,6 +209,7 @@ plain = (
     .post("/upload/{name}", held_upload)
     .post("/looped/{name}", looped_upload)
     .post("/parts/{name}", read_parts)
+    .post("/beginnings", read_beginnings)
     .post("/form", lambda request: ndjson(request.form().map(lambda form: form.pairs)))
     .directory("/files", FOLDER or ".", index="index.html")
     .post("/upper", upper)

@@ -150,6 +150,27 @@ def test_a_file(tmp_path: Any) -> None:
     assert b"content-length" not in head.headers
 
 
+def test_a_range_and_not_modified_vary_as_the_whole_does(tmp_path: Any) -> None:
+    (tmp_path / "a.txt").write_bytes(LONG)
+
+    async def status_and_vary(name: bytes, value: bytes) -> tuple[int, bytes | None]:
+        exchange = Exchange()
+        exchange.scope["headers"] = [(b"accept-encoding", b"gzip"), (name, value)]
+        exchange.chunk(b"", more=False)
+        await asyncio.wait_for(exchange.start(served(file(tmp_path / "a.txt"))), PATIENCE)
+        return exchange.status, exchange.headers.get(b"vary")
+
+    assert asyncio.run(status_and_vary(b"range", b"bytes=0-3")) == (206, b"accept-encoding")
+    assert asyncio.run(status_and_vary(b"if-none-match", b"*")) == (304, b"accept-encoding")
+
+
+def test_the_answer_to_head_has_no_body_of_another_length() -> None:
+    got = ask(served(reply(LONG)), method="HEAD")
+
+    assert (body(got), got.headers[b"content-encoding"]) == (b"", b"gzip")
+    assert b"content-length" not in got.headers
+
+
 @pytest.mark.parametrize("make", [sse, ndjson, lambda source: stream(source, content_type="text/plain")])
 def test_elements_arrive_one_by_one(make: Any) -> None:
     async def main() -> None:
@@ -269,6 +290,41 @@ def test_a_small_body_that_stands_for_a_large_one() -> None:
     assert post(app, bomb) == (413, b"the body of the request has more than 1000000 bytes\n")
     assert max(seen) <= 64 * 1024
     assert sum(seen) <= 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("begin", "block"),
+    [(b"", gzip.compress(b"") * 200), (gzip.compress(b"")[:10], b"\0\0\0\xff\xff" * 800)],
+    ids=["members", "blocks"],
+)
+def test_a_body_that_stands_for_nothing_has_a_limit(begin: bytes, block: bytes) -> None:
+    app = Http().decompress().body_limit(10_000).post("/", echo)
+
+    assert post(app, begin, *[block] * 10, b"") == (
+        413,
+        b"the body of the request has more than 10000 bytes\n",
+    )
+
+
+def test_the_event_loop_has_turns_while_a_body_is_decompressed() -> None:
+    """Ten megabytes of zeros in one chunk, and then a chunk of thousands of empty members."""
+
+    async def main() -> None:
+        exchange = Exchange(method="POST")
+        exchange.scope["headers"] = [(b"content-encoding", b"gzip")]
+        exchange.chunk(gzip.compress(bytes(10_000_000)))
+        exchange.chunk(gzip.compress(b"") * 10_000, more=False)
+        length = Http().decompress().post("/", lambda request: ndjson(request.body().map(len).count()))
+        running = exchange.start(length)
+        count = 0
+        while not running.done():
+            await asyncio.sleep(0)
+            count += 1
+        assert exchange.status == 200
+        # One for each piece of 64 KiB that comes out, and for each slice of 16 KiB that goes in.
+        assert count > 10_000_000 // 65536 + 200_000 // 16384
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
 def test_forms() -> None:

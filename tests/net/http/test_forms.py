@@ -11,7 +11,7 @@ import pytest
 from penstock.net import ReceiverTaken
 from penstock.net.http import BadForm, ClientGone, FormPart, Http, PartSkipped, Request
 from penstock.streams import Flux, Mono, on_dropped, schedulers
-from tests.net.http.conversing import PATIENCE, Exchange, turns
+from tests.net.http.conversing import PATIENCE, Exchange, Message, turns
 
 HEAD = b'--b-o\r\nContent-Disposition: form-data; name="%s"\r\n\r\n'
 END = b"\r\n--b-o--\r\n"
@@ -202,6 +202,48 @@ def test_a_client_that_leaves_fails_the_part_and_the_parts() -> None:
             await part.content()
         with pytest.raises(ClientGone):
             await anext(parts)
+
+    run(ask)
+
+
+def test_forms_are_read_on_any_thread() -> None:
+    async def parts(request: Request) -> str:
+        return ", ".join(await asyncio.to_thread(lambda: [part.name for part in request.parts()]))
+
+    async def fields(request: Request) -> str:
+        return ", ".join(await asyncio.to_thread(lambda: request.form().block()))
+
+    assert answer(exchange_of(*THREE), parts) == (200, b"a, b, c")
+    form = exchange_of(b"x=1&y=2", kind=b"application/x-www-form-urlencoded")
+    assert answer(form, fields) == (200, b"x, y")
+
+
+def test_a_reader_that_leaves_a_part_loses_nothing_of_the_next() -> None:
+    """With a server that loses what arrives for a call that was cancelled, as granian does."""
+
+    async def ask() -> None:
+        arrived: asyncio.Queue[bytes] = asyncio.Queue()
+        calls = 0
+
+        async def receive() -> Message:
+            nonlocal calls
+            calls += 1
+            chunk = asyncio.ensure_future(arrived.get())
+            body = await asyncio.shield(chunk)
+            return {"type": "http.request", "body": body, "more_body": not body.endswith(END)}
+
+        scope = exchange_of().scope
+        parts = aiter(Request(scope, receive, {}).parts())
+        arrived.put_nowait(HEAD % b"a" + b"1")
+        content = aiter((await anext(parts)).body())
+        assert await anext(content) == b"1"
+        await turns()
+        assert calls == 2  # ahead, which nothing has arrived for
+        del content
+        await turns()
+        arrived.put_nowait(b"2\r\n" + HEAD % b"b")
+        arrived.put_nowait(b"3" + END)
+        assert await content_of(await anext(parts)) == ("b", b"3")
 
     run(ask)
 

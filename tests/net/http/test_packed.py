@@ -41,3 +41,10 @@ def test_a_compressed_upload(server: Served) -> None:
     )
     bomb = server.ask.post("/packed/size", content=gzip.compress(bytes(50_000_000)), headers=packed)
     assert (bomb.status_code, bomb.text) == (413, "the body of the request has more than 1000000 bytes\n")
+
+
+def test_the_answer_to_head_does_not_tell_the_length_of_the_plain_body(server: Served) -> None:
+    answer = server.ask.head("/packed/text", headers={"accept-encoding": "gzip"})
+
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "content-length" not in answer.headers

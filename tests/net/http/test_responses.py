@@ -146,6 +146,14 @@ def test_a_reply_has_a_length() -> None:
     assert exchange.headers[b"x-a"] == b"b"
 
 
+@pytest.mark.parametrize("status", [204, 304])
+def test_an_answer_without_a_body_does_not_tell_its_length(status: int) -> None:
+    exchange = asyncio.run(answered(reply(status=status, headers={"x-a": "b"})))
+
+    assert (exchange.status, exchange.bodies) == (status, [b""])
+    assert exchange.headers == {b"x-a": b"b"}
+
+
 # ---------------------------------------------------------------- demand
 
 

@@ -63,3 +63,9 @@ def test_a_broken_form_is_refused(server: Served) -> None:
     answer = server.ask.post("/parts/broken", content=b"--edge\r\nhalf", headers=kind)
 
     assert (answer.status_code, answer.text[:38]) == (400, "the form ends before its last boundary")
+
+
+def test_a_reader_that_leaves_every_part_at_its_beginning(server: Served) -> None:
+    files = {name: (name, BLOCK * 4) for name in "abc"}
+
+    assert server.ask.post("/beginnings", files=files).text == "a b c"

@@ -34,6 +34,8 @@ _ON_A_THREAD: Final = 32 * 1024
 """So many bytes take a millisecond, for which the event loop should not wait."""
 _NEVER: Final = frozenset({204, 205, 206, 304})
 """Statuses without a body, or with a part of one: a range of the compressed bytes would be another range."""
+_VARYING: Final = frozenset({206, 304})
+"""Of these, the ones that stand for a 200, and have its ``vary`` (§15.3.7, §15.4.5)."""
 
 
 class Compression:
@@ -130,6 +132,8 @@ class _CompressedSend:
         pairs = [(name.lower(), value) for name, value in start.get("headers", ())]
         headers = dict(pairs)
         if not self._compression.suits(start["status"], headers):
+            if start["status"] in _VARYING:
+                start["headers"] = _varying(pairs)
             return first
         start["headers"] = _varying(pairs)
         accepted = [
@@ -143,7 +147,8 @@ class _CompressedSend:
             return first
         self._compressor = self._compression.compressor()
         whole = not first.get("more_body", False)
-        message = first if head else await self._compressed(first)
+        # Without a body: granian announces the length of the one that it leaves out.
+        message = {**first, "body": b""} if head else await self._compressed(first)
         if whole and not head and len(message["body"]) >= len(first.get("body", b"")):
             self._compressor = None
             return first

@@ -171,7 +171,7 @@ class FormPart:
             self._left_by_its_reader()
 
     def _left_by_its_reader(self) -> None:
-        """The subscriber has cancelled: perhaps before its first step, and on any thread."""
+        """The end, or the subscriber has cancelled: perhaps before its first step, and on any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._leave)
 
@@ -203,7 +203,7 @@ class PartReader:
         self._reception = reception
         self._chunks = chunks
         self._decoder_for_it = decoder
-        self._loop = asyncio.get_running_loop()
+        self._loop = reception.loop
         self._events: deque[MultipartEvent] = deque()
         self._error: Exception | None = None
         self._part: FormPart | None = None
@@ -215,6 +215,7 @@ class PartReader:
     async def parts(self) -> AsyncIterator[FormPart]:
         """The parts, each when it is asked for; what is left of the one before is thrown away."""
         try:
+            self._reception.resumes = True
             self._decoder = self._decoder_for_it()
             while True:
                 if self._part is not None:
@@ -280,7 +281,7 @@ def parts_of(
 ) -> Flux[FormPart]:
     """The parts of a body, for one subscriber, one at a time."""
     reader = PartReader(reception, chunks, decoder)
-    steps = steps_of(reader.parts, "parts").do_on_cancel(reader.left_by_its_reader)
+    steps = steps_of(reader.parts, "parts", reception.loop).do_on_cancel(reader.left_by_its_reader)
     source = DeferSource("parts", lambda: reception.claim(steps), as_stream)
     source.ahead = 1  # a part that waits in a queue would be skipped
     return flux_of(source)
@@ -298,4 +299,4 @@ def form_of(
         finally:
             reception.drop()
 
-    return cast("Single[Form]", end_of(read, "form"))
+    return cast("Single[Form]", end_of(read, "form", reception.loop))

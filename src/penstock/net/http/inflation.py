@@ -1,11 +1,13 @@
 """Compressed bodies of requests, decompressed as they are read.
 
 A few bytes can stand for gigabytes. So the limit of a body counts what comes out, and no more comes out at a
-time than one piece, however much the next one would be.
+time than one piece, however much the next one would be. Many bytes can also stand for nothing. So the limit
+counts what goes in as well, and the event loop has a turn after each piece and each slice of the input.
 """
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -15,6 +17,8 @@ from penstock.net.http.asgi import BadEncoding, UnsupportedEncoding
 __all__ = ["InflatedBody", "Inflater"]
 
 _PIECE: Final = 64 * 1024
+_SLICE: Final = 16 * 1024
+"""So much input is decompressed at a time: what is left of it is copied for each piece and each member."""
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS
 """gzip as well as zlib, which HTTP calls deflate."""
 _KNOWN: Final = frozenset({"gzip", "x-gzip", "deflate"})
@@ -74,6 +78,8 @@ class InflatedBody:
         self._allowed = allowed and encoding in _KNOWN
         self._next_chunk = next_chunk
         self._inflater = Inflater()
+        self._chunk = memoryview(b"")
+        """What has arrived and is not in the inflater yet."""
 
     async def next_chunk(self) -> bytes | None:
         """Wait for the next piece; None at the end."""
@@ -81,10 +87,16 @@ class InflatedBody:
             raise UnsupportedEncoding(
                 f"a body that is encoded as {self._encoding!r:.40} is not accepted here"
             )
+        await asyncio.sleep(0)  # before a piece is taken, which a cancel would lose
         while not (piece := self._inflater.piece()):
-            chunk = await self._next_chunk()
-            if chunk is None:
-                self._inflater.finish()
-                return None
-            self._inflater.feed(chunk)
+            if self._chunk:
+                await asyncio.sleep(0)
+            else:
+                chunk = await self._next_chunk()
+                if chunk is None:
+                    self._inflater.finish()
+                    return None
+                self._chunk = memoryview(chunk)
+            self._inflater.feed(bytes(self._chunk[:_SLICE]))
+            self._chunk = self._chunk[_SLICE:]
         return piece

@@ -41,7 +41,7 @@ class Reception:
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._held: deque[Any] = deque()
         self._held_bytes = 0
         self._reading: asyncio.Task[None] | None = None
@@ -64,6 +64,8 @@ class Reception:
         """The reason that it gave."""
         self.read_to_the_end = False
         """Whether somebody was reading when the client disconnected."""
+        self.resumes = False
+        """Whether the reader may stop in the middle and go on later, as the reader of a form does."""
 
     @classmethod
     def of(cls, receive: Receive) -> Reception:
@@ -79,7 +81,7 @@ class Reception:
 
         ``next_chunk`` takes the place of our own, to make other chunks of what has arrived.
         """
-        steps = steps_of(lambda: self._chunks(next_chunk or self.next_chunk), label, self._loop).do_on_cancel(
+        steps = steps_of(lambda: self._chunks(next_chunk or self.next_chunk), label, self.loop).do_on_cancel(
             self._left_by_its_reader
         )
         source = DeferSource(label, lambda: self.claim(steps), as_stream)
@@ -128,8 +130,8 @@ class Reception:
 
     def _left_by_its_reader(self) -> None:
         """The reader has cancelled: perhaps before its first step, and on any thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.drop)
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.drop)
 
     def drop(self) -> None:
         """Nobody reads any more: throw away what has arrived, and what still arrives."""
@@ -137,6 +139,8 @@ class Reception:
         self._held.clear()
         self._held_bytes = 0
         self._drained.set()
+        self.resumes = False
+        self._stop_unless_awaited()
 
     # ---------------------------------------------------------------- for the disconnect
     async def gone(self) -> Exception | None:
@@ -185,9 +189,15 @@ class Reception:
                 raise
         finally:
             self._waiting -= 1
-            if not self._waiting and not reading.done():
-                self._reading = None
-                reading.cancel()
+            if not self.resumes:  # if it does, what arrives is for its next step
+                self._stop_unless_awaited()
+
+    def _stop_unless_awaited(self) -> None:
+        """Stop reading if nobody waits. granian loses what arrives for a call that is cancelled."""
+        reading = self._reading
+        if reading is not None and not self._waiting:
+            self._reading = None
+            reading.cancel()
 
     async def _read(self) -> None:
         try:

@@ -33,6 +33,7 @@ class Request:
         self._receive = receive
         self._body_limit = body_limit
         self._body_size = 0
+        self._compressed_size = 0
         self._decompress = decompress
         self._inflated: InflatedBody | None = None
 
@@ -116,15 +117,21 @@ class Request:
         return self.headers.get("content-type", "")
 
     async def _next_chunk(self) -> bytes | None:
-        reception = Reception.of(self._receive)
         chunk: bytes | None
         if not self._encoding:
-            chunk = await reception.next_chunk()
+            chunk = await Reception.of(self._receive).next_chunk()
         else:
             if self._inflated is None:
-                self._inflated = InflatedBody(self._encoding, self._decompress, reception.next_chunk)
+                self._inflated = InflatedBody(self._encoding, self._decompress, self._next_compressed_chunk)
             chunk = await self._inflated.next_chunk()
         return None if chunk is None else self._counted(chunk)
+
+    async def _next_compressed_chunk(self) -> bytes | None:
+        chunk: bytes | None = await Reception.of(self._receive).next_chunk()
+        if chunk is not None:
+            self._compressed_size += len(chunk)
+            self._check_size(self._compressed_size)
+        return chunk
 
     @property
     def _encoding(self) -> str:

@@ -198,6 +198,8 @@ async def _plain(send: Send, status: int, text: bytes, headers: Headers | None =
     usual = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(text))]
     given = header_pairs(headers)
     names = {name for name, _ in given}
+    if not text and status in (204, 304):  # there is no body whose length could be told (§8.6)
+        usual = []
     pairs = [pair for pair in usual if pair[0] not in names] + given
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send(_body(text, more=False))

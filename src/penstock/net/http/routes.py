@@ -104,8 +104,8 @@ class Http:
     def decompress(self) -> Http:
         """Decompress the body of a request as it is read, if the client sent it as gzip or deflate.
 
-        The limit of the body counts what comes out. A body that is compressed in another way fails with
-        UnsupportedEncoding, status 415, and a broken one with BadEncoding, status 400.
+        The limit of the body counts what comes out, and what goes in. A body that is compressed in another
+        way fails with UnsupportedEncoding, status 415, and a broken one with BadEncoding, status 400.
         """
         return replace(self, decompresses=True)
 
