@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from itertools import count
 from typing import Any
 
-from penstock.streams import EmissionFailed, Flux, Mono, Retry, Sink, Sinks
+from penstock.streams import CircuitBreaker, EmissionFailed, Flux, Mono, Retry, Sink, Sinks
 from penstock.streams.schedulers import background_loop, immediate, shared_pool
 from tests.conformance.jvm.subject import Kind, Subject
 
@@ -44,6 +44,10 @@ def over_all(shape: Callable[[list[Flux[Any]]], Any]) -> Subject:
 
 def same(element: Any) -> Any:
     return element
+
+
+def alone(element: Any) -> list[Any]:
+    return [element]
 
 
 async def same_async(element: Any) -> Any:
@@ -296,4 +300,78 @@ OPERATORS = {
     "delay_elements": through(lambda flux: flux.delay_elements(0.001)),
 }
 
-PUBLISHERS = {**SOURCES, **MONOS, **OPERATORS}
+ORDER = {
+    # Which stream goes first.
+    "merge_sequential": over_all(lambda streams: Flux.merge_sequential(*streams)),
+    "merge_priority": over_all(lambda streams: Flux.merge_priority(*streams).map(alike)),
+    "merge_ordered": over_all(lambda streams: Flux.merge_ordered(*streams)),
+    "merge_delay_error": through(lambda flux: Flux.merge_delay_error(flux, Flux.empty())),
+    "concat_delay_error": through(lambda flux: Flux.concat_delay_error(flux, Flux.empty())),
+    "first_with_signal": through(lambda flux: Flux.first_with_signal(flux, Flux.never())),
+    "first_with_value": source(
+        lambda n: Flux.first_with_value(Flux.range(n), failing()) if n else Flux.empty(),
+        lambda: Flux.first_with_value(failing(), Flux.empty()),
+    ),
+    "combine_latest": through(lambda flux: Flux.combine_latest(Flux.just(1), flux)),
+    "with_latest_from": through(lambda flux: flux.with_latest_from(Flux.just(1))),
+    "switch_map": source(
+        lambda n: Flux.just(0).switch_map(lambda _: Flux.range(n)), lambda: failing().switch_map(Flux.just)
+    ),
+    "expand": source(
+        lambda n: Flux.just(1).expand(lambda i: [i + 1] if i < n else []) if n else Flux.empty(),
+        lambda: failing().expand(alone),
+    ),
+    "expand_deep": source(
+        lambda n: Flux.just(1).expand_deep(lambda i: [i + 1] if i < n else []) if n else Flux.empty(),
+        lambda: failing().expand_deep(alone),
+    ),
+    "parallel": through(lambda flux: flux.parallel(2).map(alike).sequential()),
+    "parallel_on_pool": through(lambda flux: flux.parallel(2).run_on(shared_pool()).map(alike).sequential()),
+}
+
+TIME = {
+    "delay_sequence": through(lambda flux: flux.delay_sequence(0.001)),
+    "delay_subscription": through(lambda flux: flux.delay_subscription(0.001)),
+    "rate_limit": through(lambda flux: flux.rate_limit(100_000, burst=4)),
+    "take_until_other": through(lambda flux: flux.take_until_other(Flux.never())),
+    "skip_until_other": through(lambda flux: flux.skip_until_other(Flux.empty())),
+    "elapsed": through(lambda flux: flux.elapsed().map(alike)),
+    "timestamp": through(lambda flux: flux.timestamp().map(alike)),
+    "skip_last": source(lambda n: Flux.range(n + 3).skip_last(3), lambda: failing().skip_last(3)),
+    # A clock that nobody can slow down: there are no more elements than have room.
+    "conflate": source(
+        lambda n: Flux.range(min(n, 200)).conflate(same, lambda old, new: new).on_backpressure_buffer(),
+        lambda: failing().conflate(same, lambda old, new: new),
+    ),
+}
+
+SHARING = {
+    "publish": through(lambda flux: flux.publish().ref_count()),
+    "publish_grace": through(lambda flux: flux.publish().ref_count(1, 0.001)),
+    # These run on when their subscribers have left, and keep what they are told to.
+    "publish_auto_connect": source(
+        lambda n: Flux.defer(lambda: Flux.range(n).publish().auto_connect()),
+        lambda: failing().publish().auto_connect(),
+    ),
+    "replay": source(
+        lambda n: Flux.range(min(n, 1000)).replay().auto_connect(), lambda: failing().replay().auto_connect()
+    ),
+    "replay_bounded": through(lambda flux: flux.replay(4).ref_count()),
+    "cache_ttl": source(lambda n: Flux.range(min(n, 1000)).cache(ttl=60), lambda: failing().cache(ttl=60)),
+    # The error of a materialized stream is an element, which waits for demand.
+    "dematerialize": source(
+        lambda n: Flux.range(n).materialize().dematerialize(), lambda: failing().dematerialize()
+    ),
+    "repeat_when": through(lambda flux: flux.repeat_when(lambda ends: Flux.empty())),
+    "circuit_breaker": through(lambda flux: flux.circuit_breaker(CircuitBreaker(2**31))),
+    "using_when": through(lambda flux: Flux.using_when(Mono.just(1), lambda _: flux, lambda _: Mono.empty())),
+    "using_when_on_pool": through(
+        lambda flux: Flux.using_when(
+            Mono.just(1).publish_on(shared_pool()),
+            lambda _: flux,
+            lambda _: Mono.just(2).publish_on(shared_pool()),
+        )
+    ),
+}
+
+PUBLISHERS = {**SOURCES, **MONOS, **OPERATORS, **ORDER, **TIME, **SHARING}

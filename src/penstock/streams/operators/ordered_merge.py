@@ -19,19 +19,28 @@ __all__ = ["InOrder", "MergeOrderedSource", "MergePrioritySource"]
 class _Merge(SideBySide):
     """Compares nothing before all sources are subscribed to: the first would always win otherwise."""
 
-    __slots__ = ("_begun",)
+    __slots__ = ("_begun", "_over")
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._begun = False
+        self._over = 0
+        """So many sources, from the first on, are known to have ended and to have nothing left."""
 
     def begin(self) -> None:
         self._begun = True
         self.wake()
 
     def finished(self) -> bool:
-        # Whether it is done comes first: its last element is in the queue before that.
-        return self._begun and all(inner.done and not inner.queue for inner in self.inners)
+        if not self._begun:
+            return False
+        while self._over < len(self.inners):
+            inner = self.inners[self._over]
+            # Whether it is done comes first: its last element is in the queue before that.
+            if not inner.done or inner.queue:
+                return False
+            self._over += 1
+        return True
 
 
 class _ByPriority(_Merge):
@@ -67,12 +76,17 @@ class InOrder(_Merge):
     def poll(self) -> Any:
         if not self._begun or self.halted:
             return PENDING
-        unknown = list(range(len(self.inners))) if self._unknown is None else self._unknown
-        self._unknown = [number for number in unknown if not self._show(number)]
-        if self._unknown or not self._heads:
+        unknown = self._unknown
+        if unknown is None:
+            unknown = self._unknown = list(range(len(self.inners)))
+        while unknown:  # one that is not known yet holds up all the others
+            if not self._show(unknown[-1]):
+                return PENDING
+            unknown.pop()
+        if not self._heads:
             return PENDING
         _, number = heappop(self._heads)
-        self._unknown.append(number)
+        unknown.append(number)
         return self.inners[number].take()
 
     def _show(self, number: int) -> bool:

@@ -4,7 +4,9 @@ have in common with it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.spec import Subscriber
@@ -72,21 +74,51 @@ class SideBySideSource(Source):
         return "sources"
 
 
+class _Part(Inner):
+    """A stream of ``zip``. It tells the stage that it has ended, so that nobody has to ask them all."""
+
+    __slots__ = ()
+    _stage: _Zipping
+
+    def on_complete(self) -> None:
+        self.done = True
+        self._stage.closing.append(self)
+        self._stage.wake()
+
+
 class _Zipping(SideBySide):
     """One element of each stream makes one element."""
 
-    __slots__ = ()
+    __slots__ = ("_ready", "_rows_left", "closing")
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._ready = 0
+        """So many streams, from the first on, are known to have an element for the next row."""
+        self._rows_left = inf
+        """How many rows there can be, as far as streams have ended."""
+        self.closing: deque[_Part] = deque()
+        """Streams that have ended, and that the owner has not looked at yet."""
+
+    def expect(self, streams: int, prefetch: int) -> None:
+        self.inners = [_Part(self, prefetch) for _ in range(streams)]
 
     def poll(self) -> Any:
-        for inner in self.inners:
-            if not inner.queue:
+        inners = self.inners
+        while self._ready < len(inners):
+            if not inners[self._ready].queue:
                 return PENDING
-        row = tuple([inner.take() for inner in self.inners])
+            self._ready += 1
+        self._ready = 0
+        self._rows_left -= 1
+        row = tuple([inner.take() for inner in inners])
         return row if self._function is None else self._function(*row)
 
     def finished(self) -> bool:
         """One source at its end is enough: no further row can be complete."""
-        return any(inner.done and not inner.queue for inner in self.inners)
+        while self.closing:
+            self._rows_left = min(self._rows_left, len(self.closing.popleft().queue))
+        return self._rows_left <= 0
 
 
 class ZipSource(SideBySideSource):
