@@ -80,7 +80,8 @@ class ParallelFlux(Generic[T]):
         >>> sorted(pairs.sequential().collect_list().block())
         [[0, 2], [1, 3]]
 
-        The function is called once now, to see what it makes, and once for each rail of a subscriber.
+        The function is called once now, to see what it makes, and once for each rail of a subscriber. So what
+        it makes besides, such as a buffer or a counter, belongs to one rail.
         """
         build = a_function(function, "transform_rails()")
 
@@ -92,7 +93,7 @@ class ParallelFlux(Generic[T]):
                 )
             return made
 
-        return self._then(checked)
+        return self._then(checked, anew=True)
 
     # ---------------------------------------------------------------- what each rail does
     def map(self, mapper: Callable[[T], R]) -> ParallelFlux[R]:
@@ -201,14 +202,18 @@ class ParallelFlux(Generic[T]):
         return f"<ParallelFlux {' '.join([self._rail._source.label, *labels])}>"
 
     # ---------------------------------------------------------------- how rails are built
-    def _then(self, step: Callable[[Flux[T]], Stream[R]]) -> ParallelFlux[R]:
-        """Put more operators below each rail. Wrong arguments are refused here, and not by a subscriber."""
+    def _then(self, step: Callable[[Flux[T]], Stream[R]], *, anew: bool = False) -> ParallelFlux[R]:
+        """Put more operators below each rail; wrong arguments are refused here, and not by a subscriber.
+
+        ``anew`` calls the step for each rail, whatever it makes.
+        """
         before: Stream[Any] = self._rail
         after = step(before._as_flux())
         longer: ParallelFlux[R] = ParallelFlux.__new__(ParallelFlux)
         longer._parallel = self._parallel
         longer._rail = after
-        longer._steps = (*self._steps, _shared(before, after) or _placed(step, after))
+        shared = None if anew else _shared(before, after)
+        longer._steps = (*self._steps, shared or _placed(step, after))
         return longer
 
     def _gathered(self, label: str, prefetch: int, **how: Any) -> Flux[T]:

@@ -364,6 +364,16 @@ def test_a_rail_that_ends_early_leaves_the_rest_to_the_others() -> None:
     assert sorted(rails) == list(range(10))
 
 
+def test_the_function_of_transform_rails_makes_something_for_each_rail() -> None:
+    def numbered(rail: Flux[int]) -> Flux[tuple[int, int]]:
+        numbers = itertools.count()
+        return rail.map(lambda x: (next(numbers), x))
+
+    rails = Flux.range(6).parallel(2).transform_rails(numbered).sequential()
+
+    assert sorted(rails) == sorted(rails) == [(0, 0), (0, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
+
+
 def test_the_source_is_cancelled_when_all_rails_have_ended() -> None:
     source = Counting(1000)
     rails = Flux.from_iterable(source).parallel(2).transform_rails(lambda rail: rail.take(2))
@@ -379,6 +389,21 @@ def test_a_rail_that_nobody_reads_gets_nothing() -> None:
 
     assert rails.sequential().collect_list().block(20) == ["else", "else"]
     assert source.requests == []
+
+
+def test_a_function_that_raises_when_a_rail_is_built_fails_the_stream() -> None:
+    calls = itertools.count()
+    source = Driven()
+
+    def third_time_fails(rail: Flux[int]) -> Flux[int]:
+        return oops() if next(calls) == 2 else rail
+
+    recorder = Recorder.of(source.flux().parallel(3).transform_rails(third_time_fails).sequential(), 1)
+
+    assert isinstance(recorder.error, Oops)
+    assert source.requests == []
+    assert source.subscriptions == source.cancels
+    recorder.check()
 
 
 def test_a_closed_scheduler_fails_the_stream_and_cancels_the_source() -> None:

@@ -21,6 +21,7 @@ from penstock.streams.operators.flat_map import Inner
 from penstock.streams.operators.ordered_merge import InOrder
 from penstock.streams.operators.sources import FailedSource
 from penstock.streams.operators.splitter import Branch, BranchSource, Splitter
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, Source
 from penstock.streams.stream import flux_of
 
@@ -91,8 +92,16 @@ class GatherSource(Source):
         for inner, rail in zip(stage.inners, dealer.rails, strict=True):
             if stage.closed:
                 rail.abandon()
+                continue
+            try:
+                stream = self._chain(flux_of(_RailSource(rail, dealer, self._parallel.upstream)))
+            except BaseException as error:  # of a function of transform_rails()
+                rail.abandon()
+                stage.fail(error)
+                if asks_main_thread_to_stop(error):
+                    raise
             else:
-                inner.subscribe_to(self._chain(flux_of(_RailSource(rail, dealer, self._parallel.upstream))))
+                inner.subscribe_to(stream)
         stage.begin()
         return self._parallel.upstream, dealer
 
