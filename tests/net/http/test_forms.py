@@ -44,6 +44,13 @@ async def content_of(part: FormPart) -> tuple[str, bytes]:
     return part.name, await part.content()
 
 
+async def content_from_a_pool(part: FormPart) -> tuple[str, bytes]:
+    content = b""
+    async for chunk in part.body().publish_on(schedulers.shared_pool()):
+        content += chunk
+    return part.name, content
+
+
 THREE = (HEAD % b"a" + b"first\r\n" + HEAD % b"b", b"sec", b"ond\r\n" + HEAD % b"c" + b"third" + END)
 READ = [("a", b"first"), ("b", b"second"), ("c", b"third")]
 
@@ -57,11 +64,9 @@ READ = [("a", b"first"), ("b", b"second"), ("c", b"third")]
         lambda parts: parts.map_async(content_of, concurrency=1),
         lambda parts: parts.concat_map(lambda part: part.content().map(lambda content: (part.name, content))),
         lambda parts: parts.flat_map(lambda part: part.content().map(lambda content: (part.name, content))),
-        lambda parts: parts.concat_map(
-            lambda part: (
-                part.content().publish_on(schedulers.shared_pool()).map(lambda content: (part.name, content))
-            )
-        ).publish_on(schedulers.shared_pool()),
+        lambda parts: parts.map_async(content_from_a_pool, concurrency=1).publish_on(
+            schedulers.shared_pool()
+        ),
     ],
     ids=["map_async", "concat_map", "flat_map", "on_a_pool"],
 )

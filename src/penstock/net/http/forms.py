@@ -153,7 +153,7 @@ class FormPart:
             if self._skipped:
                 raise PartSkipped(
                     f"the part {self.name!r} was skipped, because the next part was asked for before this "
-                    "one was read; take the parts one at a time, with 'async for', concat_map() or "
+                    "one was read; take the parts one at a time, with 'async for' or "
                     "map_async(…, concurrency=1), and without publish_on() before it"
                 ) from None
             raise ReceiverTaken(

@@ -93,8 +93,9 @@ class Request:
     ) -> Flux[FormPart]:
         """The parts of a form with files (``multipart/form-data``), for one subscriber.
 
-        Take them one at a time, with ``async for``, ``concat_map`` or ``map_async(…, concurrency=1)``. Put
-        ``publish_on`` behind these: a boundary asks for the next part when it hands one over, unread.
+        Take them one at a time, with ``async for`` or ``map_async(…, concurrency=1)``: both ask for the next
+        part when this one has been dealt with, on whatever thread that was. ``concat_map`` asks a moment
+        earlier, so its inner streams must not change their thread; and ``publish_on`` belongs behind these.
 
         Emits when the head of a part has arrived and there is demand. A part that is being read comes first;
         one that nobody has begun to read is skipped, and its body fails with PartSkipped.
