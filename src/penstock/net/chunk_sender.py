@@ -16,7 +16,7 @@ from typing import Any
 
 from penstock.net.echo import LoopSender
 from penstock.net.framing.decoder import Decoder
-from penstock.net.pull_sender import HandfulSender
+from penstock.net.pull_sender import STEP, HandfulSender, are_large
 from penstock.net.sender import BUDGET, Done
 from penstock.net.transport import Transport
 from penstock.streams.spi import Piecewise, asks_main_thread_to_stop
@@ -110,10 +110,26 @@ class FrameSender(HandfulSender):
             self._frames, self._at = [], 0
             part = frames[at:] if at else frames
         try:
-            self._run(None, part)
+            if len(part) <= STEP:
+                self._run(None, part)
+            elif self._run_in_steps(part):
+                return True
         except BaseException as fault:
             raise self._operators.failed(fault) from fault.__cause__
         return left > most
+
+    def _run_in_steps(self, part: list[Any]) -> bool:
+        """Stop when results are much larger than those before; returns whether frames were put back.
+
+        How large a result is may be the peer's choice: a short line may ask for a megabyte.
+        """
+        for at in range(0, len(part), STEP):
+            self._run(None, part[at : at + STEP])
+            if self._taken and are_large(self._taken[-1]):
+                rest = part[at + STEP :]
+                self._frames, self._at = rest + self._frames[self._at :], 0
+                return bool(rest)
+        return False
 
     def _ran_out(self) -> None:
         """The frames of a chunk have been written: ask for the next chunk, if there is room for it."""

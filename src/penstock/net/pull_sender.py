@@ -16,13 +16,13 @@ from penstock.net.sender import Done, StreamSender
 from penstock.net.transport import Transport
 from penstock.streams.spi import asks_main_thread_to_stop, drop_error
 
-__all__ = ["HandfulSender", "PullSender"]
+__all__ = ["STEP", "HandfulSender", "PullSender", "are_large"]
 
 _JOINED: Final = 128 * 1024
 """About this many bytes make a write."""
 _MOST: Final = 1024
 """No handful has more elements than this: the next one may be much larger than the last."""
-_STEP: Final = 128
+STEP: Final = 128
 """After so many elements of a handful there is a look whether they have become much larger."""
 _GROWTH: Final = 8
 """A handful has at most so many times the elements of the one before."""
@@ -30,6 +30,11 @@ _FAIR_TIME: Final = 0.001
 """Seconds after which the others on the loop get a turn."""
 _FAIR_BYTES: Final = 2 * _JOINED
 """The same in bytes: a fast machine writes a lot in a millisecond, and each of the others has to wait."""
+
+
+def are_large(last: bytes) -> bool:
+    """Whether a handful that was meant for small elements has met ones that fill the memory."""
+    return len(last) * STEP > _JOINED
 
 
 class HandfulSender(StreamSender):
@@ -151,13 +156,13 @@ class PullSender(HandfulSender):
             return False
         count = 0
         while count < most:
-            step = min(most - count, _STEP)
+            step = min(most - count, STEP)
             count += step
             taken.extend(islice(elements, step))  # What comes before an error stays in the list.
             if len(taken) < count:
                 return False
-            if len(taken[-1]) * _STEP > _JOINED:
-                break  # The handful was meant for small elements, and these fill the memory.
+            if are_large(taken[-1]):
+                break
         return True
 
     def _ran_out(self) -> None:

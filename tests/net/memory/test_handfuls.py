@@ -225,3 +225,34 @@ def test_large_elements_after_many_small_ones_do_not_come_by_the_thousand() -> N
     loop.settle()
     assert transport.full
     assert 0 < large <= 128
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+def test_large_results_after_many_small_ones_do_not_come_by_the_thousand(filtered: bool) -> None:
+    """A peer chooses when its short lines ask for much: nothing is lost, and few results are made ahead."""
+    made: list[bytes] = []
+
+    def answer(line: bytes) -> bytes:
+        if line == b"L":
+            made.append(line)
+            return b"l" * 10_000
+        return line
+
+    def chain(inbound: Any) -> Any:
+        answers = inbound.receive().transform(lines()).map(answer)
+        return answers.filter(lambda result: result != b"x") if filtered else answers
+
+    _, transport, loop, errors = answering(chain, room=200_000)
+    chunk = b"s\nx\n" * 8064 + b"L\nx\nL\n" * 2000
+    for at in range(0, len(chunk), 40_000):
+        transport.receive(chunk[at : at + 40_000])
+        loop.settle()
+    assert 1 < len(made) < 200
+
+    while transport.full or transport.unsent:
+        transport.take(1 << 20)
+        loop.settle()
+    small = b"s" if filtered else b"sx"
+    large = b"l" * 20_000 if filtered else b"l" * 10_000 + b"x" + b"l" * 10_000
+    assert transport.arrived == small * 8064 + large * 2000
+    assert errors == []
