@@ -46,9 +46,9 @@ from penstock.net.http.compression import Compression
 from penstock.net.http.events import Event, EventDecoder
 from penstock.net.http.files import FileTruncated, file
 from penstock.net.http.forms import Form, FormPart
+from penstock.net.http.incoming_request import Request
 from penstock.net.http.pool import HttpLease, HttpPool, HttpPoolStatus, http_pool
 from penstock.net.http.reception import body
-from penstock.net.http.request import Request
 from penstock.net.http.responses import Response, ndjson, reply, sse, stream
 from penstock.net.http.routes import Http, Route
 from penstock.net.http.websocket_client import WebSocketClient, WebSocketConnection, ws

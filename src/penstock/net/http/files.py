@@ -27,7 +27,7 @@ from penstock.net.http.responses import Response, reply
 if TYPE_CHECKING:
     from mimetypes import MimeTypes
 
-    from penstock.net.http.request import Request
+    from penstock.net.http.incoming_request import Request
 
 __all__ = ["Directory", "FileTruncated", "file"]
 

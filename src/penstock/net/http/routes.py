@@ -26,8 +26,8 @@ from penstock.net.http.asgi import (
 )
 from penstock.net.http.compression import COMPRESSED_TYPES, Compression
 from penstock.net.http.files import Directory
+from penstock.net.http.incoming_request import Request
 from penstock.net.http.reception import Reception
-from penstock.net.http.request import Request
 from penstock.net.http.responses import ndjson, reply
 from penstock.net.http.websockets import WebSocketHandler, websocket
 from penstock.spec import Publisher
