@@ -19,3 +19,7 @@ FOUND = {
 @pytest.mark.parametrize("example", FOUND.values(), ids=FOUND)
 def test_a_marble_is_what_the_operator_does(example: MarbleExample) -> None:
     example.run()
+
+
+def test_there_are_marbles() -> None:
+    assert len(FOUND) > 200
