@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.spec import UNBOUNDED, RuleViolation
-from penstock.streams import Flux, Retry, Sink, Sinks, on_dropped, scan
+from penstock.streams import Emitter, Flux, Retry, Sink, Sinks, on_dropped, scan
 from penstock.streams.fusion.link import last_passed
 from penstock.streams.schedulers import VirtualTimeScheduler
 from tests.streams.operators.test_creation_from_publisher import Driven
@@ -41,8 +41,21 @@ def test_elements_go_past_the_stage(name: str) -> None:
     recorder = Recorder.of(PASSED[name](Flux.range(5).map(abs)), first=2)
 
     upstream = scan_top(recorder)
-    assert last_passed(upstream) is recorder.subscription
+    assert last_passed(upstream) is upstream.downstream  # of two such stages, only past the first
     assert recorder.items == [0, 1]
+
+
+@pytest.mark.parametrize("first", [0, UNBOUNDED])
+def test_three_stages_that_let_elements_pass_count_each_once(first: int) -> None:
+    def emit(emitter: Emitter[int]) -> None:
+        emitter.next(0)
+        emitter.complete()
+
+    flux = Flux.concat_delay_error(Flux.create(emit), Flux.just(5)).concat_with(Flux.just(6))
+    recorder = Recorder.of(flux.concat_map(lambda x: Flux.just(x)), first=first)
+    recorder.request(UNBOUNDED)
+    assert recorder.check().completed
+    assert recorder.items == [0, 5, 6]
 
 
 def scan_top(recorder: Recorder) -> Any:

@@ -68,7 +68,11 @@ class Switching(Relay):
         """If there is nothing to do for an element. Each request still comes through here."""
         if self._passing is upstream:
             return True
-        if self.ops or self._listener is not None or not self.is_passed or not isinstance(upstream, Drain):
+        if self.ops or self._listener is not None or not self.is_passed:
+            return False
+        # A stage that switches itself does not count what goes past it before its upstream ends, and may have
+        # sent elements here by then: we could not tell which of them were ours.
+        if not isinstance(upstream, Drain) or isinstance(upstream, Switching):
             return False
         if not self._owner.acquire(False):
             return False  # the owner may be about to end the stream
