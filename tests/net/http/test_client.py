@@ -218,6 +218,13 @@ def test_nobody_listens() -> None:
         list(get(f"http://127.0.0.1:{free_port()}/").receive())
 
 
+def test_a_password_stays_a_secret() -> None:
+    call = get(f"http://me:secret@127.0.0.1:{free_port()}/", headers={"authorization": "secret"})
+    with pytest.raises(ConnectFailed, match=r"//me:\*\*\*@127.0.0.1") as raised:
+        call.answer().block()
+    assert "secret" not in f"{raised.value} {call!r} {call.receive().explain()}"
+
+
 def test_a_name_that_is_not_known() -> None:
     with pytest.raises(ConnectFailed, match=r"the host name is unknown|check"):
         list(get("http://no-such-host.invalid/").receive())

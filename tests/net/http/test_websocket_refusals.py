@@ -74,6 +74,15 @@ def test_a_connection_that_is_lost_in_the_handshake() -> None:
         ws(url).connect().block(PATIENCE)
 
 
+@pytest.mark.parametrize("scheme", ["ws", "wss", "http"])
+def test_a_password_stays_a_secret(scheme: str) -> None:
+    address = f"{scheme}://me:secret@127.0.0.1:{free_port()}/"
+    client = ws(address, headers={"authorization": "secret"})
+    with pytest.raises(NetError, match=r"//me:\*\*\*@127.0.0.1") as raised:
+        client.connect().block(PATIENCE)
+    assert "secret" not in f"{raised.value} {client!r} {client.receive().explain()}"
+
+
 def test_a_server_that_says_nothing() -> None:
     over = threading.Event()
     with raw_server(lambda peer: over.wait(PATIENCE)) as url:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
@@ -36,6 +37,7 @@ __all__ = [
     "named",
     "printable",
     "steps_of",
+    "without_password",
 ]
 
 Message = MutableMapping[str, Any]
@@ -78,6 +80,17 @@ def printable(text: str) -> str:
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
+
+def without_password(url: str) -> str:
+    """The address as errors and logs show it.
+
+    >>> without_password("https://user:secret@example.org/prices")
+    'https://user:***@example.org/prices'
+    """
+    return _PASSWORD.sub(r"\1***@", url, count=1)
+
+
+_PASSWORD = re.compile(r"(://[^/?#@:]*:)[^/?#]*@")
 
 CLEAN_CODES = frozenset({1000, 1001, 1005})
 """Normal closure, going away, and no code at all."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from penstock.net.errors import ConnectFailed, ConnectionAborted, HandshakeFailed, IdleTimeout, NetError
 from penstock.net.framing import BadFrame, frames, lines
-from penstock.net.http.asgi import BadStatus, Headers, PoolExhausted
+from penstock.net.http.asgi import BadStatus, Headers, PoolExhausted, without_password
 from penstock.net.http.events import LONGEST_EVENT, Event, EventDecoder
 from penstock.net.http.outflow import LARGE, PREFETCH, Outflow, as_bytes
 from penstock.net.http.pool import HttpLease, HttpPool, http_pool, httpx2_library
@@ -59,6 +59,10 @@ class Call:
     client: httpx2.AsyncClient | None = None
     pool: HttpPool | None = None
 
+    def __repr__(self) -> str:
+        """Without the headers, the parameters and the content, which may be secrets."""
+        return f"Call({self.method} {self._place})"
+
     # ---------------------------------------------------------------- streams
     def receive(self) -> Flux[bytes]:
         """The body of the response, in the chunks in which it arrives.
@@ -70,7 +74,7 @@ class Call:
         Cancels when its subscriber cancels; the connection is closed.
         """
         httpx2_library()
-        source = AsyncIterableSource(self.method.lower(), self._chunks, self.url)
+        source = AsyncIterableSource(self.method.lower(), self._chunks, self._place)
         source.ahead = LARGE
         return flux_of(source)
 
@@ -97,7 +101,7 @@ class Call:
                     content += chunk
                     if len(content) > max_length:
                         raise NetError(
-                            f"the response of {self.url} has more than {max_length} bytes; "
+                            f"the response of {self._place} has more than {max_length} bytes; "
                             "increase max_length, or read it as a stream with receive()"
                         )
                 return Answer(response.status_code, dict(response.headers), bytes(content))
@@ -152,6 +156,11 @@ class Call:
         )
 
     @property
+    def _place(self) -> str:
+        """The address as errors show it."""
+        return without_password(self.url)
+
+    @property
     def _may_be_repeated(self) -> bool:
         return self.method in _IDEMPOTENT and not isinstance(self.content, Stream)
 
@@ -170,7 +179,7 @@ class Call:
         text = content.decode("utf-8", "replace").strip()
         status = f"{response.status_code} {response.reason_phrase}".strip()
         return BadStatus(
-            f"{self.method} {self.url} was answered with {status}" + (f": {text}" if text else ""),
+            f"{self.method} {self._place} was answered with {status}" + (f": {text}" if text else ""),
             status=response.status_code,
             body=content,
         )
@@ -179,18 +188,19 @@ class Call:
         http = httpx2_library()
         if isinstance(error, http.PoolTimeout):
             return PoolExhausted(
-                f"{self.method} {self.url}: no connection of its client became free within {self.timeout} s; "
-                "read the responses to their end or cancel them, or give the client higher limits"
+                f"{self.method} {self._place}: no connection of its client became free within "
+                f"{self.timeout} s; read the responses to their end or cancel them, or give the client "
+                "higher limits"
             )
         if isinstance(error, http.ConnectError | http.ConnectTimeout):
             reason = _at_the_bottom(error)
             kind = HandshakeFailed if type(reason).__module__ == "ssl" else ConnectFailed
-            return kind.to(self.url, reason)
+            return kind.to(self._place, reason)
         if isinstance(error, http.TimeoutException):
-            return IdleTimeout(f"{self.method} {self.url}: nothing arrived for {self.timeout} s")
+            return IdleTimeout(f"{self.method} {self._place}: nothing arrived for {self.timeout} s")
         if isinstance(error, http.NetworkError | http.RemoteProtocolError):
-            return ConnectionAborted(f"{self.method} {self.url}: the connection was lost ({error})")
-        return NetError(f"{self.method} {self.url}: {str(error) or type(error).__name__}")
+            return ConnectionAborted(f"{self.method} {self._place}: the connection was lost ({error})")
+        return NetError(f"{self.method} {self._place}: {str(error) or type(error).__name__}")
 
 
 async def _upload(source: Stream[Any]) -> AsyncIterator[bytes]:

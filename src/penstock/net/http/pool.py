@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from penstock.arguments import a_number, a_whole_number
-from penstock.net.http.asgi import PoolExhausted
+from penstock.net.http.asgi import PoolExhausted, without_password
 from penstock.streams.schedulers import background_loop
 
 if TYPE_CHECKING:
@@ -199,8 +199,9 @@ class _LoopPool:
         else:
             bound, option = f"all {self._connections} connections", "connections"
         return PoolExhausted(
-            f"{method} {url}: no connection became free within {self._wait} s, {bound} are in use; read the "
-            f"responses to their end or cancel them, or use a larger pool: pool=HttpPool({option}=…)"
+            f"{method} {without_password(url)}: no connection became free within {self._wait} s, {bound} are "
+            "in use; read the responses to their end or cancel them, or use a larger pool: "
+            f"pool=HttpPool({option}=…)"
         )
 
     def _fits(self, host: str) -> bool:

@@ -94,7 +94,7 @@ class Reception:
             self._unclaimed.pop()  # atomic: several threads may try
         except IndexError:
             raise ReceiverTaken(
-                "what this client sends already has a subscriber; subscribe once and share the stream "
+                "what the peer sends already has a subscriber; subscribe once and share the stream "
                 "with .share()"
             ) from None
         return steps

@@ -154,6 +154,10 @@ class WebSocketClient:
 
     settings: WebSocketSettings
 
+    def __repr__(self) -> str:
+        """Without the headers, which may be secrets."""
+        return f"WebSocketClient({self.settings.place})"
+
     def secure(
         self,
         context: ssl.SSLContext | None = None,
@@ -168,7 +172,7 @@ class WebSocketClient:
         """How to speak TLS with a server at ``wss://``; the arguments are those of ``TcpClient.secure()``."""
         if not self.settings.url.lower().startswith("wss:"):
             raise ValueError(
-                f"secure() is for an address that begins with wss://, not for {self.settings.url!r}"
+                f"secure() is for an address that begins with wss://, not for {self.settings.place!r}"
             )
         tls = TlsSettings.for_client(
             context, trust, certificate, key, password, server_hostname, handshake_timeout
@@ -210,7 +214,7 @@ class WebSocketClient:
         Cancels when its subscriber cancels; the WebSocket is closed with 1000.
         """
         websockets_library()
-        source = AsyncIterableSource("ws", self._messages, self.settings.url)
+        source = AsyncIterableSource("ws", self._messages, self.settings.place)
         source.ahead = LARGE
         return flux_of(source)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from penstock.net.errors import ConnectFailed, ConnectionAborted, HandshakeFailed, NetError, SendRefused
-from penstock.net.http.asgi import BadStatus, Message, WebSocketClosed
+from penstock.net.http.asgi import BadStatus, Message, WebSocketClosed, without_password
 from penstock.net.http.reception import Reception
 from penstock.net.tls import TlsSettings
 
@@ -45,6 +45,11 @@ class WebSocketSettings:
     close_timeout: float = 10.0
     max_length: int = 16 * 1024 * 1024
     tls: TlsSettings | None = None
+
+    @property
+    def place(self) -> str:
+        """The address as errors show it."""
+        return without_password(self.url)
 
 
 class ServerReception(Reception):
@@ -150,7 +155,7 @@ class WebSocketLink:
     def _end(self, closed: ConnectionClosed) -> WebSocketClosed:
         """How it ended, in our words."""
         self._stop_pinging()
-        url, received, sent = self._settings.url, closed.rcvd, closed.sent
+        url, received, sent = self._settings.place, closed.rcvd, closed.sent
         if sent is not None and not closed.rcvd_then_sent:
             said = _said(sent.code, sent.reason)
             return WebSocketClosed(
@@ -283,7 +288,7 @@ async def open_link(settings: WebSocketSettings) -> WebSocketLink:
             )
     except (WebSocketException, OSError, ValueError) as error:
         response = made[-1].response if made else None
-        raise _refusal(settings.url, error, response) from error
+        raise _refusal(settings.place, error, response) from error
     return WebSocketLink(connection, settings)
 
 
@@ -304,8 +309,9 @@ def _refusal(url: str, error: Exception, response: Response | None) -> NetError:
     if isinstance(error, OSError):  # TimeoutError is one
         return ConnectFailed.to(url, error)
     if isinstance(error, exceptions.InvalidURI | ValueError):
+        reason = getattr(error, "msg", error)  # without the address, which may have a password
         return NetError(
-            f"{url!r} is not the address of a WebSocket ({error}); it begins with ws:// or wss://"
+            f"{url!r} is not the address of a WebSocket ({reason}); it begins with ws:// or wss://"
         )
     if isinstance(error.__cause__, EOFError):
         return ConnectionAborted(f"{url}: the connection was lost in the handshake of the WebSocket")
