@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from pathlib import Path
@@ -118,3 +119,32 @@ def test_ids_are_distinct_among_a_hundred_thousand_and_in_a_forked_process() -> 
     os.waitpid(child, 0)
     assert len(of_child) == 8
     assert of_child != new_id()
+
+
+@on_each_loop
+@pytest.mark.parametrize("where", ["a port", "a path"])
+def test_a_bind_that_is_cancelled_at_any_turn_leaves_nobody_listening(
+    kind: str, where: str, tmp_path: Path
+) -> None:
+    server = ECHO if where == "a port" else ECHO.unix(str(tmp_path / "socket"))
+
+    async def main() -> None:
+        async with await server.bind():
+            pass
+        await settled()
+        before = len(os.listdir("/proc/self/fd"))
+        for turns in range(12):
+            binding = asyncio.ensure_future(server.bind())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if binding.cancel():
+                with pytest.raises(asyncio.CancelledError):
+                    await binding
+            else:
+                await (await binding).aclose()
+            await settled()
+            assert len(os.listdir("/proc/self/fd")) == before
+        async with await server.bind():
+            pass
+
+    run_on(kind, main())

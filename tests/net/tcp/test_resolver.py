@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.net import ConnectFailed, ConnectionPool, ResolveFailed, TcpClient, TcpServer
+from penstock.net.tcp import dialer
 from tests.net.tcp.certificates import Authority, echoed
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import Listener, soon
@@ -212,3 +215,24 @@ def test_a_pool_does_not_mix_the_sockets_of_different_resolvers(kind: str) -> No
 def test_a_resolver_has_to_be_a_function() -> None:
     with pytest.raises(TypeError, match="coroutine function"):
         TcpClient.create().resolver("8.8.8.8")  # type: ignore[arg-type]
+
+
+@on_each_loop
+def test_addresses_of_a_family_that_the_system_lacks_are_passed_over(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_ipv6(family: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+
+    monkeypatch.setattr(dialer, "_new_socket", without_ipv6)
+
+    async def main() -> None:
+        async with await ECHO.bind() as server:
+            client = TcpClient.create().host("somewhere").port(server.port)
+            assert await echoed(client.resolver(returning("::1", "127.0.0.1"))) == b"hello"
+            with pytest.raises(ConnectFailed, match="not supported"):
+                await client.resolver(returning("::1", "::2")).connect()
+
+    run_on(kind, main())

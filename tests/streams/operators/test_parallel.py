@@ -498,3 +498,39 @@ def test_a_rail_cannot_be_read_before_the_rails_are_joined() -> None:
     recorder = Recorder.of(kept[0], 1)
 
     assert "sequential()" in str(recorder.error)
+
+
+def test_a_rail_that_leaves_takes_its_demand_with_it() -> None:
+    """It has asked for everything, and the other one for a few elements: so the source has to stop."""
+    made = 0
+
+    def count(element: int) -> None:
+        nonlocal made
+        made += 1
+
+    rails = itertools.cycle([True, False])
+
+    def leaving(rail: Flux[int]) -> Flux[Any] | Mono[Any]:
+        return rail.take_while(lambda element: False).collect_list() if next(rails) else rail
+
+    flux = Flux.range(1_000_000).do_on_next(count).parallel(2)
+    recorder = Recorder.of(flux.transform_rails(leaving).sequential(4), first=1)
+    assert len(recorder.items) == 1
+    assert made < 1000
+
+
+def test_rails_that_leave_after_many_elements_leave_their_share_to_the_others() -> None:
+    rails = itertools.cycle([True, False])
+
+    def leaving(rail: Flux[int]) -> Flux[Any] | Mono[Any]:
+        return rail.take(5000).collect_list() if next(rails) else rail
+
+    flux = Flux.range(20_000).parallel(2).transform_rails(leaving).sequential(4)
+    recorder = Recorder.of(flux)
+    while not recorder.terminated:
+        recorder.request(3)
+    assert recorder.check().completed
+    (collected,) = [item for item in recorder.items if isinstance(item, list)]
+    others = [item for item in recorder.items if item is not collected]
+    assert len(collected) == 5000
+    assert sorted(collected + others) == list(range(20_000))

@@ -26,6 +26,7 @@ from penstock.net.proxies.raw_socket import RawSocket
 __all__ = ["Tunnel"]
 
 _LONGEST_ANSWER: Final = 16 * 1024
+_INTERIM_ANSWERS: Final = 8
 """The head of an HTTP proxy's answer has at most this many bytes."""
 
 _EMPTY_LINE: Final = re.compile(rb"\r?\n\r?\n")
@@ -89,9 +90,13 @@ class Tunnel:
             credentials = f"{self._proxy.username}:{self._proxy.password or ''}".encode()
             lines.append(f"Proxy-Authorization: Basic {b64encode(credentials).decode('ascii')}")
         await raw.send("\r\n".join((*lines, "", "")).encode("ascii"))
-        status, fields = await self._status(raw)
-        while 100 <= status < 200:  # an interim answer
+        for _ in range(_INTERIM_ANSWERS + 1):
             status, fields = await self._status(raw)
+            if not 100 <= status < 200:
+                break
+        else:
+            # A proxy that sends nothing else would keep the event loop busy for ever.
+            raise self._failed(f"it sent more than {_INTERIM_ANSWERS} interim answers", _WRONG_PROTOCOL)
         if status == 407:
             self._phase = "authentication"
             raise self._unauthorized(fields)

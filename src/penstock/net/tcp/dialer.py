@@ -89,13 +89,17 @@ def _numeric(address: Any, port: int) -> _Found:
 
 # ---------------------------------------------------------------- connecting
 async def _connected(settings: TcpSettings, family: int, address: Any) -> socket.socket:
-    calling = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    calling = _new_socket(family)
     try:
         await _connect(calling, settings, address)
     except BaseException:
         calling.close()
         raise
     return calling
+
+
+def _new_socket(family: int) -> socket.socket:
+    return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
 
 
 async def _first_connected(settings: TcpSettings, found: list[_Found]) -> socket.socket:
@@ -106,7 +110,11 @@ async def _first_connected(settings: TcpSettings, found: list[_Found]) -> socket
         while winner is None and (untried or attempts):
             if untried:
                 family, address = untried.popleft()
-                calling = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+                try:
+                    calling = _new_socket(family)
+                except OSError as error:  # a system without IPv6 may know addresses of it
+                    last = error
+                    continue
                 attempts[asyncio.ensure_future(_connect(calling, settings, address))] = calling
             done, _ = await asyncio.wait(
                 attempts, timeout=_NEXT_ADDRESS if untried else None, return_when=asyncio.FIRST_COMPLETED

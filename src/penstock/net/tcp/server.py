@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -143,11 +144,20 @@ class TcpServer(TcpBuilder):
                     listeners.append(acceptor)
                 else:
                     listeners.append(await _plain_server(loop, listening, connections))
-        except OSError as error:
+        except BaseException as error:
             for listener in listeners:
                 listener.close()
             for listening in sockets:
-                listening.close()
+                if listening.fileno() >= 0:
+                    # If this is cancelled while asyncio starts a server, the loop reads from its socket
+                    # already. A loop that has a transport for it says so, and lets go of it itself.
+                    with contextlib.suppress(RuntimeError):
+                        loop.remove_reader(listening)
+                    listening.close()
+            if sockets:
+                _remove_path(settings)
+            if not isinstance(error, OSError):
+                raise
             failed = BindFailed.at(settings.where, error)
             tell_endpoint(settings, EndpointState.FAILED, error=failed)
             raise failed from error
@@ -218,8 +228,7 @@ class RunningServer(Disposable):
     async def _close_within(self, grace: float) -> CloseReport:
         for listener in self._listeners:
             listener.close()
-        if self._settings.path is not None and not self._settings.path.startswith("\0"):
-            _remove_socket(self._settings.path)
+        _remove_path(self._settings)
         tell_endpoint(self._settings, EndpointState.UNBOUND, self.addresses)
         closed = await self._connections.close(grace)
         for label in closed.aborted:
@@ -244,8 +253,8 @@ async def _plain_server(
     return server
 
 
-def _remove_socket(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return  # asyncio of newer Pythons has removed it already
+def _remove_path(settings: TcpSettings) -> None:
+    """Remove the file of a Unix socket; asyncio of newer Pythons has removed it already."""
+    if settings.path is not None and not settings.path.startswith("\0"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(settings.path)

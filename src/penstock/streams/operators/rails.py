@@ -17,6 +17,7 @@ from penstock.spec import UNBOUNDED, Subscriber
 from penstock.streams.fusion import Op
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.fusion.queue_drain import relay_for
+from penstock.streams.operators.boundaries import PREFETCH
 from penstock.streams.operators.flat_map import Inner
 from penstock.streams.operators.ordered_merge import InOrder
 from penstock.streams.operators.sources import FailedSource
@@ -171,6 +172,7 @@ class _Dealer(Splitter):
         self._number = -1
         self._granted = 0
         """The demand of all rails so far, less what those that have left did not get."""
+        self._dealt = 0
 
     def place_one(self, element: Any) -> bool:
         rails = self.rails
@@ -178,7 +180,11 @@ class _Dealer(Splitter):
             self._number = (self._number + 1) % len(rails)
             rail = rails[self._number]
             if rail.demand:
-                rail.demand -= rail.demand < UNBOUNDED
+                if rail.demand < UNBOUNDED:
+                    rail.demand -= 1
+                else:
+                    self._granted += 1  # what it gets is not taken back when it leaves
+                self._dealt += 1
                 rail.give(element)
                 return True
         return False
@@ -186,15 +192,20 @@ class _Dealer(Splitter):
     def wanted(self, on_the_way: int) -> int:
         """What the rails have asked for, less what the source was asked for.
 
-        Both are totals, which only the owner counts. What is on its way changes while we look.
+        Both are totals, which only the owner counts. What is on its way changes while we look. A rail may
+        leave that has asked for everything, and the source could not be stopped then: so it is asked for a
+        few at a time.
         """
-        return UNBOUNDED if self._granted >= UNBOUNDED else max(0, self._granted - self._asked)
+        if self._granted < UNBOUNDED:
+            return max(0, self._granted - self._asked)
+        wanted = self._dealt + PREFETCH - self._asked
+        return wanted if wanted > PREFETCH >> 2 else 0
 
     def asked(self, rail: _Rail, n: int) -> None:
         """A rail wants ``n`` more elements."""
         if not rail.gone:
-            rail.demand = min(rail.demand + n, UNBOUNDED)
-            self._granted += n
+            before, rail.demand = rail.demand, min(rail.demand + n, UNBOUNDED)
+            self._granted += rail.demand - before
 
     def forgotten(self, branch: Branch) -> None:
         assert isinstance(branch, _Rail)

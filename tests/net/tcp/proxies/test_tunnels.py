@@ -501,3 +501,14 @@ def test_a_proxy_whose_name_is_unknown(kind: str) -> None:
         assert (e.value.phase, e.value.target) == ("connect", "shop.example:443")
 
     run_on(kind, main())
+
+
+@on_each_loop
+def test_a_proxy_that_sends_nothing_but_interim_answers_is_given_up(kind: str) -> None:
+    async def main() -> None:
+        async with await ECHO.bind() as server, HttpProxy(names={"shop.example": server.port}) as proxy:
+            proxy.interim = b"HTTP/1.1 100 Continue\r\n\r\n" * 10_000
+            with pytest.raises(ProxyFailed, match="more than 8 interim answers"):
+                await SHOP.proxy(proxy.url).connect()
+
+    run_on(kind, main())
