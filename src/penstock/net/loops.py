@@ -12,7 +12,7 @@ from penstock.net.lifecycle import CloseReport
 from penstock.streams import Mono
 from penstock.streams.schedulers import BackgroundLoopScheduler, ProcessWide
 
-__all__ = ["Disposable", "block_on", "new_event_loop", "refuse_on_a_loop", "run"]
+__all__ = ["ClosedByBlocks", "Disposable", "block_on", "new_event_loop", "refuse_on_a_loop", "run"]
 
 T = TypeVar("T")
 
@@ -65,7 +65,35 @@ def block_on(work: Coroutine[Any, Any, T], seconds: float | None) -> T:
         raise
 
 
-class Disposable(ABC):
+class ClosedByBlocks(ABC):
+    """Is closed at the end of an ``async with`` block, or of a ``with`` block on a thread without a loop."""
+
+    @abstractmethod
+    async def aclose(self, grace: float = 3.0) -> CloseReport:
+        """Close; what is still at work after ``grace`` seconds is cut off."""
+
+    @abstractmethod
+    def close_now(self, grace: float = 3.0) -> CloseReport:
+        """:meth:`aclose` for a thread that has no event loop."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_now()
+
+
+class Disposable(ClosedByBlocks):
     """Lives on an event loop until it is closed, from that loop or from any thread."""
 
     loop: asyncio.AbstractEventLoop
@@ -107,19 +135,3 @@ class Disposable(ABC):
     def on_dispose(self) -> Mono[Any]:
         """A Mono that completes when it is closed: ``server.on_dispose().block()``."""
         return Mono.from_callable(self.wait_closed)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close_now()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from penstock.arguments import a_count, a_number
 from penstock.net.connection import Connection
 from penstock.net.lifecycle import CloseReport
-from penstock.net.loops import block_on, refuse_on_a_loop
+from penstock.net.loops import ClosedByBlocks, block_on, refuse_on_a_loop
 from penstock.net.metrics import PoolMetrics
 from penstock.net.settings import TcpSettings
 from penstock.net.tcp.pool_ledger import Opening, PoolLedger
@@ -16,7 +13,7 @@ from penstock.net.tcp.pool_ledger import Opening, PoolLedger
 __all__ = ["ConnectionPool", "acquire"]
 
 
-class ConnectionPool:
+class ConnectionPool(ClosedByBlocks):
     """Keeps the connections of clients for their next use, with a bound for each remote address.
 
     ::
@@ -94,22 +91,6 @@ class ConnectionPool:
         """:meth:`aclose` for a thread that has no event loop."""
         refuse_on_a_loop("aclose()")
         return block_on(self.aclose(grace), None)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close_now()
 
 
 def _seconds(value: float | None, name: str) -> float | None:
