@@ -15,7 +15,7 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
 from penstock.net import ReceiverTaken, SendRefused
-from penstock.net.http import WebSocketClient, WebSocketClosed, ws
+from penstock.net.http import WebSocketClient, WebSocketClosed, WebSocketInbound, WebSocketOutbound, ws
 from penstock.streams import Flux, Mono
 from tests.net.http.conversing import Source, turns
 from tests.net.http.websocket_peers import (
@@ -179,9 +179,20 @@ def test_its_two_sides_may_be_used_on_another_thread(echoing: str) -> None:
 
 
 def test_each_subscriber_opens_its_own(echoing: str) -> None:
-    hello = ws(echoing).handle(lambda inbound, outbound: outbound.send("a").then(inbound.receive().take(1)))
+    opened: list[WebSocketInbound] = []
+    echoes: list[Any] = []
+
+    def greet(inbound: WebSocketInbound, outbound: WebSocketOutbound) -> Any:
+        opened.append(inbound)
+        return outbound.send("a").then(inbound.receive().take(1).do_on_next(echoes.append))
+
+    hello = ws(echoing).handle(greet)
     hello.block(PATIENCE)
     hello.block(PATIENCE)
+
+    assert echoes == ["a", "a"]
+    assert len(opened) == 2
+    assert opened[0] is not opened[1]
 
 
 # ---------------------------------------------------------------- demand
