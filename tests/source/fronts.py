@@ -24,6 +24,7 @@ DOORS = (
     "penstock.aquifer",
     "penstock.feeds",
     "penstock.spark",
+    "penstock.observe",
     "penstock.tck",
     "penstock.testing",
     "penstock.interop",
