@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from penstock.aquifer import Gateway
+from penstock.cli.block import Block
 from penstock.cli.demo import picture
 from penstock.cli.demo.director import phase_of
 from penstock.cli.demo.streams import StreamFigures, drawing, line
 from penstock.cli.gateway.figures import AwayFigures, GatewayFigures, Meter, ReaderFigures
 from penstock.cli.gateway.view import block
 from penstock.cli.screen import Screen
-from penstock.cli.table import Block, columns, fit, printable, row
+from penstock.cli.table import columns, fit, printable, row
 from tests.cli.running import PATIENCE
 from tests.cli.terminals import Terminal
 
@@ -166,7 +167,7 @@ def shown_at(width: int, *command: str) -> list[str]:
                 stopped = True
                 program.send_signal(signal.SIGINT)
         program.wait(PATIENCE)
-    return re.sub(r"\x1b\[\d*[A-Z]", "", output.decode()).splitlines()
+    return re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", output.decode()).splitlines()
 
 
 @pytest.mark.parametrize("width", [50, 80])

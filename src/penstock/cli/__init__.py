@@ -52,9 +52,9 @@ def build_parser() -> argparse.ArgumentParser:
         prog="penstock",
         description="Reactive Streams for Python: demand goes left, data goes right.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"penstock {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for add_parser in REGISTRATIONS:
         add_parser(cast(Commands, commands))

@@ -1,4 +1,4 @@
-"""How a command fails: one line that names the remedy, and an exit code.
+"""How a command ends: its exit code, and for a failure one line that names the remedy.
 
 A command raises a :class:`CommandError`, and :func:`report_errors` prints it::
 
@@ -6,19 +6,22 @@ A command raises a :class:`CommandError`, and :func:`report_errors` prints it::
         return report_errors("gateway", lambda: _run(arguments))
 
 Code 2 means that the command line has to change, code 1 that something else has: a port is taken, a server is
-not there.
+not there. Whatever else is raised is a defect, of Penstock or of code that was given to it: it is told in one
+line as well, and ``--debug`` shows the traceback.
 """
 
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable
+from enum import IntEnum
 from types import TracebackType
 from typing import Final
 
-from penstock.cli.screen import say
+from penstock.cli.screen import Screen
 
-__all__ = ["CommandError", "ScreenLog", "report_errors"]
+__all__ = ["CommandError", "ExitCode", "ScreenLog", "report_errors"]
 
 _EXTRAS: Final = {
     "zmq": "aquifer",
@@ -28,33 +31,80 @@ _EXTRAS: Final = {
     "pyarrow": "spark",
     "httpx2": "http",
     "cryptography": "net",
+    "rich": "cli",
+    "shtab": "cli",
+    "prometheus_client": "observe",
+    "starlette": "observe",
+    "uvicorn": "observe",
 }
 """Which extra installs a package."""
+
+
+class ExitCode(IntEnum):
+    """The exit codes of all commands; ``docs/cli.md`` has them as a table."""
+
+    meaning: str
+
+    def __new__(cls, number: int, meaning: str) -> ExitCode:
+        """Return a code with what it means."""
+        made = int.__new__(cls, number)
+        made._value_ = number
+        made.meaning = meaning
+        return made
+
+    OK = (
+        0,
+        "all went well; also SIGTERM and SIGHUP, which stop a service, and a reader that leaves (`head`)",
+    )
+    FAILED = 1, "something failed: nobody answers, a file is damaged, a check is not passed, the answer is no"
+    USAGE = 2, "the command line is wrong, or a confirmation is missing"
+    DEFECT = (
+        70,
+        "an error that nobody expected, in Penstock or in code that it ran; `--debug` shows the traceback",
+    )
+    INTERRUPTED = 130, "Ctrl-C"
 
 
 class CommandError(Exception):
     """Ends a command with a message for its user, and an exit code."""
 
-    def __init__(self, text: str, code: int = 2) -> None:
+    def __init__(self, text: str, code: int = ExitCode.USAGE) -> None:
         super().__init__(text)
         self.code = code
 
 
-def report_errors(command: str, run: Callable[[], int]) -> int:
-    """Run a command, and print an error that its user can do something about in one line."""
+def report_errors(command: str, run: Callable[[], int], *, debug: bool = False) -> int:
+    """Run a command, and print an error in one line; with ``debug`` its traceback above it."""
     try:
         return run()
-    except CommandError as error:
-        text, code = str(error), error.code
-    except ImportError as error:
+    except BrokenPipeError:
+        raise  # The reader of standard output has left: see ending_quietly.
+    except Exception as error:
+        text, code = _told(error, debug)
+        if debug:
+            Screen().write("".join(traceback.format_exception(error)))
+    from penstock.cli.style import Tone, paint, toned
+
+    screen = Screen()
+    screen.write(f"{paint(toned(f'penstock {command}:', Tone.BAD), screen)} {text}\n")
+    return code
+
+
+def _told(error: Exception, debug: bool) -> tuple[str, int]:
+    """Return what to say of an error, and the exit code."""
+    if isinstance(error, CommandError):
+        return str(error), error.code
+    if isinstance(error, ImportError):
         # Our own ImportError has a complete message, and no name.
         package = (error.name or "").partition(".")[0]
-        if package and package not in _EXTRAS:
-            raise
-        extra = f"{package} is missing: pip install 'penstock-streams[{_EXTRAS.get(package)}]'"
-        text, code = extra if package else str(error), 1
-    say(f"penstock {command}: {text}")
-    return code
+        if not package:
+            return str(error), ExitCode.FAILED
+        if package in _EXTRAS:
+            extra = f"pip install 'penstock-streams[{_EXTRAS[package]}]'"
+            return f"{package} is missing: {extra}", ExitCode.FAILED
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    remedy = "" if debug else "; this is a defect: run it again with --debug for the traceback"
+    return f"{said}{remedy}", ExitCode.DEFECT
 
 
 class ScreenLog(logging.Handler):

@@ -17,11 +17,14 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Collection
+import sys
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
-from penstock.cli.errors import CommandError, report_errors
+from penstock.cli.errors import CommandError, ExitCode, report_errors
+from penstock.cli.screen import Screen
+from penstock.cli.style import Tone, paint, paint_help, toned
 from penstock.options import Option, option, options_of
 
 if TYPE_CHECKING:
@@ -44,18 +47,46 @@ class Parser(argparse.ArgumentParser):
     complete: Callable[[argparse.ArgumentParser], None] | None = None
     """Adds the arguments; called before the first parsing."""
 
+    def __init__(self, **settings: Any) -> None:
+        """Take the settings of argparse; the examples and the description keep their lines."""
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        if sys.version_info >= (3, 14):
+            settings.setdefault("color", False)  # One way to colour, in all versions.
+        super().__init__(**settings)
+
     def error(self, message: str) -> NoReturn:
         """Exit with code 2."""
-        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+        screen = Screen()
+        name = paint(toned(f"{self.prog}:", Tone.BAD), screen)
+        screen.write(f"{name} {message}; see `{self.prog} --help`\n")
+        self.exit(ExitCode.USAGE)
+
+    def print_help(self, file: Any = None) -> None:
+        """Print the help, with colours at a terminal."""
+        screen = Screen(sys.stdout if file is None else file, must_be_read=True)
+        screen.write(paint_help(self.format_help(), screen))
+
+    def load(self) -> None:
+        """Add the arguments, if that was not done."""
+        complete, self.complete = self.complete, None
+        if complete is not None:
+            complete(self)
+
+    def _loaded(self) -> int:
+        self.load()
+        return ExitCode.OK
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Add the arguments, and parse."""
-        complete, self.complete = self.complete, None
-        if complete is not None:
-            code = report_errors(self.prog.partition(" ")[2], lambda: complete(self) or 0)
-            if code:
-                self.exit(code)
+        code = report_errors(self.prog.partition(" ")[2], self._loaded, debug=_wants_debug(args))
+        if code:
+            self.exit(code)
         return super().parse_known_args(args, namespace)
+
+
+def _wants_debug(args: Sequence[str] | None) -> bool:
+    """Return whether a traceback is wanted, before the arguments are parsed."""
+    return "--debug" in (sys.argv if args is None else args)
 
 
 def section(declared: type, title: str, *, without: Collection[str] = ()) -> Any:
@@ -82,19 +113,20 @@ def add_command(
     ``more`` adds what a dataclass cannot say: the commands of a command.
     """
     parser: argparse.ArgumentParser = commands.add_parser(
-        name,
-        help=help,
-        description=description,
-        epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        name, help=help, description=description, epilog=examples
     )
 
     def complete(parser: argparse.ArgumentParser) -> None:
         declared, run = load()
         _add_options(parser, declared)
         command = parser.prog.partition(" ")[2]
+        parser.add_argument(
+            "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
+        )
         parser.set_defaults(
-            run=lambda arguments: report_errors(command, lambda: run(_read(declared, arguments)))
+            run=lambda arguments: report_errors(
+                command, lambda: run(_read(declared, arguments)), debug=getattr(arguments, "debug", False)
+            )
         )
         if more is not None:
             more(parser)

@@ -64,9 +64,23 @@ class Screen:
             self._out.flush()
 
     @property
+    def stream(self) -> TextIO:
+        """Where the text goes."""
+        return self._out
+
+    @property
     def is_terminal(self) -> bool:
         """Whether what was written can be overwritten."""
-        return self._out.isatty()
+        return self._out.isatty() and not _is_dumb()
+
+    @property
+    def is_coloured(self) -> bool:
+        """Whether colours are shown: at a terminal, unless the environment says otherwise."""
+        if os.environ.get("NO_COLOR"):
+            return False
+        if os.environ.get("FORCE_COLOR", "0") not in ("", "0"):
+            return True
+        return self.is_terminal
 
     @property
     def width(self) -> int:
@@ -84,6 +98,11 @@ class Screen:
             return os.get_terminal_size(self._out.fileno()).lines or 24
         except (OSError, ValueError):
             return 24
+
+
+def _is_dumb() -> bool:
+    """Return whether the terminal is a plain printer, which an editor or a service may offer."""
+    return os.environ.get("TERM") in ("dumb", "unknown")
 
 
 def say(text: str) -> None:

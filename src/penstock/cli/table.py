@@ -1,18 +1,15 @@
-"""Text in columns on a terminal, and a block of lines at its bottom that is redrawn in place.
+"""Text in columns: cut, padded, wrapped, and laid out after a label.
 
-A Chinese or Korean character is two columns wide, and a terminal may be resized at any time.
+A Chinese or Korean character is two columns wide. Quantities are written in the way that people read them.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from penstock.cli.screen import Screen
-
-__all__ = ["Block", "bar", "columns", "fit", "pad", "printable", "row", "wrap"]
+__all__ = ["bar", "columns", "duration", "fit", "pad", "printable", "row", "size", "wrap"]
 
 _NARROW = 40
 """Columns; on a narrower screen labels take too much space."""
@@ -55,45 +52,6 @@ def wrap(text: str, width: int) -> list[str]:
             lines.append("")
         lines[-1] += piece
     return [line.rstrip() for line in lines]
-
-
-class Block:
-    """Draws lines over those that it drew before; from any thread."""
-
-    def __init__(self, out: Screen) -> None:
-        self._out = out
-        self._shown: list[str] = []
-        self._mutex = threading.Lock()
-
-    def draw(self, lines: Iterable[str]) -> None:
-        """Replace the block by these lines, as many as fit on the screen."""
-        with self._mutex:
-            self._draw("", list(lines))
-
-    def say(self, text: str) -> None:
-        """Write lines above the block; they stay."""
-        with self._mutex:
-            self._draw(f"{text}\n", self._shown)
-
-    def leave(self) -> None:
-        """Leave the block as it is; the next one is drawn below it."""
-        with self._mutex:
-            self._shown = []
-
-    def _draw(self, above: str, lines: list[str]) -> None:
-        width, height = self._out.width, max(self._out.height - 1, 1)
-        if len(lines) > height:
-            lines = [
-                *lines[: height - 1],
-                f"  … {len(lines) - height + 1} more lines: make the window higher",
-            ]
-        # In a window that was made narrower, a line that was drawn takes several rows.
-        rows = min(sum(-(-max(columns(line), 1) // width) for line in self._shown), height)
-        up = f"\x1b[{rows}A" if rows else ""
-        self._shown = [fit(line, width) for line in lines]
-        # Line by line: some terminals put a screen that is cleared as a whole into their history.
-        drawn = [f"\x1b[2K{line}\n" for line in (*above.splitlines(), *self._shown)]
-        self._out.write(f"{up}{''.join(drawn)}\x1b[J")
 
 
 def row(label: str, pieces: Sequence[str], width: int, *, indent: int = 14) -> list[str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.cli.block import Block
 from penstock.cli.screen import Screen
-from penstock.cli.table import Block, bar, columns, fit, row, wrap
+from penstock.cli.table import bar, columns, fit, row, wrap
 
 __all__ = ["Moment", "Picture", "drawing", "line"]
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from penstock.cli.block import Block
 from penstock.cli.screen import Screen
-from penstock.cli.table import Block, bar, columns, fit, row, wrap
+from penstock.cli.table import bar, columns, fit, row, wrap
 from penstock.spec import Subscription
 from penstock.streams import Flux, StageState, scan, schedulers
 

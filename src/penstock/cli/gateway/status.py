@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.block import Block
 from penstock.cli.errors import CommandError
 from penstock.cli.gateway.figures import GatewayFigures, Meter
 from penstock.cli.gateway.view import block
 from penstock.cli.parser import Commands, ConnectionOptions, add_command
 from penstock.cli.screen import Screen
-from penstock.cli.table import Block, duration, printable, row, wrap
+from penstock.cli.table import duration, printable, row, wrap
 from penstock.options import option
 
 if TYPE_CHECKING:

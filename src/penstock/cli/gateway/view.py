@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final, Protocol, TextIO
 
+from penstock.cli.block import Block
 from penstock.cli.gateway.figures import GatewayFigures, ReaderFigures
 from penstock.cli.screen import Screen
-from penstock.cli.table import Block, bar, duration, pad, printable, row, size, wrap
+from penstock.cli.table import bar, duration, pad, printable, row, size, wrap
 
 __all__ = ["GatewayView", "JsonView", "LineView", "LiveView", "QuietView", "block"]
 
