@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.feeds import Feed
+from penstock.feeds import Delivery, Feed
 from penstock.spec import Subscription
-from penstock.streams import Flux
 from tests.cli.running import PATIENCE
 
 
 class Reader:
-    """Takes what comes, and requests nothing by itself."""
+    """Takes what comes, and requests nothing by itself; keeps the marks of deliveries as a journal does."""
 
-    def __init__(self) -> None:
+    def __init__(self, marks: dict[str, str] | None = None) -> None:
+        self.marks = {} if marks is None else marks
         self.lines: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self.error: BaseException | None = None
         self.ended = threading.Event()
@@ -26,8 +26,15 @@ class Reader:
     def on_subscribe(self, subscription: Subscription, /) -> None:
         self._subscription = subscription
 
-    def on_next(self, line: Any, /) -> None:
-        self.lines.put(line)
+    def on_next(self, element: Any, /) -> None:
+        if not isinstance(element, Delivery):
+            self.lines.put(element)
+            return
+        self.marks.update({name: mark for name, mark in element.marks.items() if mark is not None})
+        for line in element.records:
+            self.lines.put(line)
+        if element.stored is not None:
+            element.stored()
 
     def on_error(self, error: BaseException, /) -> None:
         self.error = error
@@ -59,9 +66,9 @@ class Reader:
 
 
 @contextmanager
-def followed(feed: Feed, journalled: int = 0) -> Iterator[Reader]:
+def followed(feed: Feed, journalled: int = 0, marks: dict[str, str] | None = None) -> Iterator[Reader]:
     """The lines of a feed that has no end, as they come."""
-    reader = Reader()
+    reader = Reader(marks)
     feed(journalled).subscribe(reader)
     with reader.requesting():
         yield reader
@@ -69,9 +76,15 @@ def followed(feed: Feed, journalled: int = 0) -> Iterator[Reader]:
     assert not reader.ended.is_set(), "a file that is followed has no end"
 
 
-def read(feed: Feed, journalled: int = 0) -> list[Any]:
+def read(feed: Feed, journalled: int = 0, marks: dict[str, str] | None = None) -> list[Any]:
     """Everything to the end; all of it is then in the journal, as the feed is told."""
-    lines = list(Flux.from_publisher(feed(journalled)))
+    reader = Reader(marks)
+    feed(journalled).subscribe(reader)
+    reader.subscription.request(1_000_000)
+    assert reader.ended.wait(PATIENCE)
+    lines = [reader.lines.get() for _ in range(reader.lines.qsize())]
     feed.journalled(journalled + len(lines))
     feed.close()
+    if reader.error is not None:
+        raise reader.error
     return lines

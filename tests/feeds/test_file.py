@@ -15,18 +15,15 @@ from penstock import feeds
 from penstock.aquifer import AquiferPublisher, SqliteJournal
 from penstock.aquifer import Gateway as LibraryGateway
 from penstock.feeds import BadFeed, FeedOptions, FileFeed
-from penstock.streams import Flux
 from tests.cli.running import PATIENCE, Gateway
 from tests.feeds.reading import Reader, followed, read
 
 LONGEST = 1 << 20
-EPOCH = "epoch"
 
 
-def source_of(path: Path, memory: Path | None = None, **options: Any) -> FileFeed:
+def source_of(path: Path, memory: dict[str, str] | None = None, **options: Any) -> FileFeed:
     source = FileFeed(str(path), FeedOptions(**options))
-    if memory is not None:
-        source.remember_at(str(memory), EPOCH)
+    source.resume(memory or {})
     return source
 
 
@@ -37,9 +34,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Path:
-    """Where the position in it is saved."""
-    return tmp_path / "position"
+def memory() -> dict[str, str]:
+    """The marks of the journal, with the position in the file."""
+    return {}
 
 
 def append(path: Path, data: bytes) -> None:
@@ -58,21 +55,21 @@ def test_a_last_line_without_a_newline_is_left_out_and_told(
     assert "3 bytes are left out" in caplog.text
 
 
-def test_a_last_line_without_a_newline_is_taken_if_told_so(path: Path, memory: Path) -> None:
+def test_a_last_line_without_a_newline_is_taken_if_told_so(path: Path, memory: dict[str, str]) -> None:
     path.write_bytes(b"one\ntwo")
 
-    assert read(source_of(path, memory, take_last_line=True)) == [b"one", b"two"]
+    assert read(source_of(path, memory, take_last_line=True), marks=memory) == [b"one", b"two"]
     append(path, b"\nthree\n")
-    assert read(source_of(path, memory, take_last_line=True), 2) == [b"three"]
+    assert read(source_of(path, memory, take_last_line=True), 2, memory) == [b"three"]
 
 
-def test_a_last_line_that_was_taken_and_has_grown_is_an_error(path: Path, memory: Path) -> None:
+def test_a_last_line_that_was_taken_and_has_grown_is_an_error(path: Path, memory: dict[str, str]) -> None:
     path.write_bytes(b"one\ntw")
-    read(source_of(path, memory, take_last_line=True))
+    read(source_of(path, memory, take_last_line=True), marks=memory)
     append(path, b"o\n")
 
     with pytest.raises(ValueError, match="has grown since"):
-        read(source_of(path, memory, take_last_line=True), 2)
+        read(source_of(path, memory, take_last_line=True), 2, memory)
 
 
 def test_a_file_that_grew_while_the_gateway_was_down_is_in_the_log_line_by_line(
@@ -95,45 +92,52 @@ def test_a_file_that_grew_while_the_gateway_was_down_is_in_the_log_line_by_line(
 
 
 # ---------------------------------------------------------------- where a restart goes on
-def test_a_restart_goes_on_at_the_byte_that_was_noted(path: Path, memory: Path) -> None:
+def test_a_restart_goes_on_at_the_byte_that_was_noted(path: Path, memory: dict[str, str]) -> None:
     path.write_bytes(b"x" * 999 + b"\n" + b"line\n" * 1000)
-    assert len(read(source_of(path, memory))) == 1001
+    assert len(read(source_of(path, memory), marks=memory)) == 1001
     with path.open("r+b") as file:
         file.write(b"\n" * 500)  # Nobody looks there again.
     append(path, b"next\n")
 
-    assert read(source_of(path, memory), 1001) == [b"next"]
-    assert memory.stat().st_mode & 0o077 == 0
+    assert read(source_of(path, memory), 1001, memory) == [b"next"]
 
 
-def test_a_note_that_is_older_than_the_journal_is_made_up_for(path: Path, memory: Path) -> None:
+def test_a_mark_that_is_no_position_is_an_error(path: Path) -> None:
+    path.write_bytes(b"one\n")
+    with pytest.raises(ValueError, match="is not a position in a file"):
+        source_of(path, {"file": "{"})
+
+
+def test_a_journal_without_a_position_has_the_first_lines_of_the_file(
+    path: Path, memory: dict[str, str]
+) -> None:
     path.write_bytes(b"".join(b"%d\n" % number for number in range(10)))
-    assert len(read(source_of(path, memory))) == 10
-    append(path, b"".join(b"%d\n" % number for number in range(10, 20)))
 
-    # The journal got five more lines, and then the gateway was killed.
-    assert read(source_of(path, memory), 15) == [b"%d" % number for number in range(15, 20)]
-
-
-def test_what_is_not_in_the_journal_is_not_noted(path: Path, memory: Path) -> None:
-    path.write_bytes(b"one\ntwo\n")
-    source = source_of(path, memory)
-    list(Flux.from_publisher(source(0)))
-    source.journalled(1)
-    source.close()
-
-    assert read(source_of(path, memory), 1) == [b"two"]
+    assert read(source_of(path), 7, memory) == [b"7", b"8", b"9"]
+    append(path, b"10\n")
+    assert read(source_of(path, memory), 10, memory) == [b"10"]
 
 
-def test_a_note_of_another_log_or_a_damaged_one_is_not_used(path: Path, memory: Path) -> None:
-    path.write_bytes(b"one\ntwo\nthree\n")
-    read(source_of(path, memory))
-    another = FileFeed(str(path), FeedOptions())
-    another.remember_at(str(memory), "another epoch")
+@pytest.mark.parametrize("before", [0, 1, 5000])
+def test_a_restart_after_a_bad_line_goes_on_before_it(
+    path: Path, memory: dict[str, str], before: int
+) -> None:
+    good = [b"%d" % number for number in range(before)]
+    path.write_bytes(b"".join(line + b"\n" for line in good) + b"not a number\nnull\n6\n")
 
-    assert list(Flux.from_publisher(another(1))) == [b"two", b"three"]
-    memory.write_bytes(memory.read_bytes()[:-7])
-    assert read(source_of(path, memory), 2) == [b"three"]
+    taken: list[Any] = []
+    reader = Reader(memory)
+    source_of(path, memory, codec="json")(0).subscribe(reader)
+    reader.subscription.request(1000)
+    assert reader.ended.wait(PATIENCE)
+    taken += reader.take(before)
+    assert isinstance(reader.error, ValueError)
+    assert f"line {before + 1}:" in str(reader.error)
+    with pytest.raises(ValueError, match=f"line {before + 1}:"):
+        read(source_of(path, memory, codec="json"), before, memory)
+    taken += read(source_of(path, memory, codec="json", on_bad_line="skip"), before, memory)
+
+    assert taken == [*range(before), 6]
 
 
 def test_bad_lines_that_were_skipped_do_not_move_the_place(path: Path) -> None:
@@ -142,7 +146,7 @@ def test_bad_lines_that_were_skipped_do_not_move_the_place(path: Path) -> None:
     for policy in ("skip", "fail"):
         # Without a note the file is read from its beginning; with another policy it is the same place.
         source = source_of(path, codec="json", on_bad_line=policy)
-        lines += Flux.from_publisher(source(len(lines)))
+        lines += read(source, len(lines))
         append(path, b'{"n":3}\n')
 
     assert lines == [{"n": 1}, {"n": 2}, {"n": 3}]
@@ -174,16 +178,17 @@ def test_a_gateway_of_a_program_saves_the_position_and_continues_there(tmp_path:
             assert gateway.status().source.skipped == feed.skipped
 
     assert taken == ["one", "two", "three"]
-    assert json.loads(Path(f"{journal}.source").read_bytes())["position"] == path.stat().st_size
+    with closing(SqliteJournal(journal)) as kept:
+        assert json.loads(kept.marks["feed:file"])["position"] == path.stat().st_size
 
 
-def test_another_file_under_the_same_name_is_refused(path: Path, memory: Path) -> None:
+def test_another_file_under_the_same_name_is_refused(path: Path, memory: dict[str, str]) -> None:
     path.write_bytes(b"one\ntwo\n")
-    read(source_of(path, memory))
+    read(source_of(path, memory), marks=memory)
     path.write_bytes(b"1\n2\n3\n4\n5\n")
 
     with pytest.raises(ValueError, match=r"the first 8 bytes of .* are not those that are in the journal"):
-        read(source_of(path, memory), 2)
+        read(source_of(path, memory), 2, memory)
 
 
 def test_a_gateway_says_that_its_file_is_another_one(tmp_path: Path, path: Path) -> None:
@@ -285,7 +290,9 @@ def test_a_fifo_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path, path: P
         assert following.take(1) == [b"three"]
 
 
-def test_a_line_that_is_passed_over_is_not_kept_to_know_the_file_again(path: Path, memory: Path) -> None:
+def test_a_line_that_is_passed_over_is_not_kept_to_know_the_file_again(
+    path: Path, memory: dict[str, str]
+) -> None:
     with path.open("wb") as file:
         for _ in range(32):
             file.write(b"x" * LONGEST)
@@ -293,14 +300,14 @@ def test_a_line_that_is_passed_over_is_not_kept_to_know_the_file_again(path: Pat
     source = source_of(path, memory, on_bad_line="skip")
     tracemalloc.start()
     try:
-        assert read(source) == [b"one"]
+        assert read(source, marks=memory) == [b"one"]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak < 8 * LONGEST
 
     append(path, b"two\n")
-    assert read(source_of(path, memory, on_bad_line="skip"), 1) == [b"two"]
+    assert read(source_of(path, memory, on_bad_line="skip"), 1, memory) == [b"two"]
 
 
 def test_a_file_that_is_cut_off_is_read_from_its_beginning(
@@ -317,14 +324,12 @@ def test_a_file_that_is_cut_off_is_read_from_its_beginning(
 
 
 def test_a_file_that_was_rotated_while_nobody_read_is_found_under_its_new_name(
-    tmp_path: Path, path: Path, memory: Path
+    tmp_path: Path, path: Path, memory: dict[str, str]
 ) -> None:
     path.write_bytes(b"one\ntwo\n")
     source = source_of(path, memory, follow=True)
-    with followed(source) as following:
+    with followed(source, marks=memory) as following:
         assert following.take(2) == [b"one", b"two"]
-        while b'"records": 2' not in memory.read_bytes():
-            source.journalled(2)
     source.close()
     append(path, b"three\n")
     path.rename(tmp_path / "app.log.1")
@@ -335,20 +340,17 @@ def test_a_file_that_was_rotated_while_nobody_read_is_found_under_its_new_name(
 
 
 def test_a_file_that_was_removed_while_nobody_read_is_told(
-    path: Path, memory: Path, caplog: pytest.LogCaptureFixture
+    path: Path, memory: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     path.write_bytes(b"one\ntwo\n")
     source = source_of(path, memory, follow=True)
-    with followed(source) as following:
+    with followed(source, marks=memory) as following:
         assert following.take(2) == [b"one", b"two"]
-        while b'"records": 2' not in memory.read_bytes():
-            source.journalled(2)
     source.close()
     path.unlink()
     path.write_bytes(b"1\n2\n3\n4\n5\n")
 
-    # The journal got one more before the gateway was killed: it is not among these.
-    with followed(source_of(path, memory, follow=True), 3) as following:
+    with followed(source_of(path, memory, follow=True), 2) as following:
         assert following.take(5) == [b"1", b"2", b"3", b"4", b"5"]
     assert "what was written after that is lost" in caplog.text
 

@@ -13,7 +13,6 @@ import pytest
 from penstock import feeds
 from penstock.feeds import BadFeed, FeedOptions, FileFeed, OnBadLine, StdinFeed
 from penstock.feeds.lines import CHUNK
-from penstock.streams import Flux
 from penstock.tck import PublisherVerification
 from tests.feeds.reading import Reader
 
@@ -28,7 +27,7 @@ def lines_of(
     on_bad_line: OnBadLine | None = None,
 ) -> list[Any]:
     options = FeedOptions(max_line=max_line, codec=codec, on_bad_line=on_bad_line, take_last_line=True)
-    return list(Flux.from_publisher(feeds.open(f"file:{path}", options)(journalled)))
+    return list(feeds.open(f"file:{path}", options).flux(journalled))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def test_a_file_that_is_gone_when_it_is_read_is_an_error_of_the_stream(tmp_path:
     path.unlink()
 
     with pytest.raises(FileNotFoundError):
-        list(Flux.from_publisher(source(0)))
+        list(source.flux())
 
 
 def test_a_cancel_ends_a_read_that_waits_and_half_a_line_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +177,7 @@ class TestLinesKeepTheRules(PublisherVerification):
     def create_publisher(self, elements: int) -> Any:
         path = self.folder / str(elements)
         path.write_bytes(b"a line\n" * elements)
-        return FileFeed(str(path), OPTIONS)(0)
+        return FileFeed(str(path), OPTIONS).flux()
 
     def create_failed_publisher(self) -> None:
         """None: what is wrong with a file is seen when it is read, and not before."""

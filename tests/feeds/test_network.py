@@ -114,7 +114,7 @@ def test_a_sender_waits_while_nobody_asks() -> None:
 
 def test_a_line_that_is_too_long_ends_its_sender_and_nobody_else() -> None:
     with opened("tcp-listen://127.0.0.1:0", max_line=10) as source, connect(source) as sender:
-        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        lines = iter(source.flux().to_iterable())
         sender.sendall(b"short\n" + b"x" * 11)
         assert next(lines) == b"short"
         assert sender.recv(1) == b""
@@ -131,7 +131,7 @@ def test_lines_of_a_server_may_be_too_long() -> None:
         sender, _ = server.accept()
         with sender:
             sender.sendall(b"short\n" + b"x" * 11)
-            lines = iter(Flux.from_publisher(source(0)).to_iterable())
+            lines = iter(source.flux().to_iterable())
             assert next(lines) == b"short"
             with pytest.raises(LineTooLong, match="--max-line"):
                 next(lines)
@@ -161,7 +161,7 @@ def test_the_lines_of_a_page() -> None:
         serving.start()
         try:
             with opened(f"http://127.0.0.1:{server.server_port}/lines") as source:
-                assert list(Flux.from_publisher(source(0)).to_iterable()) == [b"one", b"two", b"three"]
+                assert list(source.flux().to_iterable()) == [b"one", b"two", b"three"]
         finally:
             server.shutdown()
             serving.join(SOON)
@@ -175,7 +175,7 @@ def test_a_lost_connection_is_made_again_and_half_a_line_is_left_out(
         socket.create_server(("127.0.0.1", 0)) as server,
         opened(f"tcp://127.0.0.1:{server.getsockname()[1]}") as source,
     ):
-        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        lines = iter(source.flux().to_iterable())
         for round in (b"one", b"two", b"three"):
             sender, _ = server.accept()
             with sender:
@@ -189,7 +189,7 @@ def test_a_server_that_is_away_for_a_while_is_found_again(caplog: pytest.LogCapt
     server = socket.create_server(("127.0.0.1", 0))
     address = server.getsockname()
     with opened(f"tcp://127.0.0.1:{address[1]}") as source:
-        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        lines = iter(source.flux().to_iterable())
         sender, _ = server.accept()
         server.close()
         sender.sendall(b"before\n")
@@ -211,7 +211,7 @@ def test_a_source_that_looks_for_its_server_can_be_closed(caplog: pytest.LogCapt
         source = feeds.open(f"tcp://127.0.0.1:{server.getsockname()[1]}")
         sender, _ = server.accept()
     ended = threading.Event()
-    lines = Flux.from_publisher(source(0))
+    lines = source.flux()
     running = lines.subscribe(on_error=lambda error: ended.set(), on_complete=ended.set)
     sender.close()
     while "Connection refused" not in caplog.text:
@@ -233,7 +233,7 @@ def test_a_bad_line_cuts_off_its_sender_and_nobody_else(bad: bytes, caplog: pyte
         connect(source) as one,
         connect(source) as other,
     ):
-        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        lines = iter(source.flux().to_iterable())
         one.sendall(b'{"n": 1}\n' + bad + b'\n{"n": 2}\n')
         assert next(lines) == {"n": 1}
         with contextlib.suppress(ConnectionResetError):  # What it sent later was not read.
@@ -250,7 +250,7 @@ def test_a_bad_line_is_skipped_and_counted_if_told_so(bad: bytes, caplog: pytest
         opened("tcp-listen://127.0.0.1:0", max_line=150_000, codec="json", on_bad_line="skip") as source,
         connect(source) as sender,
     ):
-        lines = iter(Flux.from_publisher(source(0)).to_iterable())
+        lines = iter(source.flux().to_iterable())
         sender.sendall(b'{"n": 1}\n' + bad + b'\n{"n": 2}\n')
         assert [next(lines), next(lines)] == [{"n": 1}, {"n": 2}]
         assert source.bad.skipped == 1
@@ -281,7 +281,7 @@ def test_a_bad_line_of_a_server_ends_the_stream_or_is_skipped() -> None:
             sender, _ = server.accept()
             with sender:
                 sender.sendall(b"1\nbad\n2\n")
-                lines = iter(Flux.from_publisher(source(0)).to_iterable())
+                lines = iter(source.flux().to_iterable())
                 assert next(lines) == 1
                 if policy == "skip":
                     assert next(lines) == 2
@@ -295,7 +295,7 @@ def test_a_sender_that_counts_is_told_which_line_is_bad(tmp_path: Path) -> None:
     lines.write_bytes(b"1\n2\nbad\n4\n")
     with opened("tcp-listen://127.0.0.1:0?acknowledge", codec="json") as source:
         taken: list[Any] = []
-        Flux.from_publisher(source(0)).subscribe(taken.append)
+        source.flux().subscribe(taken.append)
         done = penstock("send", "--acknowledged", str(lines), f"tcp://127.0.0.1:{source.port}")
 
     assert done.returncode == 1

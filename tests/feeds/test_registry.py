@@ -46,7 +46,7 @@ def _words() -> Iterator[None]:
 
 def test_a_scheme_that_is_registered_is_opened_by_its_url() -> None:
     with feeds.open("words:one-two-three") as feed:
-        assert list(Flux.from_publisher(feed(1))) == ["two", "three"]
+        assert list(feed.flux(1)) == ["two", "three"]
     assert feeds.known_schemes()["words"] is WORDS
 
 
@@ -158,7 +158,7 @@ def test_a_feed_of_another_package_is_found_by_its_entry_point(tmp_path: Path) -
     program = (
         "from penstock import feeds\nfrom penstock.streams import Flux\nimport sys\n"
         "feed = feeds.open('once:')\n"
-        "print(list(Flux.from_publisher(feed(0))), sorted(set(feeds.known_schemes()) - {'file'})[:3])"
+        "print(list(feed.flux()), sorted(set(feeds.known_schemes()) - {'file'})[:3])"
     )
     done = with_another_package(tmp_path, program)
 

@@ -101,6 +101,7 @@ from penstock.aquifer.status import (
     SessionStatus,
     SourceStatus,
 )
+from penstock.delivery import Delivery, FeedState
 from penstock.endpoint import Endpoint
 
 __all__ = [
@@ -121,11 +122,13 @@ __all__ = [
     "CurveKeys",
     "CurveServer",
     "Deficit",
+    "Delivery",
     "DepartedStatus",
     "Endpoint",
     "EpochChanged",
     "ErrorCode",
     "Evicted",
+    "FeedState",
     "Flag",
     "Frame",
     "Gateway",

@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from penstock.delivery import FeedState
+
 __all__ = [
     "AdminAnswer",
     "CursorStatus",
@@ -49,6 +51,23 @@ class SourceStatus(_Status):
     received: int = 0
     skipped: int = 0
     """How many elements the source has left out, because they could not become records."""
+    state: str | UnsetType = UNSET
+    """Of a feed: connecting, up or down."""
+    since: float | UnsetType = UNSET
+    """When the state began, in seconds since 1970."""
+    reason: str | UnsetType | None = UNSET
+    """Why the feed is down."""
+    attempts: int | UnsetType = UNSET
+    """How many attempts to connect have failed since the feed was up."""
+
+    @classmethod
+    def of(cls, requested: int, received: int, skipped: int, state: FeedState | None) -> SourceStatus:
+        """The figures of a source and, if it is a feed, its state."""
+        shown = cls(requested=requested, received=received, skipped=skipped)
+        if state is not None:
+            shown.state, shown.since, shown.reason = state.status, state.since, state.reason
+            shown.attempts = state.attempts
+        return shown
 
 
 class SessionStatus(_Status):

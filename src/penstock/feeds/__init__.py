@@ -16,6 +16,9 @@ A scheme of your own is a :class:`Scheme` and a :class:`Feed`; :func:`register` 
 point of the group ``penstock.feeds`` to every program that has your package.
 """
 
+from penstock.backoff import Backoff
+from penstock.delivery import Delivery, FeedState
+from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import CODECS, BadFeed, Feed, FeedError, FeedOptions, FeedUnavailable, UnknownScheme
 from penstock.feeds.line_sender import LineSender, SendingFailed
 from penstock.feeds.lines import (
@@ -29,7 +32,7 @@ from penstock.feeds.lines import (
     OnBadLine,
     decoder,
 )
-from penstock.feeds.registry import FeedUrl, Opener, Scheme, known_schemes, open, register
+from penstock.feeds.registry import FeedAddress, FeedUrl, Opener, Scheme, known_schemes, open, register
 from penstock.feeds.schemes.file import FileFeed
 from penstock.feeds.schemes.http import HttpFeed
 from penstock.feeds.schemes.stdin import StdinFeed
@@ -38,13 +41,19 @@ from penstock.feeds.schemes.udp import UdpFeed
 
 __all__ = [
     "CODECS",
+    "Backoff",
     "BadFeed",
     "BadLines",
+    "ConnectedFeed",
+    "ConnectionLost",
     "Decode",
+    "Delivery",
     "ElementDecoder",
     "Feed",
+    "FeedAddress",
     "FeedError",
     "FeedOptions",
+    "FeedState",
     "FeedUnavailable",
     "FeedUrl",
     "FileFeed",

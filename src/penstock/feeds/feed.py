@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from penstock.arguments import a_count
+from penstock.delivery import UP, Delivery, FeedState
 from penstock.feeds.lines import BadLines, Decode, OnBadLine, decoder
 from penstock.options import option, parse_size
 from penstock.spec import Publisher
+from penstock.streams import Flux
 
 __all__ = ["CODECS", "BadFeed", "Feed", "FeedError", "FeedOptions", "FeedUnavailable", "UnknownScheme"]
 
@@ -86,10 +89,12 @@ class FeedOptions:
 class Feed(ABC):
     """A source of records for a gateway or a pipeline; :func:`penstock.feeds.open` makes one of a URL.
 
-    A :class:`penstock.aquifer.Gateway` takes it in place of a Publisher, as a ``ReplayableSource``: it calls
-    the feed with the number of records that the journal holds, tells it how far the journal has come, and
-    shows how many lines it has skipped. Without a gateway, ``feed(0)`` is a Publisher of the records, for one
-    subscriber.
+    A :class:`penstock.aquifer.Gateway` takes it in place of a Publisher: it calls :meth:`resume` with the
+    marks that its journal has, then the feed itself, and subscribes to what that returns. The elements are
+    records, or a :class:`Delivery` each: records, with the marks to store in the same transaction, and a
+    function to call after the commit.
+
+    Without a gateway, :meth:`flux` has the records, for one subscriber.
     """
 
     name: str
@@ -98,19 +103,28 @@ class Feed(ABC):
     """Something that the user should know at the start."""
     bad: BadLines | None = None
     """The count of bad lines, if the feed can have any."""
+    state: FeedState = UP
+    """Whether it can give records at the moment; a feed with a connection replaces it as things change."""
+
+    def resume(self, marks: Mapping[str, str]) -> None:
+        """Learn the marks of the deliveries that are in the journal; most feeds have none, and ignore it."""
+        return
 
     @abstractmethod
     def __call__(self, journalled: int) -> Publisher[Any]:
-        """Return the records after the first ``journalled`` ones; a feed that cannot replay returns all."""
+        """Return what comes after the records that the journal holds, of which there are ``journalled``.
+
+        A feed that cannot be read again returns what comes from now on.
+        """
+
+    def flux(self, journalled: int = 0) -> Flux[Any]:
+        """Return the records, for a program without a gateway; those that were taken count as safe."""
+        return Flux.from_publisher(self(journalled)).flat_map_iterable(_records_in)
 
     @property
     def skipped(self) -> int:
         """How many lines were left out because they could not be records."""
         return self.bad.skipped if self.bad is not None else 0
-
-    def remember_at(self, path: str, epoch: str) -> None:
-        """Learn where to save the position for a restart; most feeds cannot resume, and ignore it."""
-        return
 
     def journalled(self, head: int) -> None:
         """Learn that the journal holds ``head`` records, several times a second; most feeds ignore it."""
@@ -120,8 +134,18 @@ class Feed(ABC):
         """Close what the feed has open; most feeds have nothing open beyond their stream."""
         return
 
-    def __enter__(self) -> Feed:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _records_in(element: Any) -> Iterable[Any]:
+    return _taken(element) if isinstance(element, Delivery) else (element,)
+
+
+def _taken(delivery: Delivery) -> Iterator[Any]:
+    yield from delivery.records
+    if delivery.stored is not None:
+        delivery.stored()

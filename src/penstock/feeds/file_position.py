@@ -1,11 +1,10 @@
-"""How far a file was read: saved beside a journal, and checked against the file at a restart."""
+"""How far a file was read: stored with its records, and checked against the file at a restart."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
-import logging
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,14 +14,11 @@ __all__ = [
     "CHECKED",
     "START",
     "FilePosition",
-    "PositionFile",
     "fingerprint",
     "holds",
     "renamed",
     "rotated_since",
 ]
-
-_log = logging.getLogger("penstock.feeds")
 
 CHECKED: Final = 1024
 """How many bytes before a position are fingerprinted, to recognise the file."""
@@ -31,10 +27,8 @@ _PACKED: Final = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip")
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
-    """A position in a file, after a line."""
+    """A position in a file, after a line; it is stored as a mark, with the records before it."""
 
-    records: int
-    """The head of the journal once everything before the position is in it."""
     lines: int = 0
     """How many lines came before the position, over all rotated files; for messages."""
     inode: int = 0
@@ -46,43 +40,21 @@ class FilePosition:
     ended: bool = True
     """Whether the line before the position ends with a newline; otherwise it was taken without one."""
 
+    def text(self) -> str:
+        """The position as the text of a mark."""
+        return json.dumps(asdict(self))
 
-START: Final = FilePosition(0)
-
-
-class PositionFile:
-    """Saves a position. It is a hint: it is checked against the journal and the file before it is used."""
-
-    def __init__(self, path: str, epoch: str) -> None:
-        self._path = Path(path)
-        self._epoch = epoch
-
-    def load(self) -> FilePosition | None:
-        """Return the position that was saved for this journal, or None if there is no usable one."""
+    @classmethod
+    def of(cls, text: str) -> FilePosition:
+        """The position in a mark; ValueError if it is none."""
         try:
-            noted = json.loads(self._path.read_bytes())
-            if noted.pop("epoch") != self._epoch:
-                return None
-            position = FilePosition(**noted)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            return None
-        numbers = position.records, position.position
-        return position if all(isinstance(n, int) and n >= 0 for n in numbers) else None
+            position = cls(**json.loads(text))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"the mark {text!r} is not a position in a file: {error}") from None
+        return position
 
-    def save(self, position: FilePosition) -> None:
-        """Replace the saved position atomically; a file that cannot be written is only a warning."""
-        text = json.dumps({"epoch": self._epoch, **asdict(position)})
-        fresh = self._path.with_name(f"{self._path.name}.new")
-        try:
-            descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(text)
-            fresh.replace(self._path)
-        except OSError as error:
-            # Nothing is lost: a restart begins at the last saved position and skips what the journal has.
-            _log.warning("cannot save in %s how far the file was read: %s", self._path, error.strerror)
-            with contextlib.suppress(OSError):
-                fresh.unlink()
+
+START: Final = FilePosition()
 
 
 def fingerprint(data: bytes) -> str:

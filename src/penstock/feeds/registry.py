@@ -15,23 +15,37 @@ import asyncio
 import importlib
 import logging
 import pkgutil
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Final, TypeAlias
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from penstock.arguments import describe
 from penstock.endpoint import Endpoint
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, UnknownScheme
 
-__all__ = ["FeedUrl", "Opener", "Scheme", "known_schemes", "open", "register"]
+__all__ = ["FeedAddress", "FeedUrl", "Opener", "Scheme", "known_schemes", "open", "register"]
 
 _log = logging.getLogger("penstock.feeds")
 
 GROUP: Final = "penstock.feeds"
 """The group of the entry points."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAddress:
+    """Where a server is, and what to ask of it."""
+
+    host: str
+    port: int
+    path: str
+    """What follows the first ``/``: a topic, the name of a stream; empty if there is none."""
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +59,27 @@ class FeedUrl:
     """What follows the scheme and its colon, without ``//`` and without the flags after the ``?``."""
     flags: frozenset[str] = frozenset()
     """The words after the ``?``, if the scheme has declared any."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The values after the ``?``, by name, if the scheme has declared any: ``?qos=1&group=readers``."""
+
+    @property
+    def shown(self) -> str:
+        """The URL without a password, for messages and names."""
+        return _without_secrets(self.text)
+
+    def address(self, default_port: int) -> FeedAddress:
+        """The parts of ``user:password@HOST:PORT/PATH``; BadFeed if there is no host or a wrong port."""
+        try:
+            parts = urlsplit(f"//{self.rest}")
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise BadFeed(f"{self.shown}: {error}") from None
+        if not host:
+            raise BadFeed(f"{self.shown} names no host; write {self.scheme}://HOST:PORT/…")
+        user, password = (None if it is None else unquote(it) for it in (parts.username, parts.password))
+        return FeedAddress(
+            host, default_port if port is None else port, unquote(parts.path[1:]), user, password
+        )
 
     def server(self) -> tuple[str, int]:
         """The host and the port of one server to connect to; BadFeed if it is not one."""
@@ -99,6 +134,8 @@ class Scheme:
     open: Opener
     flags: Mapping[str, str] = field(default_factory=dict)
     """The words that may follow a ``?``, each with its help."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The names that may follow a ``?`` with a value, each with its help: ``{"qos": "0, 1 or 2"}``."""
     options: frozenset[str] = frozenset()
     """Those of the options ``follow`` and ``take_last_line`` that the feed heeds."""
 
@@ -132,16 +169,22 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
         if getattr(options, wanted) and wanted not in scheme.options:
             raise BadFeed(f"{wanted}=True (--{wanted.replace('_', '-')}) is for files: write file:PATH")
     rest = rest.removeprefix("//")
-    given: list[str] = []
-    if scheme.flags:
+    flags: set[str] = set()
+    parameters: dict[str, str] = {}
+    if scheme.flags or scheme.parameters:
         rest, _, query = rest.partition("?")
-        given = [flag for flag in query.split("&") if flag]
-        wrong = next((flag for flag in given if flag not in scheme.flags), None)
-        if wrong is not None:
-            raise BadFeed(
-                f"{url}: {wrong!r} is not known; after the ? there can be {', '.join(scheme.flags)}"
-            )
-    return scheme.open(FeedUrl(url, name, rest, frozenset(given)), options)
+        for each in filter(None, query.split("&")):
+            given, equals, value = each.partition("=")
+            if equals and given in scheme.parameters:
+                parameters[given] = unquote_plus(value)
+            elif not equals and given in scheme.flags:
+                flags.add(given)
+            else:
+                possible = ", ".join([*scheme.flags, *(f"{it}=…" for it in scheme.parameters)])
+                raise BadFeed(
+                    f"{_without_secrets(url)}: {each!r} is not known; after the ? there can be {possible}"
+                )
+    return scheme.open(FeedUrl(url, name, rest, frozenset(flags), parameters), options)
 
 
 def register(scheme: Scheme) -> None:
@@ -216,3 +259,9 @@ def _load(name: str) -> Scheme | None:
 
 def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else "another package"
+
+
+def _without_secrets(url: str) -> str:
+    """The URL without its password, and without a token among its parameters."""
+    url = re.sub(r"(//[^/?#@]*?):[^/?#]*@", r"\1@", url)
+    return re.sub(r"(?<=[?&])(token|password)=[^&]*", r"\1=…", url)

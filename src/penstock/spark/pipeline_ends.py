@@ -97,8 +97,6 @@ class PipelineSource:
             address = listen_address(spark, self._host)
             source = self._source if self._feed is None else _opened(self._feed, closing)
             journal = SqliteJournal(folder / "source.db")
-            if isinstance(source, feeds.Feed):
-                source.remember_at(str(folder / "source.db.source"), journal.epoch)
             self._gateway = Gateway(
                 source,
                 journal=journal,

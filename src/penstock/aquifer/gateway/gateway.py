@@ -20,15 +20,16 @@ from penstock.aquifer.gateway.intake import Intake, ReplayableSource
 from penstock.aquifer.gateway.listener import GatewayListener
 from penstock.aquifer.gateway.server import Server
 from penstock.aquifer.gateway.socket_ports import SocketPorts
-from penstock.aquifer.gateway.writer import LogWriter
+from penstock.aquifer.gateway.writer import FEED_MARK, LogWriter
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Journal, Log, MemoryJournal, SqliteJournal
+from penstock.aquifer.log import Journal, Log, MemoryJournal
 from penstock.aquifer.options import GatewayOptions
 from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records import Codec, codec_named
 from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import Authenticator, CurveServer
 from penstock.aquifer.status import GatewayStatus, IdList, IdStatus, SessionStatus
+from penstock.delivery import FeedState
 from penstock.endpoint import Endpoint
 from penstock.spec import Publisher
 
@@ -55,7 +56,8 @@ class Gateway:
 
     ``publisher`` is a Publisher, or a function that makes one when it is told how many records the journal
     has already: a source that can be read again, a file or a table, then continues where it stopped. A
-    :class:`ReplayableSource` is also told how far the log has come.
+    :class:`ReplayableSource`, such as any :class:`penstock.feeds.Feed`, may emit :class:`Delivery` objects:
+    its position is then stored with the records, and it is told when they are safe.
 
     With ``batched`` each element is a list of records, as ``buffer`` makes them: a source that has many at a
     time then costs one signal for all of them. ``codec`` says how an element becomes a record.
@@ -190,8 +192,10 @@ class Gateway:
             return source
         if isinstance(source, ReplayableSource):
             self._intake.feed = source
-            if isinstance(self._journal, SqliteJournal):
-                source.remember_at(f"{self._journal.path}.source", self._log.epoch)
+            marks = self._log.marks.items()
+            source.resume(
+                {name.removeprefix(FEED_MARK): it for name, it in marks if name.startswith(FEED_MARK)}
+            )
         return source(self._log.head)
 
     def close(self) -> None:
@@ -295,6 +299,11 @@ class Gateway:
     def skipped(self) -> int:
         """How many elements the source has left out, because they could not become records."""
         return self._intake.skipped
+
+    @property
+    def feed_state(self) -> FeedState | None:
+        """Whether the feed of this gateway is there, since when, and why not; None without a feed."""
+        return self._intake.state
 
     def status(self) -> GatewayStatus:
         """The log, the subscribers and the counters at this moment: what ``gateway status`` shows."""

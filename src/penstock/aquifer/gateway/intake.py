@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import repeat
 from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.aquifer.log import Log
 from penstock.aquifer.records import Record
+from penstock.delivery import Delivery, FeedState
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
 from penstock.streams.spi import drop_error
 
@@ -32,24 +34,31 @@ _GLANCE: Final = 0.05
 class ReplayableSource(Protocol):
     """A source that can be read again, and keeps track of how much of it the log has.
 
-    A :class:`~penstock.aquifer.Gateway` takes it in place of a Publisher.
+    A :class:`~penstock.aquifer.Gateway` takes it in place of a Publisher. Its elements are records, or
+    :class:`~penstock.aquifer.Delivery` objects: records with marks that are stored in the same transaction,
+    and somebody to be told when that was done.
     """
 
+    def resume(self, marks: Mapping[str, str]) -> None:
+        """These marks of earlier deliveries are stored; called before the source is read."""
+        ...
+
     def __call__(self, journalled: int) -> Publisher[Any]:
-        """The elements after the first ``journalled`` ones, which the log has already."""
+        """The elements after those that the log has: ``journalled`` records."""
         ...
 
     def journalled(self, head: int) -> None:
         """The log has so many records; called on the writer's thread, several times a second."""
         ...
 
-    def remember_at(self, path: str, epoch: str) -> None:
-        """The log is in this file, and has this epoch; called before the source is read."""
-        ...
-
     @property
     def skipped(self) -> int:
         """How many elements were left out, because they could not become records."""
+        ...
+
+    @property
+    def state(self) -> FeedState:
+        """Whether it can give records at the moment; from any thread."""
         ...
 
 
@@ -78,6 +87,8 @@ class Intake:
         self._held_back = False
         """Whether the thread that requests waits until the writer takes something."""
         self._taken = 0
+        self._gathered = 0
+        """By how many the records in the deliveries that were taken exceed the number of deliveries."""
         self._demand = 0
         """How many elements are wanted, since the beginning."""
         self._asked = 0
@@ -141,15 +152,29 @@ class Intake:
                 self._changed.notify_all()
         return elements
 
+    def count_delivered(self, deliveries: int, records: int) -> None:
+        """So many of the elements that were taken are deliveries, with so many records."""
+        self._gathered += records - deliveries
+
+    @property
+    def arrived(self) -> int:
+        """How many elements have come; a delivery is one."""
+        return self._taken + len(self._arrived)
+
     @property
     def received(self) -> int:
-        """How many elements have come."""
-        return self._taken + len(self._arrived)
+        """How many elements have come; a delivery counts as its records, once the writer has taken it."""
+        return self.arrived + self._gathered
 
     @property
     def requested(self) -> int:
         """How many elements the source may have given by now, since the beginning."""
-        return 0 if self._subscription is None else self._demand
+        return 0 if self._subscription is None else self._demand + self._gathered
+
+    @property
+    def state(self) -> FeedState | None:
+        """Whether the source can give records at the moment; None if it does not say."""
+        return None if self.feed is None else self.feed.state
 
     @property
     def skipped(self) -> int:
@@ -164,6 +189,16 @@ class Intake:
             except Exception:
                 # The records are stored; only what the source remembers of it is out of date.
                 _log.exception("the source could not note how far the log has come")
+
+    @staticmethod
+    def tell_stored(delivery: Delivery) -> None:
+        """Tell whom it concerns that a delivery is in the log."""
+        if delivery.stored is not None:
+            try:
+                delivery.stored()
+            except Exception:
+                # The records are stored; only its sender does not know, and may send them again.
+                _log.exception("the source could not acknowledge a delivery")
 
     @property
     def waiting(self) -> int:
@@ -214,9 +249,9 @@ class Intake:
     def _ask_for_some(self, subscription: Subscription, most: int) -> None:
         count = min(most, self._portion)
         self._asked += count
-        before = self.received
+        before = self.arrived
         subscription.request(count)
-        if self.received - before < count:
+        if self.arrived - before < count:
             # The source is asynchronous, and cannot be slowed down here.
             self._portion = UNBOUNDED
             return
@@ -244,6 +279,8 @@ def size_of(element: Any) -> int:
         return len(element)
     if isinstance(element, Record):
         return size_of(element.value)
+    if isinstance(element, Delivery):
+        return size_of(element.records)
     if isinstance(element, list | tuple):
         # Of a long list, a sample is enough.
         some = element[:: len(element) // _SAMPLE + 1]

@@ -19,12 +19,15 @@ from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.records.batch import Batch
 from penstock.aquifer.records.packer import Packer
+from penstock.delivery import Delivery
 from penstock.spec import UNBOUNDED
 
-__all__ = ["LogWriter"]
+__all__ = ["FEED_MARK", "LogWriter"]
 
 _log = logging.getLogger("penstock.aquifer")
 
+FEED_MARK: Final = "feed:"
+"""What the names of a source's marks begin with in the journal."""
 _GROUP: Final = 50_000
 """The most elements in one transaction."""
 _IDLE: Final = 0.25
@@ -114,15 +117,47 @@ class LogWriter:
         return True
 
     def _write(self, elements: list[object]) -> bool:
+        if self._intake.feed is not None and Delivery in set(map(type, elements)):
+            deliveries = [each if isinstance(each, Delivery) else Delivery([each]) for each in elements]
+            self._intake.count_delivered(len(deliveries), sum(len(each.records) for each in deliveries))
+            return self._write_deliveries(deliveries)
         batches, taken, error = self._packer.pack(elements, self._log.head)
         if batches and not self._append(batches):
             return False
         self._written += taken
         if error is not None:
-            self._intake.cancel()
-            self._end(f"an element could not become a record: {type(error).__name__}: {error}")
-            _log.error("the gateway stopped: an element could not become a record", exc_info=error)
+            return self._give_up(error)
+        self._request_more()
+        return True
+
+    def _give_up(self, error: Exception) -> bool:
+        self._intake.cancel()
+        self._end(f"an element could not become a record: {type(error).__name__}: {error}")
+        _log.error("the gateway stopped: an element could not become a record", exc_info=error)
+        return False
+
+    def _write_deliveries(self, deliveries: list[Delivery]) -> bool:
+        """Each delivery with its marks in one transaction, and as many deliveries as fit in the same one."""
+        records = [record for delivery in deliveries for record in delivery.records]
+        batches, taken, error = self._packer.pack(records, self._log.head, len(deliveries))
+        if error is not None:
+            whole = _whole_within(deliveries, taken)
+            return (not whole or self._write_deliveries(whole)) and self._give_up(error)
+        if batches and not self._make_space(batches):
+            if len(deliveries) > 1:
+                # The log is nearly full: those that fit first, so that their senders are told.
+                middle = len(deliveries) // 2
+                return self._write_deliveries(deliveries[:middle]) and self._write_deliveries(
+                    deliveries[middle:]
+                )
+            if not self._wait_for_space(batches):
+                return False
+        marks = {FEED_MARK + name: it for each in deliveries for name, it in each.marks.items()}
+        if (batches or marks) and not self._store(batches, marks):
             return False
+        for delivery in deliveries:
+            self._intake.tell_stored(delivery)
+        self._written += len(deliveries)
         self._request_more()
         return True
 
@@ -179,7 +214,7 @@ class LogWriter:
                 self._log.changed.wait(_IDLE)
             self._look_after_the_house()  # Records that get too old meanwhile make space.
 
-    def _store(self, packed: list[Batch], marks: Mapping[str, str] | None = None) -> bool:
+    def _store(self, packed: list[Batch], marks: Mapping[str, str | None] | None = None) -> bool:
         """Append, and try again as long as the disk is full or another program has locked the journal.
 
         Meanwhile the source waits, and nothing is lost. False if the gateway is stopped.
@@ -254,7 +289,7 @@ class LogWriter:
         if records > 0 and nbytes > 0:
             fit = max(fit, 1)
         demand = self._written + int(fit)
-        outstanding = self._demand - self._intake.received
+        outstanding = self._demand - self._intake.arrived
         if demand - self._demand >= ahead / 4 or (demand > self._demand and outstanding <= 0):
             self._demand = demand
             self._intake.set_demand(demand)
@@ -262,3 +297,14 @@ class LogWriter:
 
 def _size_of(batches: list[Batch]) -> tuple[int, int]:
     return sum(batch.count for batch in batches), sum(batch.nbytes for batch in batches)
+
+
+def _whole_within(deliveries: list[Delivery], records: int) -> list[Delivery]:
+    """The first deliveries that have at most so many records together."""
+    whole = []
+    for delivery in deliveries:
+        records -= len(delivery.records)
+        if records < 0:
+            break
+        whole.append(delivery)
+    return whole

@@ -246,7 +246,7 @@ class Log:
             while self._submitted:
                 self._submitted.popleft().failure = why
 
-    def append(self, batches: Sequence[Batch], marks: Mapping[str, str] | None = None) -> None:
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
         """Store batches, marks and the cursors that were saved, in one transaction.
 
         :class:`~penstock.aquifer.JournalFull` and :class:`~penstock.aquifer.JournalLocked` say that nothing

@@ -18,6 +18,7 @@ from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.session import FAREWELLS, DataPorts, Reply, Session, SessionEvent
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import DepartedStatus, GatewayStatus, SourceStatus
+from penstock.delivery import FeedState
 
 __all__ = ["SessionRegistry", "SourceView", "is_older", "same_subscriber"]
 
@@ -41,6 +42,11 @@ class SourceView(Protocol):
     @property
     def skipped(self) -> int:
         """How many elements the source has left out."""
+        ...
+
+    @property
+    def state(self) -> FeedState | None:
+        """Whether it can give records at the moment; None if it does not say."""
         ...
 
 
@@ -230,7 +236,7 @@ class SessionRegistry:
             codec=log.codec,
             source=SourceStatus()
             if source is None
-            else SourceStatus(requested=source.requested, received=source.received, skipped=source.skipped),
+            else SourceStatus.of(source.requested, source.received, source.skipped, source.state),
             subscribers=[session.status() for session in self.sessions.values()],
             saved=self.cursors.status(),
             departed=DepartedStatus(

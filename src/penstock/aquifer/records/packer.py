@@ -41,8 +41,11 @@ class Packer:
         self.first_request = 1 if batched or self._arrow else 64
         """How many elements to ask for while nothing is known about their size; then 0."""
 
-    def pack(self, elements: Sequence[Any], first: int) -> Packed:
-        """The batches for these elements, the first record of which gets the offset ``first``."""
+    def pack(self, elements: Sequence[Any], first: int, deliveries: int | None = None) -> Packed:
+        """The batches for these elements, the first record of which gets the offset ``first``.
+
+        They came in so many ``deliveries``, if the source emits deliveries: those are what is requested.
+        """
         packed: list[Batch] = []
         start = 0
         try:
@@ -61,7 +64,7 @@ class Packer:
         except TypeError as error:  # From _chunks: an element that is not a list of records.
             return Packed([], 0, error)
         if packed:
-            self._learn(len(elements), packed)
+            self._learn(deliveries or len(elements), packed)
         return Packed(packed, len(elements))
 
     def _chunks(self, elements: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -1,8 +1,7 @@
 """The lines of a file, to its end or for as long as it is written; each is read once, across restarts.
 
 A line without a newline may be incomplete: it becomes a record when its newline is there. The position in the
-file is saved beside the journal. The journal may be ahead of the saved position: then the records that it
-already has are skipped.
+file is stored with the records, in the same transaction.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final
 
+from penstock.delivery import Delivery
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.file_position import (
     CHECKED,
     START,
     FilePosition,
-    PositionFile,
     fingerprint,
     holds,
     renamed,
@@ -43,8 +42,8 @@ _POLL: Final = 0.1
 _QUIET: Final = 2.0
 """Seconds without a new byte, after which a renamed file counts as finished: its writer may still have it
 open."""
-_SAVE_EVERY: Final = 1.0
-"""Seconds between two saves of the position."""
+_MARK: Final = "file"
+"""The name of the mark that has the position."""
 
 
 class Cut(Enum):
@@ -81,6 +80,11 @@ class _OpenFile:
         chunk = os.read(self.descriptor, CHUNK)
         self.position += len(chunk)
         return chunk
+
+    def go_back(self, count: int) -> None:
+        """Read the last ``count`` bytes again."""
+        self.position -= count
+        os.lseek(self.descriptor, self.position, os.SEEK_SET)
 
     def rewind(self) -> None:
         """Start again at the first byte."""
@@ -142,6 +146,18 @@ class _Followed:
             self._woken.wait(_POLL)
         return None
 
+    def read_what_is_there(self) -> bytes | Cut | None:
+        """The same without waiting: none at the end."""
+        self.has_end = True
+        try:
+            return self.read()
+        finally:
+            self.has_end = False
+
+    def go_back(self, count: int) -> None:
+        """Read the last ``count`` bytes again."""
+        self._file.go_back(count)
+
     def _look_for_another(self) -> None:
         newest = os.fstat((self._later[-1] if self._later else self._file).descriptor)
         now = time.time()
@@ -197,15 +213,8 @@ class FileFeed(Feed):
             )
         self._options = options
         self._path = path
-        self._saved: PositionFile | None = None
-        self._read: deque[FilePosition] = deque()
-        """The positions after each chunk that is not known to be in the journal yet."""
-        self._unsaved: FilePosition | None = None
-        """The last position that is in the journal, if it is not saved yet."""
-        self._last_save = float("-inf")
-        self._cancelled = False
-        self._is_new_file = False
-        """Whether the file is read from its beginning although the journal has records of an earlier file."""
+        self._resumed: FilePosition | None = None
+        """The position that the journal has."""
         self._bad = self.bad = options.bad_lines()
         self.name = path
         try:
@@ -220,16 +229,20 @@ class FileFeed(Feed):
             raise BadFeed(f"cannot read {path}: {error.strerror}; check the path in file:{path}") from None
 
     # ---------------------------------------------------------------- opening
+    def resume(self, marks: Mapping[str, str]) -> None:
+        """Continue at the position that is in the journal."""
+        if _MARK in marks:
+            self._resumed = FilePosition.of(marks[_MARK])
+
     def __call__(self, journalled: int) -> Publisher[Any]:
-        """Return the lines after those that became the first ``journalled`` records."""
+        """Return the lines that are not in the journal yet, in a delivery for each chunk of the file."""
         if journalled:
             self.note = f"continuing after the {journalled:,} lines that are in the journal"
-        position = self._saved.load() if self._saved is not None else None
-        if position is None or position.records > journalled:
-            position = START  # No usable position: the records of the journal are the first of the file.
-        start = position
+        start = self._resumed or START
+        # A journal without a position is that of an earlier version: its records are the first of the file.
+        missing = journalled if self._resumed is None else 0
         return LinePublisher(
-            lambda: self._open(start), lambda reader: self._elements(reader, start, journalled)
+            lambda: self._open(start), lambda reader: self._deliveries(reader, start, missing)
         )
 
     def _open(self, start: FilePosition) -> _OpenFile | _Followed:
@@ -257,49 +270,23 @@ class FileFeed(Feed):
             self._path,
             start.position,
         )
-        self._is_new_file = True
         return _Followed(self._path, _OpenFile(self._path), [])
 
     # ---------------------------------------------------------------- reading
-    def _elements(self, reader: _OpenFile | _Followed, start: FilePosition, journalled: int) -> Iterator[Any]:
+    def _deliveries(
+        self, reader: _OpenFile | _Followed, start: FilePosition, missing: int
+    ) -> Iterator[Delivery]:
         options = self._options
         splitter = LineSplitter(options.max_line, options.decoder(), self._bad, number=start.lines)
-        splitter.records = journalled if self._is_new_file else start.records
-        records = self._records(reader, splitter, start)
-        missing = journalled - splitter.records
-        return self._without(missing, records, reader, splitter) if missing else records
-
-    def _without(
-        self, missing: int, records: Iterator[Any], reader: _OpenFile | _Followed, splitter: LineSplitter
-    ) -> Iterator[Any]:
-        """Skip the first records: they are in the journal, which is ahead of the saved position."""
-        before = splitter.records
-        # Bad lines that an earlier run has skipped were reported then, and are not a reason to fail now.
-        splitter.bad = BadLines("skip", silent=True)
-        if isinstance(reader, _Followed):
-            reader.has_end = True
-        for passed in range(missing):
-            if next(records, None) is None:
-                if self._cancelled:
-                    return
-                raise ValueError(
-                    f"it has {before + passed} lines, but the journal has {before + missing} already: is it "
-                    "another file? Give another file another journal"
-                )
-        splitter.bad = self._bad
-        if isinstance(reader, _Followed):
-            reader.has_end = False
-        yield from records
-
-    def _records(
-        self, reader: _OpenFile | _Followed, splitter: LineSplitter, start: FilePosition
-    ) -> Iterator[Any]:
         # A generator's finally runs when the stream is over, however it ends.
         try:
-            if self._saved is not None and start is START:
+            if start is START:
                 # From now on the file can be found under any name.
-                self._saved.save(replace(START, inode=reader.inode))
+                yield Delivery([], {_MARK: replace(START, inode=reader.inode).text()})
             ended, last = start.ended, b""  # The last bytes that were read, to recognise the file.
+            if missing:
+                last = self._pass_over(missing, reader, splitter)
+                yield self._delivery([], reader, splitter, last)
             while chunk := reader.read():
                 if isinstance(chunk, Cut):
                     self._report(chunk, splitter.forget())
@@ -308,18 +295,18 @@ class FileFeed(Feed):
                 if not ended:
                     chunk = self._after_last_line(chunk)
                     ended = True
-                yield from splitter.feed(chunk)
+                number, made = splitter.number, splitter.feed(chunk)
                 whole = chunk.rfind(b"\n") + 1
-                if whole:
+                if not isinstance(made, list):
+                    yield from self._before_bad_line(made, chunk, last, reader, number)
+                elif whole:
                     last = (last + chunk[:whole])[-CHECKED:]
-                    self._pass(reader, splitter, last)
+                    yield self._delivery(made, reader, splitter, last)
                 last = (last + chunk[whole:])[-CHECKED:]
-            self._cancelled = chunk is None
-            if self._cancelled or not splitter.pending:
+            if chunk is None or not splitter.pending:
                 return
-            if self._options.take_last_line:
-                yield from splitter.finish()
-                self._pass(reader, splitter, last, ended=False)
+            if options.take_last_line:
+                yield self._delivery(list(splitter.finish()), reader, splitter, last, ended=False)
                 return
             _log.warning(
                 "the last line of %s has no newline, so it may be incomplete: its %d bytes are left out. "
@@ -329,6 +316,74 @@ class FileFeed(Feed):
             )
         finally:
             reader.close()
+
+    def _delivery(
+        self,
+        records: list[Any],
+        reader: _OpenFile | _Followed,
+        splitter: LineSplitter,
+        before: bytes,
+        *,
+        ended: bool = True,
+    ) -> Delivery:
+        """Return the records of the lines up to here, with the position after them."""
+        at = reader.position - splitter.pending
+        seen = len(before), fingerprint(before)
+        position = FilePosition(splitter.number, reader.inode, at, *seen, ended=ended)
+        return Delivery(records, {_MARK: position.text()})
+
+    def _before_bad_line(
+        self,
+        made: Iterable[Any],
+        chunk: bytes,
+        last: bytes,
+        reader: _OpenFile | _Followed,
+        number: int,
+    ) -> Iterator[Delivery]:
+        """Yield the records before a bad line, with the position before it, and raise its error."""
+        good: list[Any] = []
+        try:
+            good.extend(made)
+        except ValueError:
+            # None was skipped before it, so there is a record for each line.
+            end = 0
+            for _ in good:
+                end = chunk.index(b"\n", end) + 1
+            if good:
+                seen = (last + chunk[:end])[-CHECKED:]
+                at = reader.position - len(chunk) + end
+                position = FilePosition(number + len(good), reader.inode, at, len(seen), fingerprint(seen))
+                yield Delivery(good, {_MARK: position.text()})
+            raise
+
+    def _pass_over(self, missing: int, reader: _OpenFile | _Followed, splitter: LineSplitter) -> bytes:
+        """Read the lines of so many records, which are in the journal; return the last bytes before there."""
+        # Bad lines that an earlier run has skipped were reported then, and are not a reason to fail now.
+        silent = LineSplitter(self._options.max_line, self._options.decoder(), BadLines("skip", silent=True))
+        rest = b""
+        last = b""
+        while silent.records < missing:
+            chunk = reader.read() if not isinstance(reader, _Followed) else reader.read_what_is_there()
+            if isinstance(chunk, Cut):
+                silent.forget()
+                last = b""
+                continue
+            if not chunk:
+                raise ValueError(
+                    f"it has {silent.records} lines, but the journal has {missing} already: is it another "
+                    "file? Give another file another journal"
+                )
+            end = 0
+            while silent.records < missing and end < len(chunk):
+                newline = chunk.find(b"\n", end) + 1 or len(chunk)
+                for _ in silent.feed(chunk[end:newline]):
+                    pass
+                end = newline
+            last = (last + chunk[:end])[-CHECKED:]
+            rest = chunk[end:]
+        splitter.number = silent.number
+        reader.go_back(len(rest))
+        return last
 
     def _after_last_line(self, chunk: bytes) -> bytes:
         """Return what follows a line that was taken without its newline; that line must not have grown."""
@@ -345,36 +400,6 @@ class FileFeed(Feed):
         half = f"; its last line had no newline, and its {lost} bytes are left out" if lost else ""
         level = logging.WARNING if lost or cut is Cut.TRUNCATED else logging.INFO
         _log.log(level, "%s %s%s; %s", self._path, what, half, on)
-
-    # ---------------------------------------------------------------- saving the position
-    def remember_at(self, path: str, epoch: str) -> None:
-        """Save the position in this file, for a restart with the journal of this epoch."""
-        self._saved = PositionFile(path, epoch)
-
-    def _pass(
-        self, reader: _OpenFile | _Followed, splitter: LineSplitter, before: bytes, *, ended: bool = True
-    ) -> None:
-        if self._saved is not None:
-            at = reader.position - splitter.pending
-            seen = len(before), fingerprint(before)
-            position = FilePosition(splitter.records, splitter.number, reader.inode, at, *seen, ended=ended)
-            self._read.append(position)
-
-    def journalled(self, head: int) -> None:
-        """Save the position after these records, about once a second."""
-        while self._read and self._read[0].records <= head:
-            self._unsaved = self._read.popleft()
-        if self._unsaved is not None and time.monotonic() - self._last_save >= _SAVE_EVERY:
-            self._save()
-
-    def _save(self) -> None:
-        if self._saved is not None and self._unsaved is not None:
-            self._saved.save(self._unsaved)
-            self._unsaved, self._last_save = None, time.monotonic()
-
-    def close(self) -> None:
-        """Save the last position. The file itself is closed when its stream ends."""
-        self._save()
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:

@@ -1,0 +1,86 @@
+"""A feed that has a connection, and reconnects: what brokers, WebSockets and event streams have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, ClassVar, Final
+
+from penstock.backoff import Backoff
+from penstock.delivery import FeedState
+from penstock.feeds.feed import Feed
+from penstock.spec import Publisher
+from penstock.streams import Flux
+
+__all__ = ["RECONNECT", "ConnectedFeed", "ConnectionLost"]
+
+_log = logging.getLogger("penstock.feeds")
+
+RECONNECT: Final = Backoff(first=0.2, longest=30.0)
+"""The pauses between two attempts to reconnect."""
+
+
+class ConnectionLost(ConnectionError):
+    """The other side has ended the connection; a :class:`ConnectedFeed` then reconnects."""
+
+
+class ConnectedFeed(Feed):
+    """Reads one connection after the other; a server that is not there is a state and not an end.
+
+    :meth:`connection` is an asynchronous generator that connects, calls :meth:`connected`, and yields
+    deliveries or plain records. It is stepped once for each element of demand: while the gateway has no
+    space it stands still at its ``yield``, and whatever the protocol offers to slow down a sender applies.
+
+    An error of a kind in :attr:`lost` means: log it, wait as :attr:`backoff` says, and call it again. Any
+    other error ends the feed, and so does returning.
+    """
+
+    lost: ClassVar[tuple[type[BaseException], ...]] = (OSError, EOFError, TimeoutError)
+    """The errors after which it reconnects."""
+    backoff: Backoff = RECONNECT
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = FeedState("connecting")
+
+    @abstractmethod
+    def connection(self) -> AsyncGenerator[Any, None]:
+        """Connect, and yield what comes; runs on an event loop, once for each connection."""
+
+    def connected(self) -> None:
+        """Say that the connection is there; called by :meth:`connection`."""
+        if self.state.status == "down":
+            _log.warning("%s: connected again, after %.1f s", self.name, time.time() - self.state.since)
+        self.state = FeedState("up")
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return what the connections give, one after the other."""
+        return Flux.from_async_iterable(self._connections)
+
+    async def _connections(self) -> AsyncGenerator[Any, None]:
+        while True:
+            try:
+                async with aclosing(self.connection()) as elements:
+                    async for element in elements:
+                        yield element
+                return
+            except self.lost as error:
+                pause = self._disconnected(error)
+            await asyncio.sleep(pause)
+
+    def _disconnected(self, error: BaseException) -> float:
+        """Note why, and return how many seconds to wait."""
+        before = self.state
+        attempts = before.attempts + 1 if before.status != "up" else 1
+        pause = self.backoff.pause(attempts)
+        reason = str(error) or type(error).__name__
+        since = before.since if before.status == "down" else time.time()
+        self.state = FeedState("down", since, reason, attempts, time.time() + pause)
+        # Once for each reason, and then ever more rarely: a server may be away for days.
+        if before.reason != reason or attempts & (attempts - 1) == 0:
+            _log.warning("%s: %s; attempt %d follows in %.1f s", self.name, reason, attempts + 1, pause)
+        return pause
