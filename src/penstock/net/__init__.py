@@ -25,6 +25,7 @@ from penstock.net.errors import (
     DatagramTooLarge,
     HandshakeFailed,
     IdleTimeout,
+    LoopsClosed,
     MulticastFailed,
     NetError,
     PoolClosed,
@@ -37,6 +38,7 @@ from penstock.net.errors import (
 from penstock.net.inbound import Inbound
 from penstock.net.labels import address_text
 from penstock.net.lifecycle import CloseReport, ConnectionObserver, ConnectionState
+from penstock.net.loop_resources import LoopResources, Tenant
 from penstock.net.loops import new_event_loop, run
 from penstock.net.metrics import PoolMetrics, TcpMetrics, Traffic, UdpMetrics
 from penstock.net.outbound import Outbound
@@ -86,6 +88,8 @@ __all__ = [
     "IdleTimeout",
     "Inbound",
     "Interface",
+    "LoopResources",
+    "LoopsClosed",
     "Membership",
     "MulticastFailed",
     "MulticastSettings",
@@ -118,6 +122,7 @@ __all__ = [
     "TcpMetrics",
     "TcpServer",
     "TcpSettings",
+    "Tenant",
     "TimerHandle",
     "TlsSession",
     "TlsSettings",

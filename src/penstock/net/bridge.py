@@ -37,7 +37,7 @@ class Bridge:
         settings = connections.settings
         self._connections = connections
         self._receiver = Receiver(loop, settings.read_ahead)
-        self._traffic = Traffic(connections.metrics) if settings.counts_bytes else None
+        self._traffic = Traffic() if settings.counts_bytes else None
         take: Callable[[bytes], None] = self._receiver.take
         if self._traffic is not None:
             take = self._traffic.counting_received(take)

@@ -170,7 +170,7 @@ class Connection(ConnectionIdentity):
     def _handler_done(self, error: BaseException | None) -> None:
         self._sound = self._sound and error is None
         if error is not None and tell_failure(self.label, error, lost=self._lost, stopped=self._stopped):
-            self._connections.metrics.errors += 1
+            self._connections.count_error()
         elif error is None and self.send_was_made and not self._send_was_begun and not self.sends_at_once:
             self._connections.advice.nothing_sent(self.label)
         self.on_loop(self._close)
@@ -277,7 +277,7 @@ class Connection(ConnectionIdentity):
         self._writable = False
         self._joined_bytes = 0
         if error is not None:
-            self._connections.metrics.errors += 1
+            self._connections.count_error()
         error = error or self._aborted
         if self._timer is not None:
             self._timer.cancel()
@@ -571,5 +571,5 @@ class Connection(ConnectionIdentity):
 
     def _idle(self, timeout: IdleTimeout) -> None:
         _log.info("%s %s: closing", self.label, timeout)
-        self._connections.metrics.errors += 1
+        self._connections.count_error()
         self._abort(timeout, cut=False)

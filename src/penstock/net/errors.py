@@ -20,6 +20,7 @@ __all__ = [
     "DatagramTooLarge",
     "HandshakeFailed",
     "IdleTimeout",
+    "LoopsClosed",
     "MulticastFailed",
     "NetError",
     "PoolClosed",
@@ -87,6 +88,10 @@ class HandshakeFailed(ConnectFailed):
 
 class AcquireTimeout(NetError, TimeoutError):
     """No connection of a pool became free in time."""
+
+
+class LoopsClosed(NetError):
+    """The event loops of a LoopResources are closed, so nothing can be opened on them."""
 
 
 class PoolFull(NetError):

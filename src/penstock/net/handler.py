@@ -104,7 +104,7 @@ class HandlerAdvice:
     """What the author of a handler should know. Each advice is logged once for a server or client."""
 
     def __init__(self) -> None:
-        self._given: set[str] = set()
+        self._given: dict[str, object] = {}
 
     def elements_dropped(self, label: str, returned: Any, element: Any) -> None:
         """Nobody takes the elements of what the handler returned."""
@@ -125,8 +125,8 @@ class HandlerAdvice:
         )
 
     def _give(self, label: str, text: str) -> None:
-        if text[:40] not in self._given:
-            self._given.add(text[:40])
+        this = object()
+        if self._given.setdefault(text[:40], this) is this:  # One step, for handlers on several threads.
             _log.warning("%s %s; this is logged only once", label, text)
 
 

@@ -81,8 +81,16 @@ class ConnectionIdentity:
         """Make a call on the connection's event loop: now if we are on it. False if that loop is closed."""
         if get_ident() == self._thread:
             call(*arguments)
-        elif self._loop.is_closed():
-            return False
-        else:
+            return True
+        try:
             self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+            return False
         return True
+
+    @property
+    def on_closed_loop(self) -> bool:
+        """Whether its event loop is closed, so that nothing happens to it any more."""
+        return self._loop.is_closed()

@@ -14,22 +14,17 @@ __all__ = ["PoolMetrics", "TcpMetrics", "Traffic", "UdpCounters", "UdpMetrics", 
 class Traffic:
     """The bytes of one connection. Idle timeouts look here too."""
 
-    __slots__ = ("_total", "received", "sent")
+    __slots__ = ("received", "sent")
 
-    def __init__(self, total: TcpMetrics) -> None:
-        self._total = total
+    def __init__(self) -> None:
         self.received = 0
         self.sent = 0
 
     def counting_received(self, pass_on: Callable[[bytes], None]) -> Callable[[bytes], None]:
         """``pass_on``, counted."""
 
-        total = self._total
-
         def count(data: bytes) -> None:
-            size = len(data)
-            self.received += size
-            total.data_received += size
+            self.received += len(data)
             pass_on(data)
 
         return count
@@ -37,20 +32,16 @@ class Traffic:
     def counting_sent(self, pass_on: Callable[[bytes], None]) -> Callable[[bytes], None]:
         """``pass_on``, counted."""
 
-        total = self._total
-
         def count(data: bytes) -> None:
-            size = len(data)
-            self.sent += size
-            total.data_sent += size
+            self.sent += len(data)
             pass_on(data)
 
         return count
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class TcpMetrics:
-    """The counts of one server or client. Bytes are counted only with ``metrics()``."""
+    """The counts of one server at one moment. Bytes are counted only with ``metrics()``."""
 
     connections_total: int = 0
     """Connections that were opened."""

@@ -20,6 +20,7 @@ from penstock.streams import Flux
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
     from penstock.net.inbound import Inbound
+    from penstock.net.loop_resources import LoopResources
     from penstock.net.outbound import Outbound
     from penstock.net.proxies.header import ProxyHeader
     from penstock.net.proxies.protocol import ProxyProtocol
@@ -93,6 +94,7 @@ class SocketSettings:
     metered: bool = False
     options: tuple[SocketOption, ...] = ()
     encoder: Callable[[Any], Any] = field(default=lambda thing: thing)
+    loops: LoopResources | None = None
 
     @property
     def where(self) -> str:
@@ -206,6 +208,14 @@ class SocketBuilder(Generic[S]):
         if not callable(encode):
             raise TypeError(f"encoder({encode!r}): pass a function that turns an object into bytes")
         return self._with(encoder=encode)
+
+    def run_on(self, loops: LoopResources | None) -> Self:
+        """Live on these event loops, which others may share, and not on the caller's (None)."""
+        from penstock.net.loop_resources import LoopResources
+
+        if loops is not None and not isinstance(loops, LoopResources):
+            raise TypeError(f"run_on({loops!r:.80}): pass a LoopResources, or None")
+        return self._with(loops=loops)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._settings.where}>"

@@ -141,15 +141,24 @@ class TcpClient(TcpBuilder):
     async def connect(self) -> Connection:
         """Open a connection, or take one from the pool; ConnectFailed says why there is none.
 
-        With a pool that may be AcquireTimeout, PoolFull or PoolClosed, too.
+        With a pool that may be AcquireTimeout, PoolFull or PoolClosed, too; with ``run_on()``, LoopsClosed.
         """
+        loops = self._settings.loops
+        return await (self._connect() if loops is None else loops.open(self._connect))
+
+    async def _connect(self) -> Connection:
         settings = self._settings
         if settings.path is None and not settings.port:
             raise ValueError("connect() needs a port: TcpClient.create().host(…).port(…)")
         try:
             if settings.pool is not None:
-                return await acquire(settings.pool, settings, self._open)
-            return await self._open(Connections(settings))
+                connection = await acquire(settings.pool, settings, self._open)
+            else:
+                connection = await self._open(Connections(settings))
+            if settings.loops is not None and not connection._connections.move_in(settings.loops):
+                connection.abort()
+                raise settings.loops.is_closed()
+            return connection
         except BaseException as error:
             tell_endpoint(settings, EndpointState.FAILED, error=error)
             raise
@@ -193,7 +202,10 @@ class TcpClient(TcpBuilder):
 
     def connect_now(self, timeout: float = 45.0) -> Connection:
         """Connect, from a thread without an event loop. The connection lives on one in the background."""
-        return block_on(self.connect(), timeout)
+        loops = self._settings.loops
+        if loops is not None:
+            return loops.open_now(self._connect, timeout)
+        return block_on(self._connect, timeout)
 
 
 async def _tcp_connection(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.arguments import a_count, a_number
 from penstock.net.connection import Connection
 from penstock.net.lifecycle import CloseReport
-from penstock.net.loops import ClosedByBlocks, block_on, refuse_on_a_loop
+from penstock.net.loops import ClosedByBlocks, refuse_on_a_loop, run_in_background
 from penstock.net.metrics import PoolMetrics
 from penstock.net.settings import TcpSettings
 from penstock.net.tcp.pool_ledger import Opening, PoolLedger
@@ -90,7 +90,7 @@ class ConnectionPool(ClosedByBlocks):
     def close_now(self, grace: float = 3.0) -> CloseReport:
         """:meth:`aclose` for a thread that has no event loop."""
         refuse_on_a_loop("aclose()")
-        return block_on(self.aclose(grace), None)
+        return run_in_background(self.aclose(grace))
 
 
 def _seconds(value: float | None, name: str) -> float | None:

@@ -25,6 +25,7 @@ from penstock.net.proxies.protocol import ProxyProtocol
 from penstock.net.settings import TcpBuilder, TcpSettings
 from penstock.net.tcp.listener import Acceptor, listening_sockets
 from penstock.net.tls import Path, TlsSettings
+from penstock.streams.spi import renew_after_fork
 
 __all__ = ["RunningServer", "TcpServer"]
 
@@ -125,7 +126,11 @@ class TcpServer(TcpBuilder):
         return self.host("::")._with(dual_stack=True)
 
     async def bind(self) -> RunningServer:
-        """Listen. The server runs on this event loop until it is closed."""
+        """Listen. The server runs on this event loop, or on those of ``run_on()``, until it is closed."""
+        loops = self._settings.loops
+        return await (self._bind() if loops is None else loops.open(self._bind))
+
+    async def _bind(self) -> RunningServer:
         settings = self._settings
         if settings.handler is None and not settings.on_connection:
             raise ValueError(
@@ -138,7 +143,7 @@ class TcpServer(TcpBuilder):
         try:
             sockets = await listening_sockets(settings)
             for listening in sockets:
-                if settings.tls is not None or settings.proxy_protocol is not None:
+                if any((settings.loops, settings.tls, settings.proxy_protocol)):
                     acceptor = Acceptor(listening, connections)
                     acceptor.start()
                     listeners.append(acceptor)
@@ -162,13 +167,19 @@ class TcpServer(TcpBuilder):
             tell_endpoint(settings, EndpointState.FAILED, error=failed)
             raise failed from error
         running = RunningServer(settings, sockets, listeners, connections, loop)
+        if settings.loops is not None and not running._move_in(settings.loops):
+            await running.aclose(0)
+            raise settings.loops.is_closed()
         _log.info("listening on %s", running.where)
         tell_endpoint(settings, EndpointState.BOUND, running.addresses)
         return running
 
     def bind_now(self, timeout: float = 45.0) -> RunningServer:
         """Listen, from a thread without an event loop. The server runs on one in the background."""
-        return block_on(self.bind(), timeout)
+        loops = self._settings.loops
+        if loops is not None:
+            return loops.open_now(self._bind, timeout)
+        return block_on(self._bind, timeout)
 
 
 class RunningServer(Disposable):
@@ -187,7 +198,9 @@ class RunningServer(Disposable):
         self._settings = settings
         self._listeners = listeners
         self._connections = connections
+        self._sockets = sockets
         self._addresses = [listening.getsockname() for listening in sockets]
+        renew_after_fork(self)
 
     @property
     def host(self) -> str:
@@ -212,7 +225,7 @@ class RunningServer(Disposable):
     @property
     def connections(self) -> list[Connection]:
         """The connections that are open now."""
-        return list(self._connections.alive)
+        return self._connections.alive
 
     @property
     def metrics(self) -> TcpMetrics:
@@ -230,14 +243,22 @@ class RunningServer(Disposable):
             listener.close()
         _remove_path(self._settings)
         tell_endpoint(self._settings, EndpointState.UNBOUND, self.addresses)
-        closed = await self._connections.close(grace)
+        closed = await self._connections.aclose(grace)
         for label in closed.aborted:
             _log.warning("%s was cut off: its handler was still running %g s after the close", label, grace)
-        self._over.set()
+        self._is_over()
         return closed
 
+    def renew_in_child(self) -> None:
+        """After a fork: the child does not listen, so that the port is free when the parent has closed it."""
+        for listening in self._sockets:
+            # Past the event loop, which is the parent's. The parent's descriptor is another one.
+            with contextlib.suppress(OSError):
+                os.close(listening.detach())
+        self._connections.renew_in_child()
+
     def __repr__(self) -> str:
-        return f"<RunningServer {self.where}, {len(self._connections.alive)} connections>"
+        return f"<RunningServer {self.where}, {len(self._connections)} connections>"
 
 
 async def _plain_server(

@@ -275,7 +275,7 @@ class UdpChannel(Disposable):
         self._closed = True
         self._transport.close()
         self._tell(ConnectionState.DISCONNECTING)
-        self._over.set()
+        self._is_over()
         if self._handler is not None and cancel_handler:
             self._handler.cancel()
 
@@ -333,6 +333,9 @@ async def open_channel(
             for membership in settings.memberships:
                 membership.join(opened)
             channel = UdpChannel(settings, opened, peer)
+            if settings.loops is not None and not channel._move_in(settings.loops):
+                channel.close()
+                raise settings.loops.is_closed()
             channel.begin()
             return channel
         except OSError as error:

@@ -33,6 +33,10 @@ class UdpClient(UdpBuilder):
 
     async def connect(self) -> UdpChannel:
         """Open a connected socket; ConnectFailed says why there is none."""
+        loops = self._settings.loops
+        return await (self._connect() if loops is None else loops.open(self._connect))
+
+    async def _connect(self) -> UdpChannel:
         if not self._settings.port:
             raise ValueError("connect() needs a port: UdpClient.create().host(…).port(…)")
         try:
@@ -44,7 +48,10 @@ class UdpClient(UdpBuilder):
 
     def connect_now(self, timeout: float = 45.0) -> UdpChannel:
         """Connect, from a thread without an event loop. The socket lives on one in the background."""
-        return block_on(self.connect(), timeout)
+        loops = self._settings.loops
+        if loops is not None:
+            return loops.open_now(self._connect, timeout)
+        return block_on(self._connect, timeout)
 
 
 def _connect(opened: socket.socket, address: Address) -> Address:

@@ -47,7 +47,11 @@ class UdpServer(UdpBuilder):
         return self._with(memberships=(*self._settings.memberships, Membership(group, interface)))
 
     async def bind(self) -> UdpChannel:
-        """Bind the address. The server runs on this event loop until it is closed."""
+        """Bind the address. The server runs on this loop, or on one of ``run_on()``, until it is closed."""
+        loops = self._settings.loops
+        return await (self._bind() if loops is None else loops.open(self._bind))
+
+    async def _bind(self) -> UdpChannel:
         try:
             channel = await open_channel(self._settings, _bind, listening=True)
         except MulticastFailed:
@@ -59,7 +63,10 @@ class UdpServer(UdpBuilder):
 
     def bind_now(self, timeout: float = 45.0) -> UdpChannel:
         """Bind, from a thread without an event loop. The server runs on one in the background."""
-        return block_on(self.bind(), timeout)
+        loops = self._settings.loops
+        if loops is not None:
+            return loops.open_now(self._bind, timeout)
+        return block_on(self._bind, timeout)
 
 
 def _bind(opened: socket.socket, address: Address) -> None:

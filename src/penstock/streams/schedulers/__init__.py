@@ -11,6 +11,7 @@ from asyncio import AbstractEventLoop
 
 from penstock.streams.schedulers.event_loop import BackgroundLoopScheduler, LoopScheduler, background_loop
 from penstock.streams.schedulers.inline import ImmediateScheduler, TrampolineScheduler, VirtualTimeScheduler
+from penstock.streams.schedulers.loop_thread import LoopThread
 from penstock.streams.schedulers.scheduler import (
     Alarm,
     ProcessWide,
@@ -36,6 +37,7 @@ __all__ = [
     "ElasticScheduler",
     "ImmediateScheduler",
     "LoopScheduler",
+    "LoopThread",
     "PoolScheduler",
     "ProcessWide",
     "RealTimeScheduler",

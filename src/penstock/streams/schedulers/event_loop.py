@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from threading import get_ident
 
 from penstock.streams.schedulers.inline import ImmediateScheduler
+from penstock.streams.schedulers.loop_thread import LoopThread, loops_of_exiting_process
 from penstock.streams.schedulers.scheduler import (
     ProcessWide,
     Scheduler,
@@ -151,8 +152,6 @@ class LoopTimers:
 _NO_THREAD = 0  # never the identifier of a thread
 LOOK_AFTER = 1.0
 """Seconds after which a scheduler with pending timers checks whether its loop was closed."""
-loops_of_exiting_process: list[AbstractEventLoop] = []
-"""Loops of ours that the exit of the interpreter is about to close."""
 _timer_thread = ImmediateScheduler("timer thread")
 
 
@@ -282,17 +281,6 @@ class LoopScheduler(Scheduler):
             raise SchedulerClosed(self.name) from None
 
 
-_EXIT_PATIENCE = 3.0
-"""Seconds that the interpreter's exit waits for the loop to wind down; a task that blocks it gets no more."""
-
-_MOST_TURNS = 10
-"""How often the loop looks for tasks that were started while others ended."""
-
-_left_to_parent: list[AbstractEventLoop] = []
-"""Loops inherited through a fork. Closing one would unregister the *parent's* sockets, which share the same
-kernel object, and so would the garbage collector; they are kept for as long as the child lives."""
-
-
 class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
     """Runs tasks on an event loop of its own, on the daemon thread `penstock-loop`; see `background_loop`.
 
@@ -307,11 +295,11 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
     ) -> None:
         self._new_loop = new_loop
         self._thread_name = thread_name
-        super().__init__(new_loop(), name="background-loop")
         self._starting = threading.Lock()
-        self._thread: threading.Thread | None = self._launch(self._loop)
+        self._runner: LoopThread | None = self._launch()
+        super().__init__(self._runner.loop, name="background-loop")
         renew_after_fork(self)
-        atexit.register(self._wind_down_at_exit)
+        atexit.register(self._end_at_exit)
 
     @property
     def loop(self) -> AbstractEventLoop:
@@ -321,7 +309,7 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
 
     def submit(self, task: Task) -> None:
         """Run `task` in one of the loop's next rounds."""
-        if self._thread is None:
+        if self._runner is None:
             self._ensure_running()
         super().submit(task)
 
@@ -331,71 +319,30 @@ class BackgroundLoopScheduler(StaysOpen, LoopScheduler):
 
     def renew_in_child(self) -> None:
         """Leave loop, tasks and timers to the parent; the next task starts a loop of our own."""
-        _left_to_parent.append(self._loop)
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.leave_to_parent()
         self._timers.abandon()
         self._starting = threading.Lock()
-        self._thread = None
 
     def _ensure_running(self) -> None:
-        if self._thread is not None:
+        if self._runner is not None:
             return
         with self._starting:
             if self._closed:
                 raise SchedulerClosed(self.name)
-            if self._thread is None:
-                self._bind(self._new_loop())
-                self._thread = self._launch(self._loop)
+            if self._runner is None:
+                runner = self._launch()
+                self._bind(runner.loop)
+                self._runner = runner
 
-    def _launch(self, loop: AbstractEventLoop) -> threading.Thread:
-        thread = threading.Thread(target=self._run_loop, args=(loop,), name=self._thread_name, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError:
-            # The system has no thread left: nobody would ever run the loop, so close it.
-            loop.close()
-            raise
-        return thread
+    def _launch(self) -> LoopThread:
+        return LoopThread(self._new_loop, self._thread_name, lambda error: report_task_error(error, self))
 
-    def _run_loop(self, loop: AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        # Others live on this loop: neither a stray loop.stop() nor a SystemExit in a coroutine ends it.
-        while not (self._closed or loop.is_closed()):
-            try:
-                loop.run_forever()
-            except BaseException as error:
-                report_task_error(error, self)
-        if not loop.is_closed():
-            _wind_down(loop)
-
-    def _wind_down_at_exit(self) -> None:
-        loops_of_exiting_process.append(self._loop)
-        thread, self._closed = self._thread, True
-        if thread is None or not thread.is_alive():
-            return
-        # A thread that has only just started sees the flag by itself, and may have closed the loop already.
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        thread.join(_EXIT_PATIENCE)
-
-
-def _wind_down(loop: AbstractEventLoop) -> None:
-    # A task still pending when it is collected would complain on stderr: cancel them all and let them end.
-    # One of them may have started another just before, so look again.
-    for _ in range(_MOST_TURNS):
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
-            task.cancel()
-        loop.run_until_complete(_ended(tasks))
-        if not tasks and not asyncio.all_tasks(loop):
-            break
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    asyncio.set_event_loop(None)
-    loop.close()
-
-
-async def _ended(tasks: set[asyncio.Task[object]]) -> None:
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0)
+    def _end_at_exit(self) -> None:
+        self._closed = True
+        if self._runner is not None:
+            self._runner.end_at_exit()
 
 
 _background: ProcessWide[LoopScheduler] = ProcessWide(BackgroundLoopScheduler)
