@@ -48,6 +48,7 @@ STREAMS: dict[str, Callable[[], Any]] = {
     "publish_on": lambda: Flux.range(5).map(fail).publish_on(schedulers.immediate()),
     "retry": lambda: Mono.error(Fails).retry(1),
     "retry of a Flux": lambda: Flux.range(5).map(fail).retry(1),
+    "share": lambda: Flux.range(5).map(fail).share(),
     "switch_if_empty": lambda: Flux.empty().switch_if_empty(Flux.range(5).map(fail)),
     "timeout": lambda: Flux.range(5).map(fail).timeout(60),
     "using": lambda: Flux.using(fail, Flux.range, lambda _: None),
@@ -80,6 +81,32 @@ def test_a_kept_subscription_does_not_keep_the_subscriber(name: str) -> None:
     stream, reader = STREAMS[name](), Reader()
     gone = weakref.ref(reader)
     stream.subscribe(reader)
+    assert reader.failed
+    subscription = reader.subscription
+
+    del reader
+    gc.collect()
+
+    assert gone() is None
+    subscription.cancel()
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        lambda: Flux.range(5).map(fail).cache(),
+        lambda: Flux.range(5).map(fail).cache(ttl=60),
+        lambda: Flux.range(5).map(fail).publish().auto_connect(),
+        lambda: Flux.range(5).map(fail).replay(3).auto_connect(),
+        lambda: Mono.from_callable(fail).cache(),
+    ],
+    ids=["Flux.cache", "Flux.cache(ttl)", "publish", "replay", "Mono.cache"],
+)
+def test_a_kept_subscription_of_a_cache_does_not_keep_the_subscriber(stream: Callable[[], Any]) -> None:
+    """The cache itself keeps its error for the next subscriber, with the traceback."""
+    reader = Reader()
+    gone = weakref.ref(reader)
+    stream().subscribe(reader)
     assert reader.failed
     subscription = reader.subscription
 

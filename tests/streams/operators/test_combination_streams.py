@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -97,6 +98,36 @@ def test_a_thousand_streams_added_one_by_one_stay_one_stage() -> None:
 
     assert stream.collect_list().block() == list(range(1000))
     assert len(stream._source.upstreams()) == 1000
+
+
+FAILING_AT_ONCE: dict[str, Callable[[], Flux[Any]]] = {
+    "combine_latest": lambda: Flux.combine_latest(Flux.error(OSError()), Flux.just(1)),
+    "flat_map": lambda: Flux.just(1, 2).flat_map(lambda x: Flux.just(x) if x == 1 else Flux.error(OSError())),
+    "flat_map_sequential": lambda: Flux.just(1, 2).flat_map_sequential(lambda _: Flux.error(OSError())),
+    "merge": lambda: Flux.merge(Flux.just(1), Flux.error(OSError()), Flux.just(2)),
+    "merge_ordered": lambda: Flux.merge_ordered(Flux.just(1), Flux.error(OSError())),
+    "merge_priority": lambda: Flux.merge_priority(Flux.just(1), Flux.error(OSError())),
+    "switch_map": lambda: Flux.just(1).switch_map(lambda _: Flux.error(OSError())),
+    "zip": lambda: Flux.zip(Flux.error(OSError()), Flux.empty()),
+    "map": lambda: Flux.error(OSError()).map(str),
+    "publish_on": lambda: Flux.error(OSError()).publish_on(schedulers.immediate()),
+    "share": lambda: Flux.error(OSError()).share(),
+}
+
+
+@pytest.mark.parametrize("name", FAILING_AT_ONCE)
+def test_start_with_comes_before_an_error_that_was_there_before_the_demand(name: str) -> None:
+    """What comes first is a stream of its own, as in concat: the error of the second one cannot pass it."""
+    recorder = Recorder.of(FAILING_AT_ONCE[name]().start_with("a", "b").map(str))
+    assert not recorder.terminated
+
+    recorder.request(1)
+    assert recorder.check().items == ["a"]
+    assert not recorder.terminated
+
+    recorder.request(1)
+    assert recorder.check().items == ["a", "b"]
+    assert isinstance(recorder.error, OSError)
 
 
 def test_start_with_comes_first_and_needs_no_demand_of_the_source() -> None:

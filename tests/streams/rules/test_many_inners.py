@@ -60,6 +60,10 @@ AT_ONCE: dict[str, Joined] = {
     "merge_delay_error": lambda taps: Flux.merge_delay_error(*map(Flux.from_publisher, taps)),
     "merge_sequential": lambda taps: Flux.merge_sequential(*map(Flux.from_publisher, taps)),
     "merge_ordered": lambda taps: Flux.merge_ordered(*map(Flux.from_publisher, taps)),
+    "merge_priority": lambda taps: Flux.merge_priority(*map(Flux.from_publisher, taps)),
+    "merge_priority by key": lambda taps: Flux.merge_priority(
+        *map(Flux.from_publisher, taps), key=lambda x: -x
+    ),
     "zip": lambda taps: Flux.zip(*map(Flux.from_publisher, taps)).flat_map_iterable(lambda row: row),
     "group_by": lambda taps: (
         Flux.range(len(taps))
@@ -204,6 +208,37 @@ def test_memory_of_ten_thousand_switches() -> None:
     taps[-1].end()
     assert recorder.check().items == ["newest"]
     assert recorder.completed
+
+
+@pytest.mark.parametrize("key", [None, lambda x: -x], ids=["by place", "by key"])
+def test_an_element_of_the_last_of_many_streams_costs_no_look_at_all_the_others(
+    key: Callable[[int], int] | None,
+) -> None:
+    """Lines are counted, because a look at a queue is no call."""
+
+    def lines(number: int) -> int:
+        taps = [Tap() for _ in range(number)]
+        recorder = Recorder.of(Flux.merge_priority(*map(Flux.from_publisher, taps), key=key), UNBOUNDED)
+        count = 0
+
+        def traced(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal count
+            count += 1
+            return traced
+
+        before = sys.gettrace()
+        sys.settrace(traced)
+        try:
+            for element in range(30):
+                taps[-1].give(element)
+        finally:
+            sys.settrace(before)
+        assert recorder.check().items == list(range(30))
+        return count
+
+    lines(FEW)
+
+    assert lines(MANY) == lines(FEW)
 
 
 def test_monos_side_by_side_are_not_quadratic_either() -> None:

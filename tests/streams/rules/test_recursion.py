@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.spec import Subscription
 from penstock.streams import Flux, Mono, on_dropped, stream
 from penstock.streams.fusion import drain
 
@@ -122,6 +123,54 @@ def test_the_error_arrives_wherever_the_stack_ends(
         for frames in range(20):
             with pytest.raises(RecursionError):
                 deeper(frames)
+
+
+class Ends:
+    """Asks for everything and keeps the ends."""
+
+    def __init__(self) -> None:
+        self.ends: list[BaseException | None] = []
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        subscription.request(1 << 62)
+
+    def on_next(self, element: Any, /) -> None: ...
+
+    def on_error(self, error: BaseException, /) -> None:
+        self.ends.append(error)
+
+    def on_complete(self) -> None:
+        self.ends.append(None)
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda function: function.__name__)
+def test_the_error_arrives_once_if_the_thread_with_the_new_stack_runs_last(
+    definition: Callable[[int], Flux[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rescues: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+
+    def deeper(frames: int, subscriber: Ends) -> None:
+        if frames:
+            deeper(frames - 1, subscriber)
+        else:
+            definition(0).take(1_000_000).count().subscribe(subscriber)
+
+    monkeypatch.setattr(
+        drain, "start_new_thread", lambda function, arguments: rescues.append((function, arguments))
+    )
+    monkeypatch.setattr(stream, "too_deep", lambda source, below: None)
+    with on_dropped(error=lambda error, where: None, element=lambda element, where: None):
+        for frames in range(20):
+            subscriber, raised = Ends(), False
+            try:
+                deeper(frames, subscriber)
+            except RecursionError:
+                raised = True  # there was no stack left to subscribe, let alone for a signal
+            while rescues:
+                function, arguments = rescues.pop(0)
+                function(*arguments)
+            ends = [type(end) for end in subscriber.ends]
+            assert ends == [RecursionError] or (raised and not ends), frames
 
 
 def test_the_error_says_what_to_use_instead() -> None:

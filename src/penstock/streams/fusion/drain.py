@@ -23,15 +23,15 @@ from time import monotonic
 from typing import Any, ClassVar
 
 from penstock.arguments import whole
-from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
-from penstock.streams.errors import Place, annotate, drop_error
+from penstock.spec import UNBOUNDED, Subscriber, non_positive_request
+from penstock.streams.errors import Place
 from penstock.streams.events import StageState, listener_for_new_streams
 from penstock.streams.fusion.codegen import SOURCE, TAIL, Head, Tail
-from penstock.streams.fusion.compiler import culprit, emitted_before, run, shape_of, states_of
-from penstock.streams.fusion.link import GONE, Link, last_passed
-from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers, label_of
+from penstock.streams.fusion.compiler import run, shape_of, states_of
+from penstock.streams.fusion.ending import Ending
+from penstock.streams.fusion.link import last_passed
+from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers
 from penstock.streams.home import Home, home_here
-from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
 __all__ = ["Drain"]
 
@@ -41,7 +41,7 @@ FRAMES = 8
 """Stack frames that an element, or a subscription, needs to get through one stage."""
 
 
-class Drain(Link):
+class Drain(Ending):
     """A subscription whose elements come out of a compiled loop."""
 
     head: ClassVar[Head]
@@ -50,43 +50,19 @@ class Drain(Link):
     __slots__ = (
         "__weakref__",
         "_bare",
-        "_interrupt",
-        "_last",
-        "_listener",
-        "_loop",
-        "_origin",
+        "_leading",
         "_owner",
         "_reported",
-        "_resume",
-        "_send",
-        "_shape",
         "_starved",
         "_still_since",
-        "_watchers",
         "at_end",
         "below",
-        "cancelled",
-        "closed",
         "context",
         "demand",
         "dirty",
-        "downstream",
-        "emitted",
-        "flowing",
-        "halted",
-        "home",
-        "mailbox",
-        "ops",
         "paused",
-        "place",
         "refill_at",
-        "released",
-        "sated",
-        "states",
-        "stop_at",
-        "stopped",
         "taken",
-        "violation",
     )
 
     def __init__(
@@ -139,17 +115,14 @@ class Drain(Link):
         self._resume: Callable[[], object] | None = None
         self._send: Callable[[Any], object] | None = None  # takes an element: the loop, or the subscriber
         self._bare = False
-        self._starved = self.head is not Head.ITERABLE and not self._shape.leads
+        self._leading = self._shape.leads
+        """Elements that go before those of the source (``start_with``) have not all been sent."""
+        self._starved = self.head is not Head.ITERABLE and not self._leading
         self._owner = allocate_lock()
         self._owner.acquire()  # released by introduce(): nothing may run before on_subscribe
         self._listener = listener_for_new_streams()
         self._reported = 0
         self._still_since = 0.0
-
-    @property
-    def name(self) -> str:
-        """The source of this stage, for messages."""
-        return label_of(self._origin)
 
     # ---------------------------------------------------------------- what the subscriber calls
     def request(self, n: int, /) -> None:
@@ -200,12 +173,6 @@ class Drain(Link):
         self.dirty = True
         self.drain()
 
-    def _stop(self) -> None:
-        """Make the loop give up control."""
-        self.halted = self.sated = True
-        self.flowing = False
-        self.stop_at = -1
-
     # ---------------------------------------------------------------- ownership
     def drain(self) -> None:
         """Do whatever there is to do, unless another thread is doing it."""
@@ -247,6 +214,9 @@ class Drain(Link):
                     if self.emitted >= self.stop_at:
                         self.flowing = False  # while we own it: another thread may push when we let go
             except BaseException as error:
+                if self._bare or not isinstance(error, StopIteration):
+                    # Before any call: without stack for that, the dead loop must not look finished.
+                    self.violation, self.halted = error, True
                 self._failed_push(error)
             finally:
                 self._owner.release()
@@ -265,7 +235,6 @@ class Drain(Link):
         if not self._bare and isinstance(error, StopIteration):
             self._inside(self._complete)
             return
-        self.violation, self.halted = error, True  # see turn()
         self._inside(self._crash, error, TAIL if self._bare else None)
 
     def flow(self) -> None:
@@ -341,7 +310,9 @@ class Drain(Link):
             if not self.can_run():
                 if self.switch():
                     continue
-                error = self.due_error()
+                if self._leading:
+                    self._leading = not self._starved
+                error = None if self._leading else self.due_error()
                 if error is not None:
                     self._fail(error, SOURCE)
                     break
@@ -406,13 +377,17 @@ class Drain(Link):
         if self.halted:
             self._stop()  # it came while we wrote
 
-    def _report(self) -> None:
+    def _report(self, outcome: Outcome | None = None) -> None:
         fresh = self.emitted - self._reported
-        if self._listener is not None and fresh:
+        if self._listener is None:
+            return
+        if fresh:
             self._reported = self.emitted
             self._listener.emitted(self, fresh)
             self._listener.queued(self, self.queued())
             self._still_since = monotonic()
+        if outcome is not None:
+            self._listener.terminated(self, outcome)
 
     # ---------------------------------------------------------------- what a kind of drain decides
     def source(self) -> Any:
@@ -458,143 +433,3 @@ class Drain(Link):
         return StageState(
             name, self.demand, self.emitted, self.queued(), self.capacity(), self.runs_on(), self.closed
         )
-
-    # ---------------------------------------------------------------- how it ends
-    def ended(self, first: int, last: int) -> None:
-        """Called by the loop: the operators from ``first`` up to ``last`` have seen the end of the input."""
-        if self._watchers is not None:
-            self._watchers.completed(max(first, self.stopped + 1), last)
-
-    def _complete(self) -> None:
-        downstream = self._close(Outcome.COMPLETE)
-        try:
-            downstream.on_complete()
-        except RecursionError:
-            raise  # see drain()
-        except BaseException as error:
-            self._lost(error, f"on_complete of the subscriber of {self.name} (§2.13)")
-        self._finish()
-
-    def _fail(self, error: BaseException, index: int) -> None:
-        if index == SOURCE:
-            annotate(error, self.name, self.place)
-        else:
-            annotate(error, self.ops[index].label, self.ops[index].place)
-        if self._watchers is not None:
-            error = self._watchers.failed(error, index)
-        downstream = self._close(Outcome.ERROR)
-        try:
-            downstream.on_error(error)
-        except RecursionError:
-            raise  # see drain()
-        except BaseException as fault:
-            drop_error(error, f"{self.name}, whose subscriber raised in on_error")
-            self._lost(fault, f"on_error of the subscriber of {self.name} (§2.13)")
-        self._finish()
-
-    def _crash(self, error: BaseException, index: int | None = None) -> None:
-        self._caught(error)
-        if index is None:
-            index = culprit(error, self._shape)
-        if self._watchers is not None:
-            index = self._watchers.blame(error, index)
-        if index == TAIL:
-            self._subscriber_raised(error)
-        elif self.cancelled:
-            self._close(Outcome.CANCEL)
-            drop_error(error, f"{self.name} after it was cancelled")
-            self._finish()
-        else:
-            self.emitted = emitted_before(error, self._shape, self)
-            self._fail(error, index)
-
-    def _subscriber_raised(self, error: BaseException) -> None:
-        last = last_passed(self)
-        if isinstance(error, RecursionError) and isinstance(getattr(last.downstream, "home", None), Home):
-            if last is not self:
-                last.abort(error)  # first, so that no stage between takes it for an error of ours
-            self._fail(error, SOURCE)  # one of our own stages, which ran out of stack
-            return
-        # §2.13: as if it had cancelled; only the hook for dropped errors can be told.
-        self._close(Outcome.CANCEL)
-        if isinstance(last, Drain):
-            last.cancel()
-        annotate(error, "the subscriber of " + self.name, self.place)
-        self._lost(error, f"the subscriber of {self.name}, which raised (§2.13)")
-        self._finish()
-
-    def _caught(self, error: BaseException) -> None:
-        """Remember a Ctrl-C or exit from the user's code, to raise it once the stream has ended."""
-        if asks_main_thread_to_stop(error):
-            self._interrupt = error
-
-    def _lost(self, error: BaseException, where: str) -> None:
-        """Report an exception that cannot be a signal any more, unless the caller gets it."""
-        self._caught(error)
-        if self._interrupt is not error:
-            drop_error(error, where)
-
-    def _rescue(self, error: BaseException) -> None:
-        """End with the RecursionError, on a thread with a fresh stack."""
-        downstream, self._last = self._last, None
-        if not self.closed:
-            self.abort(error)
-        elif downstream is not None:
-            try:
-                downstream.on_error(error)
-            except BaseException as fault:
-                drop_error(fault, f"on_error of the subscriber of {self.name} (§2.13)")
-
-    def _halt(self) -> None:
-        error = None if self.cancelled else self.violation
-        if error is not None and not isinstance(error, RuleViolation):
-            index = SOURCE if self._watchers is None else self._watchers.blame(error, SOURCE)
-            self._fail(error, index)
-            return
-        downstream = self._close(Outcome.CANCEL)  # the stages above did nothing wrong
-        if error is not None:
-            try:
-                downstream.on_error(error)
-            except BaseException as fault:
-                self._lost(fault, f"on_error of the subscriber of {self.name} (§2.13)")
-        self._finish()
-
-    def _close(self, outcome: Outcome) -> Subscriber[Any]:
-        """Become inert (§1.6) and forget the subscriber (§3.13). Returns it for a last signal."""
-        self.closed = True
-        self._stop()
-        downstream, self.downstream = self.downstream, GONE
-        self._last = downstream
-        loop = self._loop
-        self._loop = self._send = self._resume = None
-        if self._listener is not None:
-            self._report()
-            self._listener.terminated(self, outcome)
-        try:
-            try:
-                if loop is not None:
-                    loop.close()
-            finally:
-                self.release()
-        except RecursionError:
-            raise  # see drain()
-        except BaseException as error:
-            self._lost(error, f"closing {self.name}")
-        if self._watchers is not None:
-            self._watchers.released()
-            self._watchers.over(outcome)
-        self.states = []
-        self.mailbox.clear()
-        self.released = True
-        if self.home.unreleased.stages:
-            self.home.unreleased.remove(self)
-        return downstream
-
-    def _finish(self) -> None:
-        # The traceback of an error refers to the subscriber, as ``_last`` does (§3.13).
-        self._last = self.violation = None
-        if self._watchers is not None:
-            self._watchers.finish()
-        if self._interrupt is not None:
-            interrupt, self._interrupt = self._interrupt, None
-            raise interrupt

@@ -70,7 +70,9 @@ class ManySources(Drain):
         """Whether nothing can come any more. Only the owner of the drain calls this."""
 
     def source(self) -> Callable[[], Any]:
-        return self.poll
+        if not self._leading:
+            return self.poll
+        return lambda: self.poll() if self.error is None else PENDING
 
     def due_error(self) -> BaseException | None:
         """An error of one source ends the stage at once."""
@@ -92,8 +94,8 @@ class ManySources(Drain):
         self.wake()
 
     def can_run(self) -> bool:
-        """An error goes before whatever is queued."""
-        return self.dirty and self.error is None
+        """An error goes before whatever is queued, but after what ``start_with`` puts before all of it."""
+        return self.dirty and (self.error is None or self._leading)
 
     def add(self, source: Inner | Outer) -> None:
         """Remember a source, or cancel it if this stage is closed already."""

@@ -254,8 +254,9 @@ class LiveCursor(QueueDrain):
         return buffer.kept.give()
 
     def can_run(self) -> bool:
-        """An urgent error goes first."""
-        return self.dirty and not (self._buffer.urgent_errors and self._buffer.error is not None)
+        """An urgent error goes first, but after what ``start_with`` puts before all elements."""
+        is_urgent = self._buffer.urgent_errors and self._buffer.error is not None
+        return self.dirty and (self._leading or not is_urgent)
 
     def wanted(self) -> int:
         """Tell the feeder, now or when it comes, how far we want to read."""
@@ -285,6 +286,11 @@ class LiveCursor(QueueDrain):
     def release(self) -> None:
         self._buffer.leave(self)
         super().release()
+        self._buffer = _NONE  # see BufferCursor.release()
 
     def upstreams(self) -> list[Any]:
         return [self._buffer.feed] if self._buffer.feed is not None else []
+
+
+_NONE = LiveBuffer(1)
+"""The buffer of a cursor that has left."""

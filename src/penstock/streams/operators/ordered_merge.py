@@ -7,10 +7,13 @@ sources make one sorted stream.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any
 
 from penstock.streams.fusion.compiler import PENDING
+from penstock.streams.operators.flat_map import Inner
 from penstock.streams.operators.side_by_side import SideBySide, SideBySideSource
 
 __all__ = ["InOrder", "MergeOrderedSource", "MergePrioritySource"]
@@ -43,22 +46,76 @@ class _Merge(SideBySide):
         return True
 
 
+class _Ranked(Inner):
+    """A stream of ``merge_priority``. It says that it has something, so that nobody asks them all."""
+
+    __slots__ = ("is_in_heap", "number")
+    _stage: _ByPriority
+
+    def __init__(self, stage: _ByPriority, prefetch: int, number: int) -> None:
+        super().__init__(stage, prefetch)
+        self.number = number
+        self.is_in_heap = False
+        """Whether its next element is in the heap. Only the owner of the stage sets this."""
+
+    def on_next(self, element: Any, /) -> None:
+        stage = self._stage
+        if stage.flowing and self._ahead is None and stage.is_first(self) and stage.push(element):
+            self.took_one()
+            return
+        self.queue.append(element)
+        if not self.is_in_heap:  # in this order: the owner says that it is not, and then looks into the queue
+            stage.arrived.append(self)
+        if stage.flowing:
+            stage.flow()
+        else:
+            stage.wake()
+        if self._ahead is not None:
+            self._ahead.came(element)
+
+
 class _ByPriority(_Merge):
     """The first source that has an element or, with a key, the one whose element has the smallest."""
 
-    __slots__ = ()
+    __slots__ = ("_heads", "arrived")
+    inners: Sequence[_Ranked]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._heads: list[Any] = []
+        """A heap of the sources that have an element: numbers or, with a key, keys and numbers."""
+        self.arrived: deque[_Ranked] = deque()
+        """Sources that have an element and may not be in the heap yet."""
+
+    def expect(self, streams: int, prefetch: int) -> None:
+        self.inners = [_Ranked(self, prefetch, number) for number in range(streams)]
+
+    def is_first(self, inner: Inner) -> bool:
+        """If nothing waits, there is nothing to compare."""
+        return self._function is None and self._begun and not self._heads and not self.arrived
 
     def poll(self) -> Any:
         if not self._begun or self.halted:
             return PENDING
-        key = self._function
-        if key is None:
-            for inner in self.inners:
-                if inner.queue:
-                    return inner.take()
+        while self.arrived:
+            inner = self.arrived.popleft()
+            if inner.queue and not inner.is_in_heap:
+                self._show(inner)
+        if not self._heads:
             return PENDING
-        ready = [inner for inner in self.inners if inner.queue]
-        return min(ready, key=lambda inner: key(inner.queue[0])).take() if ready else PENDING
+        head = heappop(self._heads)
+        inner = self.inners[head if self._function is None else head[1]]
+        element = inner.take()
+        inner.is_in_heap = False
+        if inner.queue:
+            self._show(inner)
+        return element
+
+    def _show(self, inner: _Ranked) -> None:
+        """Put the next element of a source into the heap."""
+        inner.is_in_heap = True
+        number, key = inner.number, self._function
+        heappush(self._heads, number if key is None else (key(inner.queue[0]), number))
 
 
 class InOrder(_Merge):

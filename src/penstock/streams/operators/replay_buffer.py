@@ -411,8 +411,9 @@ class BufferCursor(Drain):
         return buffer.kept.give()
 
     def can_run(self) -> bool:
-        """An urgent error goes first."""
-        return self.dirty and not (self._buffer.urgent_errors and self._buffer.error is not None)
+        """An urgent error goes first, but after what ``start_with`` puts before all elements."""
+        is_urgent = self._buffer.urgent_errors and self._buffer.error is not None
+        return self.dirty and (self._leading or not is_urgent)
 
     def wanted(self) -> int:
         """Tell the feeder, if there is one, how far we want to read."""
@@ -424,6 +425,8 @@ class BufferCursor(Drain):
 
     def release(self) -> None:
         self._buffer.leave(self)
+        # The traceback of its error refers to the subscriber, which may keep this subscription (§3.13).
+        self._buffer = _NONE
 
     def queued(self) -> int:
         """How far we are behind."""
@@ -431,3 +434,7 @@ class BufferCursor(Drain):
 
     def upstreams(self) -> list[Any]:
         return [self._buffer.feed] if self._buffer.feed is not None else []
+
+
+_NONE = ReplayBuffer(1, 0)
+"""The buffer of a cursor that has left."""

@@ -118,7 +118,7 @@ class _Zipping(SideBySide):
         """One source at its end is enough: no further row can be complete."""
         while self.closing:
             self._rows_left = min(self._rows_left, len(self.closing.popleft().queue))
-        return self._rows_left <= 0
+        return self._rows_left <= 0 and self.error is None
 
 
 class ZipSource(SideBySideSource):
