@@ -26,6 +26,7 @@ from penstock.streams.api.time import FluxTime
 from penstock.streams.api.transforms import FluxLists, FluxTransforms
 from penstock.streams.api.triggers import FluxTriggers
 from penstock.streams.api.windows import FluxWindows
+from penstock.streams.api.zips import FluxZips
 from penstock.streams.fusion import Op
 from penstock.streams.source import Source
 from penstock.streams.stream import T
@@ -42,6 +43,7 @@ class Flux(
     FluxFlatMap[T],
     FluxTriggers[T],
     FluxCombination[T],
+    FluxZips[T],
     FluxOrder[T],
     FluxLists[T],
     FluxWindows[T],

@@ -19,6 +19,7 @@ from penstock.streams.api.terminal import MonoTerminal
 from penstock.streams.api.time import MonoTime
 from penstock.streams.api.transforms import MonoTransforms
 from penstock.streams.api.triggers import MonoTriggers
+from penstock.streams.api.zips import MonoZips
 from penstock.streams.stream import T
 
 __all__ = ["Mono"]
@@ -31,6 +32,7 @@ class Mono(
     MonoFlatMap[T],
     MonoTriggers[T],
     MonoCombination[T],
+    MonoZips[T],
     MonoOrder[T],
     MonoCollection[T],
     MonoRecovery[T],

@@ -1,16 +1,14 @@
-"""Make one stream of several: one after the other, mixed, or side by side."""
+"""Make one stream of several: one after the other, or mixed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Never, TypeVar, overload
 
-from penstock.arguments import a_count, a_function, a_value
+from penstock.arguments import a_count, a_value
 from penstock.streams.api.flat_map import INNER_PREFETCH
 from penstock.streams.fusion import operator
 from penstock.streams.operators.flat_map import FlatMapSource
 from penstock.streams.operators.recovery import ConcatSource
-from penstock.streams.operators.side_by_side import ZipSource
 from penstock.streams.source import IterableSource
 from penstock.streams.stream import Stream, T, as_mono, as_stream, flux_of, mono_of
 
@@ -24,10 +22,6 @@ __all__ = ["FluxCombination", "MonoCombination", "streams_of"]
 
 R = TypeVar("R")
 E = TypeVar("E")
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
-D = TypeVar("D")
 
 _COLLECTIONS = (list, tuple, set, frozenset)
 
@@ -92,115 +86,6 @@ class FluxCombination(Stream[T]):
             FlatMapSource("merge", outer, lambda stream: stream, at_once, prefetch, members=streams)
         )
 
-    @overload
-    @staticmethod
-    def zip(a: Streamable[A], b: Streamable[B], /, *, prefetch: int = ...) -> Flux[tuple[A, B]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A], b: Streamable[B], /, *, combinator: Callable[[A, B], R], prefetch: int = ...
-    ) -> Flux[R]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A], b: Streamable[B], c: Streamable[C], /, *, prefetch: int = ...
-    ) -> Flux[tuple[A, B, C]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A],
-        b: Streamable[B],
-        c: Streamable[C],
-        /,
-        *,
-        combinator: Callable[[A, B, C], R],
-        prefetch: int = ...,
-    ) -> Flux[R]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A], b: Streamable[B], c: Streamable[C], d: Streamable[D], /, *, prefetch: int = ...
-    ) -> Flux[tuple[A, B, C, D]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A],
-        b: Streamable[B],
-        c: Streamable[C],
-        d: Streamable[D],
-        /,
-        *,
-        combinator: Callable[[A, B, C, D], R],
-        prefetch: int = ...,
-    ) -> Flux[R]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A],
-        b: Streamable[B],
-        c: Streamable[C],
-        d: Streamable[D],
-        e: Streamable[E],
-        /,
-        *,
-        prefetch: int = ...,
-    ) -> Flux[tuple[A, B, C, D, E]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A],
-        b: Streamable[B],
-        c: Streamable[C],
-        d: Streamable[D],
-        e: Streamable[E],
-        /,
-        *,
-        combinator: Callable[[A, B, C, D, E], R],
-        prefetch: int = ...,
-    ) -> Flux[R]: ...
-    @overload
-    @staticmethod
-    def zip(*publishers: Streamable[A], prefetch: int = ...) -> Flux[tuple[A, ...]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[Any],
-        b: Streamable[Any],
-        c: Streamable[Any],
-        d: Streamable[Any],
-        e: Streamable[Any],
-        f: Streamable[Any],
-        /,
-        *more: Streamable[Any],
-        combinator: Callable[..., R],
-        prefetch: int = ...,
-    ) -> Flux[R]: ...
-    @staticmethod
-    def zip(
-        *publishers: Streamable[Any],
-        combinator: Callable[..., Any] | None = None,
-        prefetch: int = INNER_PREFETCH,
-    ) -> Flux[Any]:
-        """The first elements of all publishers together, then the second ones, and so on.
-
-        A row is a tuple, or what ``combinator(*row)`` makes of it.
-
-        >>> Flux.zip(Flux.just(1, 2), Flux.just("a", "b", "c")).collect_list().block()
-        [(1, 'a'), (2, 'b')]
-
-        Emits when each of them has an element; ``prefetch`` of each may wait here.
-        Completes when one of them has completed and nothing of it is left; the others are cancelled.
-
-        Marble::
-
-            a: 1-2-3-|
-            b: -x-y---|
-            Flux.zip(a, b)
-            >  -A-B---|
-            where A = (1, "x"), B = (2, "y")
-        """
-        return _zipped("zip()", publishers, combinator, prefetch)
-
     def concat_with(self, *publishers: Streamable[R]) -> Flux[T | R]:
         """Go on with other publishers when this stream has completed.
 
@@ -237,28 +122,6 @@ class FluxCombination(Stream[T]):
         return FluxCombination.merge(
             *_flattened(streams_of((self, *publishers), "merge_with()"), FlatMapSource)
         )
-
-    @overload
-    def zip_with(self, other: Streamable[E]) -> Flux[tuple[T, E]]: ...
-    @overload
-    def zip_with(self, other: Streamable[E], combinator: Callable[[T, E], R]) -> Flux[R]: ...
-    def zip_with(self, other: Any, combinator: Callable[[T, Any], Any] | None = None) -> Flux[Any]:
-        """Put each element together with one of another publisher.
-
-        Emits when both have an element.
-        Backpressures when its subscriber does.
-        Completes when one of them has completed; the other is cancelled.
-        Cancels when its subscriber cancels, or any of them fails.
-
-        Marble::
-
-            a: 1-2-3-|
-            b: -x-y---|
-            a.zip_with(b)
-            >  -A-B---|
-            where A = (1, "x"), B = (2, "y")
-        """
-        return _zipped("zip_with()", (self, other), combinator)
 
     def start_with(self, *elements: R) -> Flux[T | R]:
         """Send these elements before those of the stream.
@@ -332,119 +195,6 @@ class MonoCombination(Stream[T]):
 
     __slots__ = ()
 
-    @overload
-    @staticmethod
-    def zip(a: Single[A], b: Single[B], /) -> Single[tuple[A, B]]: ...
-    @overload
-    @staticmethod
-    def zip(a: Single[A], b: Single[B], c: Single[C], /) -> Single[tuple[A, B, C]]: ...
-    @overload
-    @staticmethod
-    def zip(a: Single[A], b: Single[B], c: Single[C], d: Single[D], /) -> Single[tuple[A, B, C, D]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Single[A], b: Single[B], c: Single[C], d: Single[D], e: Single[E], /
-    ) -> Single[tuple[A, B, C, D, E]]: ...
-    @overload
-    @staticmethod
-    def zip(a: Streamable[A], b: Streamable[B], /) -> Mono[tuple[A, B]]: ...
-    @overload
-    @staticmethod
-    def zip(a: Streamable[A], b: Streamable[B], /, *, combinator: Callable[[A, B], R]) -> Mono[R]: ...
-    @overload
-    @staticmethod
-    def zip(a: Streamable[A], b: Streamable[B], c: Streamable[C], /) -> Mono[tuple[A, B, C]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A], b: Streamable[B], c: Streamable[C], /, *, combinator: Callable[[A, B, C], R]
-    ) -> Mono[R]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A], b: Streamable[B], c: Streamable[C], d: Streamable[D], /
-    ) -> Mono[tuple[A, B, C, D]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A],
-        b: Streamable[B],
-        c: Streamable[C],
-        d: Streamable[D],
-        /,
-        *,
-        combinator: Callable[[A, B, C, D], R],
-    ) -> Mono[R]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A], b: Streamable[B], c: Streamable[C], d: Streamable[D], e: Streamable[E], /
-    ) -> Mono[tuple[A, B, C, D, E]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[A],
-        b: Streamable[B],
-        c: Streamable[C],
-        d: Streamable[D],
-        e: Streamable[E],
-        /,
-        *,
-        combinator: Callable[[A, B, C, D, E], R],
-    ) -> Mono[R]: ...
-    @overload
-    @staticmethod
-    def zip(*monos: Streamable[A]) -> Mono[tuple[A, ...]]: ...
-    @overload
-    @staticmethod
-    def zip(
-        a: Streamable[Any],
-        b: Streamable[Any],
-        c: Streamable[Any],
-        d: Streamable[Any],
-        e: Streamable[Any],
-        f: Streamable[Any],
-        /,
-        *more: Streamable[Any],
-        combinator: Callable[..., R],
-    ) -> Mono[R]: ...
-    @staticmethod
-    def zip(*monos: Streamable[Any], combinator: Callable[..., Any] | None = None) -> Mono[Any]:
-        """The elements of all, together; nothing if one of them is empty.
-
-        >>> Mono.zip(Mono.just(1), Mono.just("a")).block()
-        (1, 'a')
-
-        Emits when each of them has its element.
-        Completes when the row has been sent, or one of them is empty.
-
-        Marble::
-
-            mono_a: -(1|)
-            mono_b: --(x|)
-            Mono.zip(mono_a, mono_b)
-            >       --(A|)
-            where A = (1, "x")
-        """
-        return _zipped("zip()", monos, combinator, 1)._as_mono(operator("take", 1))
-
-    @staticmethod
-    def when(*publishers: Streamable[Any]) -> Mono[Never]:
-        """Complete when all publishers have; their elements are forgotten.
-
-        Never emits.
-        Completes when the last of them has completed.
-
-        Marble::
-
-            a: 1-2-|
-            mono: --(x|)
-            Mono.when(a, mono)
-            >     ----|
-        """
-        return FluxCombination.merge(*publishers)._as_mono(operator("ignore", label="when"))
-
     def concat_with(self, *publishers: Streamable[R]) -> Flux[T | R]:
         """Go on with other publishers after this Mono.
 
@@ -480,28 +230,6 @@ class MonoCombination(Stream[T]):
         return FluxCombination.merge(
             *_flattened(streams_of((self, *publishers), "merge_with()"), FlatMapSource)
         )
-
-    @overload
-    def zip_with(self, other: Streamable[E]) -> Mono[tuple[T, E]]: ...
-    @overload
-    def zip_with(self, other: Streamable[E], combinator: Callable[[T, E], R]) -> Mono[R]: ...
-    def zip_with(self, other: Any, combinator: Callable[[T, Any], Any] | None = None) -> Mono[Any]:
-        """Put the element together with that of another Mono.
-
-        Emits when both have theirs.
-        Backpressures when its subscriber does.
-        Completes when the row has been sent, or one of them is empty.
-        Cancels when its subscriber cancels, or one of them fails.
-
-        Marble::
-
-            mono_a: -(1|)
-            mono_b: --(x|)
-            mono_a.zip_with(mono_b)
-            >       --(A|)
-            where A = (1, "x")
-        """
-        return _zipped("zip_with()", (self, other), combinator, 1)._as_mono(operator("take", 1))
 
     @overload
     def then(self) -> Mono[Never]: ...
@@ -561,20 +289,6 @@ class MonoCombination(Stream[T]):
         """
         a_value(value, "then_return()")
         return self._with(operator("ignore", label="then_return"))._with(operator("default_if_empty", value))
-
-
-def _zipped(
-    wanted_by: str,
-    publishers: tuple[Any, ...],
-    combinator: Callable[..., Any] | None,
-    prefetch: int = INNER_PREFETCH,
-) -> Flux[Any]:
-    if combinator is not None:
-        a_function(combinator, wanted_by)
-    streams = streams_of(publishers, wanted_by)
-    if not streams:
-        return flux_of(IterableSource.over("zip", ()))
-    return flux_of(ZipSource("zip", streams, combinator, a_count(prefetch, wanted_by)))
 
 
 def _flattened(streams: tuple[Any, ...], kind: type[ConcatSource | FlatMapSource]) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.spec import RuleViolation, Subscriber
 from penstock.streams.errors import Place, annotate, drop_error
@@ -25,7 +25,7 @@ __all__ = ["Ending"]
 
 
 class Ending(Link):
-    """The part of a drain that ends it. :class:`~penstock.streams.fusion.drain.Drain` sets its fields."""
+    """The part of a drain that ends it. The drain sets its fields."""
 
     __slots__ = (
         "_interrupt",
@@ -67,7 +67,6 @@ class Ending(Link):
     emitted: int
     stopped: int
     violation: BaseException | None
-    home: Home
     mailbox: deque[int]
     states: list[Any]
     _origin: str | Labelled
@@ -79,6 +78,8 @@ class Ending(Link):
     _loop: Any
     _resume: Callable[[], object] | None
     _send: Callable[[Any], object] | None
+    if TYPE_CHECKING:
+        home: Home  # not for those who build operators of their own
 
     @property
     def name(self) -> str:
