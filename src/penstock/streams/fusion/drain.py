@@ -28,9 +28,9 @@ from penstock.streams.errors import Place
 from penstock.streams.events import StageState, listener_for_new_streams
 from penstock.streams.fusion.codegen import SOURCE, TAIL, Head, Tail
 from penstock.streams.fusion.compiler import run, shape_of, states_of
-from penstock.streams.fusion.ending import Ending
 from penstock.streams.fusion.link import last_passed
 from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers
+from penstock.streams.fusion.termination import Termination
 from penstock.streams.home import Home, home_here
 
 __all__ = ["Drain"]
@@ -41,7 +41,7 @@ FRAMES = 8
 """Stack frames that an element, or a subscription, needs to get through one stage."""
 
 
-class Drain(Ending):
+class Drain(Termination):
     """A subscription whose elements come out of a compiled loop."""
 
     head: ClassVar[Head]

@@ -21,10 +21,10 @@ from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers, label_of
 from penstock.streams.home import Home
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 
-__all__ = ["Ending"]
+__all__ = ["Termination"]
 
 
-class Ending(Link):
+class Termination(Link):
     """The part of a drain that ends it. The drain sets its fields."""
 
     __slots__ = (
@@ -161,7 +161,7 @@ class Ending(Link):
             return
         # §2.13: as if it had cancelled; only the hook for dropped errors can be told.
         self._close(Outcome.CANCEL)
-        if isinstance(last, Ending):
+        if isinstance(last, Termination):
             last.cancel()
         annotate(error, "the subscriber of " + self.name, self.place)
         self._lost(error, f"the subscriber of {self.name}, which raised (§2.13)")
