@@ -56,9 +56,10 @@ from penstock.aquifer.errors import (
     SourceFailed,
     TakenOver,
     TransactionLost,
+    UnknownStream,
     Unreadable,
 )
-from penstock.aquifer.gateway import Gateway, ReplayableSource
+from penstock.aquifer.gateway import Gateway, ReplayableSource, StreamOptions
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Cursor, Held, Journal, MemoryJournal, SqliteJournal
 from penstock.aquifer.options import GatewayOptions, JournalOptions
@@ -100,6 +101,7 @@ from penstock.aquifer.status import (
     LeftOut,
     SessionStatus,
     SourceStatus,
+    StreamStatus,
 )
 from penstock.delivery import Delivery, FeedState
 from penstock.endpoint import Endpoint
@@ -168,9 +170,12 @@ __all__ = [
     "SourceFailed",
     "SourceStatus",
     "SqliteJournal",
+    "StreamOptions",
+    "StreamStatus",
     "TakenOver",
     "Transaction",
     "TransactionLost",
+    "UnknownStream",
     "Unreadable",
     "check_bind",
     "from_arrow_stream",
