@@ -24,7 +24,9 @@ def schemes() -> str:
     rows = ["| URL | where the records come from |", "|---|---|"]
     for scheme in feeds.known_schemes().values():
         rows.append(f"| `{scheme.form}` | {scheme.help} |")
-        rows += [f"| `{scheme.form}?{flag}` | {what} |" for flag, what in scheme.flags.items()]
+        mark = scheme.separator
+        rows += [f"| `{scheme.form}{mark}{flag}` | {what} |" for flag, what in scheme.flags.items()]
+        rows += [f"| `{scheme.form}{mark}{name}=…` | {what} |" for name, what in scheme.parameters.items()]
     return "\n".join(rows)
 
 

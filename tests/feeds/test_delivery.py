@@ -1,6 +1,7 @@
 """Deliveries: stored together with their marks; their sender is told after the commit."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -171,7 +172,7 @@ def test_a_gateway_that_is_closed_while_its_log_is_full_does_not_tell_a_sender(t
         slow.take(1)
         reads.set()
         while gateway.status().source.received < 16:
-            pass
+            time.sleep(0.01)
         slow.subscription.cancel()
     assert told == [0]
     with closing(SqliteJournal(tmp_path / "log.db")) as kept:

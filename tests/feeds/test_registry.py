@@ -158,11 +158,11 @@ def test_a_feed_of_another_package_is_found_by_its_entry_point(tmp_path: Path) -
     program = (
         "from penstock import feeds\nfrom penstock.streams import Flux\nimport sys\n"
         "feed = feeds.open('once:')\n"
-        "print(list(feed.flux()), sorted(set(feeds.known_schemes()) - {'file'})[:3])"
+        "print(list(feed.flux()), 'once' in feeds.known_schemes())"
     )
     done = with_another_package(tmp_path, program)
 
-    assert done.stdout == "[b'from elsewhere'] ['http', 'https', 'once']\n", done.stderr
+    assert done.stdout == "[b'from elsewhere'] True\n", done.stderr
     # Those that cannot be loaded are told, and are in nobody's way.
     assert "the feed 'broken' of elsewhere cannot be loaded: No module named 'no_such_module'" in done.stderr
 

@@ -19,7 +19,17 @@ point of the group ``penstock.feeds`` to every program that has your package.
 from penstock.backoff import Backoff
 from penstock.delivery import Delivery, FeedState
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
-from penstock.feeds.feed import CODECS, BadFeed, Feed, FeedError, FeedOptions, FeedUnavailable, UnknownScheme
+from penstock.feeds.feed import (
+    CODECS,
+    BadFeed,
+    Feed,
+    FeedError,
+    FeedOptions,
+    FeedUnavailable,
+    Restart,
+    UnknownScheme,
+)
+from penstock.feeds.http_listener import ListenerAddress
 from penstock.feeds.line_sender import LineSender, SendingFailed
 from penstock.feeds.lines import (
     BadLines,
@@ -33,11 +43,16 @@ from penstock.feeds.lines import (
     decoder,
 )
 from penstock.feeds.registry import FeedAddress, FeedUrl, Opener, Scheme, known_schemes, open, register
+from penstock.feeds.rendezvous import FeedClosed
 from penstock.feeds.schemes.file import FileFeed
 from penstock.feeds.schemes.http import HttpFeed
+from penstock.feeds.schemes.process import ProcessFeed, ProgramFailed, UnixFeed
+from penstock.feeds.schemes.sse import EventFeed
 from penstock.feeds.schemes.stdin import StdinFeed
 from penstock.feeds.schemes.tcp import TcpFeed, TcpListenFeed
 from penstock.feeds.schemes.udp import UdpFeed
+from penstock.feeds.schemes.webhook import WebhookFeed, WebhookSettings
+from penstock.feeds.schemes.websocket import WebSocketFeed, WebSocketListenFeed
 
 __all__ = [
     "CODECS",
@@ -49,8 +64,10 @@ __all__ = [
     "Decode",
     "Delivery",
     "ElementDecoder",
+    "EventFeed",
     "Feed",
     "FeedAddress",
+    "FeedClosed",
     "FeedError",
     "FeedOptions",
     "FeedState",
@@ -63,15 +80,24 @@ __all__ = [
     "LineSender",
     "LineSplitter",
     "LineTooLong",
+    "ListenerAddress",
     "OnBadLine",
     "Opener",
+    "ProcessFeed",
+    "ProgramFailed",
+    "Restart",
     "Scheme",
     "SendingFailed",
     "StdinFeed",
     "TcpFeed",
     "TcpListenFeed",
     "UdpFeed",
+    "UnixFeed",
     "UnknownScheme",
+    "WebSocketFeed",
+    "WebSocketListenFeed",
+    "WebhookFeed",
+    "WebhookSettings",
     "decoder",
     "known_schemes",
     "open",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from penstock.arguments import a_count
 from penstock.delivery import UP, Delivery, FeedState
@@ -14,8 +14,19 @@ from penstock.options import option, parse_size
 from penstock.spec import Publisher
 from penstock.streams import Flux
 
-__all__ = ["CODECS", "BadFeed", "Feed", "FeedError", "FeedOptions", "FeedUnavailable", "UnknownScheme"]
+__all__ = [
+    "CODECS",
+    "BadFeed",
+    "Feed",
+    "FeedError",
+    "FeedOptions",
+    "FeedUnavailable",
+    "Restart",
+    "UnknownScheme",
+]
 
+Restart: TypeAlias = Literal["never", "on-failure", "always"]
+"""When a program is started again."""
 CODECS: Final = ("bytes", "text", "json", "msgpack")
 """What a line can hold."""
 
@@ -61,6 +72,12 @@ class FeedOptions:
     take_last_line: bool = option(
         False, help="take the last line of a file even if it has no newline; without this it is left out"
     )
+    restart: Restart | None = option(
+        None,
+        choices=("never", "on-failure", "always"),
+        shown="never",
+        help="when a program of exec: is started again after its end, with growing pauses",
+    )
     max_line: int = option(
         1 << 20, parse=parse_size, metavar="SIZE", shown="1M", help="the longest line, in bytes"
     )
@@ -75,6 +92,8 @@ class FeedOptions:
             raise BadFeed(f"codec={self.codec!r} is not known; write {', '.join(CODECS)}")
         if self.on_bad_line not in (None, "fail", "skip"):
             raise BadFeed(f"on_bad_line={self.on_bad_line!r} is not known; write fail or skip")
+        if self.restart not in (None, "never", "on-failure", "always"):
+            raise BadFeed(f"restart={self.restart!r} is not known; write never, on-failure or always")
         a_count(self.max_line, "max_line")
 
     def bad_lines(self, default: OnBadLine = "fail") -> BadLines:

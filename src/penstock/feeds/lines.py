@@ -95,12 +95,17 @@ class LineSplitter:
 
         It is a list, unless a bad line is an error: then iterating gives the elements before it, and raises.
         """
+        made, error = self.take(chunk)
+        return made if error is None else _elements_then(made, error)
+
+    def take(self, chunk: bytes) -> tuple[list[Any], ValueError | None]:
+        """The same as a list, and the error of a bad line after these elements."""
         made: list[Any] = []
         try:
             self._cut(chunk, made)
         except ValueError as error:
-            return _elements_then(made, error)
-        return made
+            return made, error
+        return made, None
 
     def finish(self) -> Iterable[Any]:
         """Return the last line, if it has no newline: for a feed whose end is also the end of a line."""

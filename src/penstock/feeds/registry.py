@@ -137,7 +137,9 @@ class Scheme:
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The names that may follow a ``?`` with a value, each with its help: ``{"qos": "0, 1 or 2"}``."""
     options: frozenset[str] = frozenset()
-    """Those of the options ``follow`` and ``take_last_line`` that the feed heeds."""
+    """Those of the options ``follow``, ``take_last_line`` and ``restart`` that the feed heeds."""
+    separator: str = "?"
+    """What the flags and parameters follow: ``#`` where all before it is the URL of a server."""
 
 
 _lock: Final = threading.RLock()
@@ -146,7 +148,11 @@ _known: Final[dict[str, Scheme]] = {}
 _entry_points: Final[dict[str, EntryPoint]] = {}
 """Those of other packages that were not loaded yet."""
 _is_filled = False
-_OF_SOME: Final = ("follow", "take_last_line")
+_OF_SOME: Final = {
+    "follow": "is for files: write file:PATH",
+    "take_last_line": "is for files: write file:PATH",
+    "restart": "is for programs: write exec:COMMAND",
+}
 """Options that only some feeds heed. For the others they would be a mistake without an effect."""
 
 
@@ -165,14 +171,15 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
     scheme = _scheme(name)
     if scheme is None or bool(colon) != (":" in scheme.form):
         raise UnknownScheme(f"{url!r} is not a feed; write {_forms()}")
-    for wanted in _OF_SOME:
+    for wanted, what in _OF_SOME.items():
         if getattr(options, wanted) and wanted not in scheme.options:
-            raise BadFeed(f"{wanted}=True (--{wanted.replace('_', '-')}) is for files: write file:PATH")
+            given = getattr(options, wanted)
+            raise BadFeed(f"{wanted}={given!r} (--{wanted.replace('_', '-')}) {what}")
     rest = rest.removeprefix("//")
     flags: set[str] = set()
     parameters: dict[str, str] = {}
     if scheme.flags or scheme.parameters:
-        rest, _, query = rest.partition("?")
+        rest, _, query = rest.partition(scheme.separator)
         for each in filter(None, query.split("&")):
             given, equals, value = each.partition("=")
             if equals and given in scheme.parameters:
@@ -181,9 +188,8 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
                 flags.add(given)
             else:
                 possible = ", ".join([*scheme.flags, *(f"{it}=…" for it in scheme.parameters)])
-                raise BadFeed(
-                    f"{_without_secrets(url)}: {each!r} is not known; after the ? there can be {possible}"
-                )
+                where = f"after the {scheme.separator} there can be {possible}"
+                raise BadFeed(f"{_without_secrets(url)}: {each!r} is not known; {where}")
     return scheme.open(FeedUrl(url, name, rest, frozenset(flags), parameters), options)
 
 

@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final
@@ -295,11 +295,12 @@ class FileFeed(Feed):
                 if not ended:
                     chunk = self._after_last_line(chunk)
                     ended = True
-                number, made = splitter.number, splitter.feed(chunk)
+                number, (made, error) = splitter.number, splitter.take(chunk)
                 whole = chunk.rfind(b"\n") + 1
-                if not isinstance(made, list):
+                if error is not None:
                     yield from self._before_bad_line(made, chunk, last, reader, number)
-                elif whole:
+                    raise error
+                if whole:
                     last = (last + chunk[:whole])[-CHECKED:]
                     yield self._delivery(made, reader, splitter, last)
                 last = (last + chunk[whole:])[-CHECKED:]
@@ -333,28 +334,18 @@ class FileFeed(Feed):
         return Delivery(records, {_MARK: position.text()})
 
     def _before_bad_line(
-        self,
-        made: Iterable[Any],
-        chunk: bytes,
-        last: bytes,
-        reader: _OpenFile | _Followed,
-        number: int,
+        self, good: list[Any], chunk: bytes, last: bytes, reader: _OpenFile | _Followed, number: int
     ) -> Iterator[Delivery]:
-        """Yield the records before a bad line, with the position before it, and raise its error."""
-        good: list[Any] = []
-        try:
-            good.extend(made)
-        except ValueError:
-            # None was skipped before it, so there is a record for each line.
-            end = 0
-            for _ in good:
-                end = chunk.index(b"\n", end) + 1
-            if good:
-                seen = (last + chunk[:end])[-CHECKED:]
-                at = reader.position - len(chunk) + end
-                position = FilePosition(number + len(good), reader.inode, at, len(seen), fingerprint(seen))
-                yield Delivery(good, {_MARK: position.text()})
-            raise
+        """Yield the records before a bad line, with the position before it."""
+        # None was skipped before it, so there is a record for each line.
+        end = 0
+        for _ in good:
+            end = chunk.index(b"\n", end) + 1
+        if good:
+            seen = (last + chunk[:end])[-CHECKED:]
+            at = reader.position - len(chunk) + end
+            position = FilePosition(number + len(good), reader.inode, at, len(seen), fingerprint(seen))
+            yield Delivery(good, {_MARK: position.text()})
 
     def _pass_over(self, missing: int, reader: _OpenFile | _Followed, splitter: LineSplitter) -> bytes:
         """Read the lines of so many records, which are in the journal; return the last bytes before there."""

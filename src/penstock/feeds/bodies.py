@@ -1,0 +1,99 @@
+"""What a body holds: JSON, JSON lines, CSV, lines, or bytes; and the records that it becomes."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from penstock.feeds.feed import FeedOptions
+from penstock.feeds.lines import BadLines, Decode, LineSplitter
+
+__all__ = ["csv_records", "kind_of", "records_in"]
+
+_KINDS: Final = {
+    "application/json": "json",
+    "application/x-ndjson": "lines",
+    "application/ndjson": "lines",
+    "application/jsonl": "lines",
+    "application/x-jsonlines": "lines",
+    "text/plain": "lines",
+    "text/csv": "csv",
+}
+
+
+def kind_of(content_type: str) -> str:
+    """``json``, ``lines``, ``csv``, or ``bytes`` for every other type."""
+    name = content_type.partition(";")[0].strip().lower()
+    return "json" if name.endswith("+json") else _KINDS.get(name, "bytes")
+
+
+def records_in(body: bytes, kind: str, options: FeedOptions, bad: BadLines) -> Sequence[Any]:
+    """The records in a body; ValueError if one of them is wrong, unless it may be skipped."""
+    decode = options.decoder()
+    if kind == "json":
+        return _of_json(body, options, bad, decode)
+    if kind == "lines":
+        splitter = LineSplitter(options.max_line, decode, bad)
+        return [*splitter.feed(body.replace(b"\r\n", b"\n")), *splitter.finish()]
+    if kind == "csv":
+        return list(csv_records(io.StringIO(body.decode("utf-8-sig"), newline=""), options, bad))
+    return _decoded([body], decode, options, bad) if body else []
+
+
+def _of_json(body: bytes, options: FeedOptions, bad: BadLines, decode: Decode | None) -> list[Any]:
+    """An array is a record for each of its elements; everything else is one record."""
+    import msgspec
+
+    if body.lstrip()[:1] == b"[":
+        each = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
+    else:
+        msgspec.json.decode(body)
+        each = [body]
+    return _decoded(each, decode, options, bad)
+
+
+def _decoded(each: list[bytes], decode: Decode | None, options: FeedOptions, bad: BadLines) -> list[Any]:
+    made: list[Any] = []
+    for number, value in enumerate(each, 1):
+        try:
+            if len(value) > options.max_line:
+                raise ValueError(
+                    f"it has {len(value)} bytes, and at most {options.max_line} are allowed (--max-line)"
+                )
+            made.append(value if decode is None else decode(value))
+        except (ValueError, RecursionError, OverflowError) as error:
+            bad.refuse(ValueError(f"record {number}: {error}"))
+    return made
+
+
+def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Iterator[Any]:
+    """Rows as objects, with the names of the first row; as JSON, unless the codec is one of objects."""
+    import msgspec
+
+    encode = msgspec.json.Encoder().encode
+    rows = csv.reader(text, strict=True)
+    try:
+        names = next(rows, None)
+        if names is None:
+            return
+        for row in rows:
+            if not row:
+                continue
+            if len(row) != len(names):
+                bad.refuse(
+                    ValueError(
+                        f"line {rows.line_num}: it has {len(row)} fields, and the header has {len(names)}"
+                    )
+                )
+                continue
+            record = dict(zip(names, row, strict=True))
+            if options.codec == "bytes":
+                yield encode(record)
+            elif options.codec == "text":
+                yield encode(record).decode()
+            else:
+                yield record
+    except csv.Error as error:
+        raise ValueError(f"line {rows.line_num}: {error}") from None

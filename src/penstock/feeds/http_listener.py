@@ -1,0 +1,179 @@
+"""A server for feeds that listen with HTTP or WebSocket: uvicorn, on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.endpoint import Endpoint
+from penstock.feeds.feed import BadFeed, FeedOptions, FeedUnavailable
+from penstock.feeds.registry import FeedUrl
+from penstock.net import new_event_loop
+
+if TYPE_CHECKING:
+    from penstock.net.http import Http
+
+__all__ = ["LISTENER_PARAMETERS", "HttpListener", "ListenerAddress"]
+
+_log = logging.getLogger("penstock.feeds")
+
+LISTENER_PARAMETERS: Final = {
+    "certificate": "the file with the certificate of a server with TLS",
+    "key": "the file with its private key",
+    "token-file": "a file with a secret, which every sender has to present as Authorization: Bearer SECRET",
+}
+_GRACE: Final = 3
+"""Seconds for requests that are being answered when the feed is closed."""
+_BACKLOG: Final = 256
+_SHORTEST_TOKEN: Final = 16
+_MOST_CONNECTIONS: Final = 1000
+"""Further connections are refused with 503."""
+
+
+class ListenerAddress:
+    """Where a feed listens, and who may send: checked before anything is opened."""
+
+    def __init__(self, url: FeedUrl, options: FeedOptions, *, tls: bool) -> None:
+        address = url.address(0)
+        self.path = f"/{address.path}"
+        self.endpoint = Endpoint(address.host, address.port)
+        self.token = _token_in(url)
+        given = url.parameters
+        self.certificate, self.key = given.get("certificate"), given.get("key")
+        if tls and self.certificate is None:
+            raise BadFeed(f"{url.shown}: TLS needs a certificate; add ?certificate=FILE&key=FILE")
+        if not tls and (self.certificate or self.key):
+            raise BadFeed(f"{url.shown}: a certificate is for TLS; write {url.scheme}s://…")
+        if not (self.endpoint.is_loopback or options.allow_remote or (tls and self.token)):
+            raise BadFeed(
+                f"{url.shown} can be reached from other machines, and everybody there could write into the "
+                "log. Listen at 127.0.0.1, use TLS and a token-file, or allow it with allow_remote=True "
+                "(--insecure)"
+            )
+
+    def admits(self, authorization: str | None) -> bool:
+        """Whether a sender with this header may send."""
+        if self.token is None:
+            return True
+        scheme, _, given = (authorization or "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.token)
+
+
+def _token_in(url: FeedUrl) -> bytes | None:
+    path = url.parameters.get("token-file")
+    if path is None:
+        return None
+    try:
+        token = Path(path).read_bytes().strip()
+    except OSError as error:
+        raise BadFeed(f"cannot read the token-file {path}: {error.strerror}") from None
+    if len(token) < _SHORTEST_TOKEN:
+        raise BadFeed(
+            f"the token in {path} has {len(token)} bytes; use at least {_SHORTEST_TOKEN} random ones: "
+            "openssl rand -hex 32"
+        )
+    return token
+
+
+class HttpListener:
+    """Serves an application until it is closed. The port is bound when this is made."""
+
+    def __init__(self, address: ListenerAddress, *, longest_message: int = 1 << 20) -> None:
+        try:
+            import uvicorn
+        except ModuleNotFoundError as error:
+            raise BadFeed(
+                "a feed that listens with HTTP needs uvicorn: pip install 'penstock-streams[http]'"
+            ) from error
+        self._uvicorn: Any = uvicorn
+        self._address = address
+        self._longest_message = longest_message
+        endpoint = address.endpoint
+        host = "" if endpoint.host == "*" else endpoint.host
+        try:
+            self._socket = socket.create_server(
+                (host, endpoint.port),
+                family=socket.AF_INET6 if endpoint.is_ipv6 else socket.AF_INET,
+                backlog=_BACKLOG,
+            )
+        except OSError as error:
+            where = str(endpoint).removeprefix("tcp://")
+            raise FeedUnavailable(f"cannot listen at {where}: {error.strerror or error}") from None
+        self.port: int = self._socket.getsockname()[1]
+        self._server: Any = None
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def where(self) -> str:
+        """Its address, with the port that was found."""
+        scheme = "https" if self._address.certificate else "http"
+        host = str(Endpoint(self._address.endpoint.host, self.port)).removeprefix("tcp://")
+        return f"{scheme}://{host}{self._address.path}"
+
+    def start(self, application: Callable[[asyncio.AbstractEventLoop], Http]) -> asyncio.AbstractEventLoop:
+        """Serve what this function makes on the server's event loop; return that loop."""
+        self._thread = threading.Thread(
+            target=self._run, args=(application,), name="penstock-feed-http", daemon=True
+        )
+        self._thread.start()
+        try:
+            return self._loop.result()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _run(self, application: Callable[[asyncio.AbstractEventLoop], Http]) -> None:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(self._serve(application))
+
+    async def _serve(self, application: Callable[[asyncio.AbstractEventLoop], Http]) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+            config = self._uvicorn.Config(
+                application(loop),
+                log_config=None,
+                log_level="warning",
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                ws_per_message_deflate=False,
+                ws_max_queue=1,
+                ws_max_size=self._longest_message,
+                limit_concurrency=_MOST_CONNECTIONS,
+                timeout_graceful_shutdown=_GRACE,
+                ssl_certfile=self._address.certificate,
+                ssl_keyfile=self._address.key,
+            )
+            config.load()
+            self._server = self._uvicorn.Server(config)
+        except (OSError, ValueError) as error:  # A certificate that is none, for instance.
+            self._loop.set_exception(BadFeed(f"cannot serve {self.where}: {error}"))
+            return
+        self._loop.set_result(loop)
+        await self._server.serve(sockets=[self._socket])
+
+    def close(self, before: Callable[[], None] = lambda: None) -> None:
+        """Stop listening; ``before`` is called on the loop first."""
+        if self._thread is None:
+            self._socket.close()
+            return
+        loop = self._loop.result()
+
+        def stop() -> None:
+            before()
+            self._server.should_exit = True
+
+        if self._thread.is_alive() and not loop.is_closed():
+            loop.call_soon_threadsafe(stop)
+        self._thread.join(_GRACE + 5)
+        if self._thread.is_alive():
+            _log.warning("the server at %s does not end; it is left alone", self.where)
+        self._socket.close()

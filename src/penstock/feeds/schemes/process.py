@@ -1,0 +1,172 @@
+"""Lines of a program's standard output, and of a Unix socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shlex
+import shutil
+import signal
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
+
+from penstock.delivery import Delivery
+from penstock.feeds.connected import ConnectedFeed, ConnectionLost
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+from penstock.feeds.lines import CHUNK, LineSplitter
+from penstock.feeds.registry import FeedUrl, Scheme
+
+__all__ = ["SCHEMES", "ProcessFeed", "ProgramFailed", "UnixFeed"]
+
+_log = logging.getLogger("penstock.feeds")
+
+_GRACE: Final = 5.0
+"""Seconds for a program to end after SIGTERM."""
+
+
+class ProgramFailed(Exception):
+    """The program has ended with an error, and is not started again."""
+
+
+class _LineStream(ConnectedFeed):
+    """Lines of a stream of bytes, with a delivery for each chunk; half a line at the end is left out."""
+
+    def __init__(self, name: str, options: FeedOptions) -> None:
+        super().__init__(name)
+        self.bad = options.bad_lines()
+        self._splitter = LineSplitter(options.max_line, options.decoder(), self.bad)
+
+    async def _lines(
+        self, reader: asyncio.StreamReader, *, end_is_newline: bool
+    ) -> AsyncGenerator[Delivery, None]:
+        splitter = self._splitter
+        try:
+            while chunk := await reader.read(CHUNK):
+                made, error = splitter.take(chunk)
+                if made:
+                    yield Delivery(made)
+                if error is not None:
+                    raise error
+            if end_is_newline and splitter.pending:
+                yield Delivery(list(splitter.finish()))
+        finally:
+            lost = splitter.forget()
+            if lost:
+                _log.warning("%s ended in the middle of a line; its %d bytes are left out", self.name, lost)
+
+    @abstractmethod
+    def connection(self) -> AsyncGenerator[Any, None]:
+        """Connect, and yield the lines."""
+
+
+class ProcessFeed(_LineStream):
+    """The standard output of a program. Without demand it is not read, and the program waits to write.
+
+    How the program ends is told. ``restart`` says whether it is started again: never, on-failure, always.
+    """
+
+    def __init__(self, command: list[str], options: FeedOptions) -> None:
+        super().__init__(shlex.join(command), options)
+        self._command = command
+        self._restart = options.restart or "never"
+
+    async def connection(self) -> AsyncGenerator[Any, None]:
+        """Start the program, and yield its lines."""
+        async with self._running() as process:
+            self.connected()
+            assert process.stdout is not None
+            # A program that ends by itself has written all of its last line.
+            async with aclosing(self._lines(process.stdout, end_is_newline=True)) as deliveries:
+                async for delivery in deliveries:
+                    yield delivery
+            status = await process.wait()
+        how = f"ended with status {status}" if status >= 0 else f"was ended by signal {-status}"
+        if self._restart == "always" or (status and self._restart == "on-failure"):
+            raise ConnectionLost(f"the program {how}")
+        if status:
+            raise ProgramFailed(f"the program {self.name} {how}; --restart on-failure starts it again")
+        _log.info("the program %s %s", self.name, how)
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            limit=CHUNK,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.returncode is None:
+                await asyncio.shield(_end(process))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End the program and its children: politely, then not."""
+    for with_signal in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, with_signal)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), _GRACE)
+            return
+
+
+class UnixFeed(_LineStream):
+    """The lines that a server at a Unix socket sends; the feed reconnects when the connection is lost."""
+
+    def __init__(self, path: str, options: FeedOptions) -> None:
+        super().__init__(f"unix:{path}", options)
+        self._path = path
+
+    async def connection(self) -> AsyncGenerator[Any, None]:
+        """Connect, and yield the lines."""
+        reader, writer = await asyncio.open_unix_connection(self._path, limit=CHUNK)
+        try:
+            self.connected()
+            async with aclosing(self._lines(reader, end_is_newline=False)) as deliveries:
+                async for delivery in deliveries:
+                    yield delivery
+            raise ConnectionLost("the server has closed the connection")
+        finally:
+            writer.close()
+
+
+def _open_exec(url: FeedUrl, options: FeedOptions) -> Feed:
+    try:
+        command = shlex.split(url.text.removeprefix("exec:"))
+    except ValueError as error:
+        raise BadFeed(f"{url.text}: {error}; write the command as in a shell") from None
+    if not command or shutil.which(command[0]) is None:
+        program = command[0] if command else ""
+        raise BadFeed(f"{url.text}: there is no program {program!r}; for a shell write exec:sh -c '…'")
+    return ProcessFeed(command, options)
+
+
+def _open_unix(url: FeedUrl, options: FeedOptions) -> Feed:
+    path = url.text.removeprefix("unix:")
+    if not path:
+        raise BadFeed(f"{url.text}: write unix:PATH, the path of a socket")
+    return UnixFeed(path, options)
+
+
+SCHEMES = (
+    Scheme(
+        "exec",
+        "exec:COMMAND",
+        "the lines that a program writes to its standard output",
+        _open_exec,
+        options=frozenset({"restart"}),
+    ),
+    Scheme(
+        "unix",
+        "unix:PATH",
+        "the lines that a server at a Unix socket sends; the feed reconnects when the connection is lost",
+        _open_unix,
+    ),
+)

@@ -1,0 +1,107 @@
+"""Server-sent events over HTTP: a restart asks the server for what follows the last event that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from penstock.delivery import Delivery
+from penstock.feeds.connected import ConnectedFeed, ConnectionLost
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.net.http import Event, EventDecoder
+
+__all__ = ["SCHEMES", "EventFeed"]
+
+_MARK: Final = "last-event-id"
+_OK: Final = 200
+_NO_CONTENT: Final = 204
+_CONNECT: Final = 10.0
+"""Seconds for connecting."""
+
+
+class EventFeed(ConnectedFeed):
+    """The data of server-sent events. The id of the last one is stored with it, and sent when connecting.
+
+    A server that honours ``Last-Event-ID`` gives each event exactly once. An answer of 204 ends the feed.
+    """
+
+    def __init__(self, url: str, options: FeedOptions, *, name: str | None = None) -> None:
+        super().__init__(name or url)
+        self.bad = self._bad = options.bad_lines()
+        self._url = url
+        self._decode = options.decoder()
+        self._longest = options.max_line
+        self._last: str | None = None
+
+    def resume(self, marks: Mapping[str, str]) -> None:
+        """Continue after the last event that is in the journal."""
+        self._last = marks.get(_MARK)
+
+    async def connection(self) -> AsyncGenerator[Any, None]:
+        """Ask for the events after the last one, and yield them."""
+        httpx2 = _library()
+        headers = {"accept": "text/event-stream", "cache-control": "no-cache"}
+        if self._last is not None:
+            headers["last-event-id"] = self._last
+        decoder = EventDecoder(self._longest)
+        patience = httpx2.Timeout(None, connect=_CONNECT)
+        try:
+            async with (
+                httpx2.AsyncClient(timeout=patience, follow_redirects=True) as client,
+                client.stream("GET", self._url, headers=headers) as response,
+            ):
+                if response.status_code == _NO_CONTENT:
+                    return
+                if response.status_code != _OK:
+                    raise ConnectionLost(f"the server answers with status {response.status_code}")
+                self.connected()
+                async for chunk in response.aiter_bytes():
+                    for event in decoder.feed(chunk):
+                        yield self._taken(event)
+        except httpx2.HTTPError as error:
+            raise ConnectionLost(str(error) or type(error).__name__) from error
+        raise ConnectionLost("the server has ended the stream")
+
+    def _taken(self, event: Event) -> Delivery:
+        if event.retry is not None:
+            self.backoff = replace(self.backoff, first=min(event.retry / 1000, self.backoff.longest))
+        if event.id is not None:
+            self._last = event.id
+        return self._delivery(event.data)
+
+    def _delivery(self, text: str) -> Delivery:
+        records: list[Any] = []
+        data = text.encode()
+        try:
+            if data:
+                records = [data if self._decode is None else self._decode(data)]
+        except (ValueError, RecursionError, OverflowError) as error:
+            self._bad.refuse(ValueError(f"event {self._last}: {error}"))
+        return Delivery(records, {_MARK: self._last} if self._last is not None else {})
+
+
+def _library() -> Any:
+    try:
+        import httpx2
+    except ModuleNotFoundError as error:
+        raise BadFeed("server-sent events need httpx2: pip install 'penstock-streams[http]'") from error
+    return httpx2
+
+
+def _open(url: FeedUrl, options: FeedOptions) -> Feed:
+    url.address(0)
+    _library()
+    return EventFeed(url.text.removeprefix("sse+"), options, name=url.shown)
+
+
+SCHEMES = tuple(
+    Scheme(
+        f"sse+{name}",
+        f"sse+{name}://HOST/PATH",
+        "the data of server-sent events; the feed reconnects, and continues after the last event",
+        _open,
+    )
+    for name in ("http", "https")
+)

@@ -1,0 +1,248 @@
+"""A server that takes POST requests: an answer with 2xx means that the records are in the journal.
+
+While the gateway has no space, a request waits. After some seconds its answer is 429 with Retry-After, and
+nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.delivery import Delivery
+from penstock.feeds.bodies import kind_of, records_in
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, ListenerAddress
+from penstock.feeds.idempotency import KeyLog
+from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.feeds.rendezvous import FeedClosed, Rendezvous
+from penstock.options import parse_count, parse_duration, parse_size
+from penstock.spec import Publisher
+
+if TYPE_CHECKING:
+    from penstock.net.http import App, Http, Request
+
+__all__ = ["SCHEMES", "WebhookFeed", "WebhookSettings"]
+
+_log = logging.getLogger("penstock.feeds")
+
+_BODY_TIME: Final = 30.0
+"""Seconds in which the body of a request has to arrive."""
+_HELD: Final = 64 * 1024 * 1024
+"""How many bytes of bodies may wait for the gateway, all senders together."""
+_LONGEST_KEY: Final = 255
+_SHORT: Final = 1.0
+"""Seconds that a sender is told to wait, at least, before it tries again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """What a webhook allows."""
+
+    max_body: int = 8 * 1024 * 1024
+    """Bytes of one body, before and after decompression."""
+    wait: float = 10.0
+    """Seconds for which a request waits while the gateway has no space."""
+    keys: int = 10_000
+    """How many idempotency keys are remembered."""
+
+
+class _Refused(Exception):
+    """An answer that is not 2xx."""
+
+    def __init__(self, status: int, error: str, **headers: str) -> None:
+        super().__init__(error)
+        self.status = status
+        self.headers = headers
+
+
+class WebhookFeed(Feed):
+    """A port that takes POST requests with records in their bodies.
+
+    The records of a request become safe together. The answer waits for that: ``200 {"stored": 3}``. A request
+    with an ``Idempotency-Key`` that was used before gets the same answer again, and is not stored twice.
+    """
+
+    def __init__(
+        self, address: ListenerAddress, options: FeedOptions, settings: WebhookSettings | None = None
+    ) -> None:
+        self.bad = self._bad = options.bad_lines()
+        self._address = address
+        self._options = options
+        self._settings = settings or WebhookSettings()
+        self._keys = KeyLog(self._settings.keys)
+        self._in_progress: dict[str, asyncio.Future[None]] = {}
+        """Keys whose records are being stored."""
+        self._held = 0
+        self._is_read = False
+        self._listener = HttpListener(address)
+        self._rendezvous: Rendezvous
+        self._listener.start(self._application)
+        self.name = f"records posted to {self._listener.where}"
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return self._listener.port
+
+    def resume(self, marks: Mapping[str, str]) -> None:
+        """Learn the keys that are in the journal."""
+        self._keys.resume(marks)
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return a delivery for each request."""
+        self._is_read = True
+        return self._rendezvous.publisher()
+
+    def close(self) -> None:
+        """Stop listening; requests that wait are answered with 503."""
+        self._listener.close(self._rendezvous.close)
+
+    # ---------------------------------------------------------------- on the server's loop
+    def _application(self, loop: asyncio.AbstractEventLoop) -> Http:
+        from penstock.net.http import Http
+
+        self._rendezvous = Rendezvous(loop)
+        limits = Http().body_limit(self._settings.max_body).request_timeout(_BODY_TIME).decompress()
+        return limits.post(self._address.path, self._answer)
+
+    async def _answer(self, request: Request) -> App:
+        from penstock.net.http import reply
+
+        try:
+            stored, repeated = await self._take(request)
+        except _Refused as refused:
+            headers = {"content-type": "application/json"} | {
+                name.replace("_", "-"): value for name, value in refused.headers.items()
+            }
+            return reply(json.dumps({"error": str(refused)}) + "\n", status=refused.status, headers=headers)
+        answer = {"stored": stored} | ({"repeated": True} if repeated else {})
+        return reply(json.dumps(answer) + "\n", headers={"content-type": "application/json"})
+
+    async def _take(self, request: Request) -> tuple[int, bool]:
+        headers = request.headers
+        if not self._address.admits(headers.get("authorization")):
+            raise _Refused(
+                401, "this address needs the header Authorization: Bearer TOKEN", www_authenticate="Bearer"
+            )
+        if not self._is_read:
+            raise _later(503, "the gateway is starting")
+        key = headers.get("idempotency-key", "")
+        if len(key) > _LONGEST_KEY:
+            raise _Refused(400, f"an Idempotency-Key has at most {_LONGEST_KEY} characters")
+        announced = headers.get("content-length", "")
+        expected = int(announced) if announced.isdigit() else self._settings.max_body
+        # An announced size is that of the compressed body.
+        room = (
+            self._settings.max_body
+            if "content-encoding" in headers
+            else min(expected, self._settings.max_body)
+        )
+        if self._held and self._held + room > _HELD:
+            raise _later(429, "too many requests wait for the gateway")
+        self._held += room
+        try:
+            return await self._store(request, key)
+        finally:
+            self._held -= room
+
+    async def _store(self, request: Request, key: str) -> tuple[int, bool]:
+        body = b"".join([chunk async for chunk in request.body()])
+        name = KeyLog.name_of(key) if key else ""
+        digest = KeyLog.digest_of(body) if key else ""
+        while key and (earlier := self._in_progress.get(name)) is not None:
+            # The same request is being stored: its sender has lost patience, or there are two of them.
+            await self._wait_for(earlier)
+        known = self._keys.find(name) if key else None
+        if known is not None:
+            if known.digest != digest:
+                raise _Refused(422, "this Idempotency-Key was used for another body")
+            return known.records, True
+        kind = kind_of(request.headers.get("content-type", ""))
+        try:
+            records = records_in(body, kind, self._options, self._bad)
+        except ValueError as error:
+            raise _Refused(400, f"{error}; nothing of this request was stored") from None
+        if not records:
+            return 0, False
+        stored, tell = self._rendezvous.commit()
+        marks = self._begin(name, len(records), digest, stored) if key else {}
+        taken = False
+        try:
+            taken = await self._rendezvous.offer(Delivery(records, marks, tell), self._settings.wait)
+        except FeedClosed:
+            raise _later(503, "the gateway is being stopped") from None
+        finally:
+            if not taken:
+                stored.cancel()
+        if not taken:
+            raise _later(429, "the gateway has no space at the moment")
+        await self._wait_for(stored)
+        if stored.exception() is not None:
+            raise _later(503, "the gateway is being stopped")
+        return len(records), False
+
+    def _begin(
+        self, name: str, records: int, digest: str, stored: asyncio.Future[None]
+    ) -> dict[str, str | None]:
+        """Remember a new key; if its records are not stored, it is a new one again."""
+
+        def over(stored: asyncio.Future[None]) -> None:
+            del self._in_progress[name]
+            if stored.cancelled() or stored.exception() is not None:
+                self._keys.withdraw(name)
+
+        self._in_progress[name] = stored
+        stored.add_done_callback(over)
+        return self._keys.add(name, records, digest)
+
+    async def _wait_for(self, stored: asyncio.Future[None]) -> None:
+        await asyncio.wait([stored], timeout=self._settings.wait)
+        if not stored.done():
+            raise _later(
+                503,
+                "the gateway cannot store this yet; send it again, with an Idempotency-Key to have it once",
+            )
+
+
+def _later(status: int, error: str) -> _Refused:
+    # At random, so that senders that were refused together do not come back together.
+    seconds = max(1, round(_SHORT + random.random()))
+    return _Refused(status, error, retry_after=str(seconds))
+
+
+def _open(url: FeedUrl, options: FeedOptions) -> Feed:
+    address = ListenerAddress(url, options, tls=url.scheme.endswith("https"))
+    given = url.parameters
+    try:
+        settings = WebhookSettings(
+            max_body=parse_size(given.get("max-body", "8M")),
+            wait=parse_duration(given.get("wait", "10s")),
+            keys=parse_count(given.get("keys", "10K")),
+        )
+    except ValueError as error:
+        raise BadFeed(f"{url.shown}: {error}") from None
+    url.refuse_on_a_loop()
+    return WebhookFeed(address, options, settings)
+
+
+SCHEMES = tuple(
+    Scheme(
+        f"webhook+{protocol}",
+        f"webhook+{protocol}://HOST:PORT/PATH",
+        "the records that are posted to this address; an answer of 200 means that they are in the journal",
+        _open,
+        parameters={
+            "wait": "how long a request waits while the log is full, before it gets 429: 10s",
+            "max-body": "the largest body: 8M",
+            "keys": "how many idempotency keys are remembered: 10K",
+            **LISTENER_PARAMETERS,
+        },
+    )
+    for protocol in ("http", "https")
+)

@@ -1,0 +1,105 @@
+"""Programs and Unix sockets as feeds."""
+
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from penstock import feeds
+from penstock.aquifer import AquiferPublisher, Gateway
+from penstock.feeds import BadFeed, FeedOptions, ProgramFailed
+from tests.cli.running import PATIENCE
+from tests.feeds.reading import Reader
+
+
+def test_the_lines_of_a_program_are_records_and_its_end_is_the_end() -> None:
+    url = "exec:sh -c 'echo one; printf two'"
+    with feeds.open(url) as feed, Gateway(feed, "tcp://127.0.0.1:0") as gateway:
+        assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"one", b"two"]
+        assert gateway.failure is None
+
+
+def test_a_program_that_fails_is_an_error_with_its_status() -> None:
+    with feeds.open("exec:sh -c 'echo one; exit 3'") as feed:
+        taken: list[bytes] = []
+        with pytest.raises(ProgramFailed, match="ended with status 3; --restart on-failure"):
+            feed.flux().do_on_next(taken.append).collect_list().block()
+        assert taken == [b"one"]
+
+
+def test_a_program_is_started_again_as_the_policy_says(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    counter = tmp_path / "count"
+    counter.write_text("")
+    script = f"echo x >> {counter}; wc -l < {counter}; test $(wc -l < {counter}) -ge 3"
+    with feeds.open(f'exec:sh -c "{script}"', FeedOptions(codec="json", restart="on-failure")) as feed:
+        assert list(feed.flux()) == [1, 2, 3]
+    assert "the program ended with status 1; attempt 2 follows" in caplog.text
+    with feeds.open("exec:echo again", FeedOptions(restart="always")) as feed:
+        assert list(feed.flux().take(3)) == [b"again"] * 3
+
+
+def test_a_program_waits_while_nobody_asks_and_ends_with_the_feed(tmp_path: Path) -> None:
+    noted = tmp_path / "pid"
+    code = f"import os; open({str(noted)!r}, 'w').write(str(os.getpid()))\nwhile True: print('x' * 999)"
+    script = tmp_path / "endless.py"
+    script.write_text(code)
+    with feeds.open(f"exec:{sys.executable} {script}") as feed:
+        reader = Reader()
+        feed(0).subscribe(reader)
+        reader.subscription.request(1)
+        reader.take(1)
+        pid = int(noted.read_text())
+        while b"pipe" not in Path(f"/proc/{pid}/wchan").read_bytes() and "S" not in state_of(pid):
+            time.sleep(0.01)
+        reader.subscription.cancel()
+        while state_of(pid) not in ("gone", "Z"):
+            time.sleep(0.01)
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "gone"
+
+
+def test_a_command_that_is_none_is_told() -> None:
+    with pytest.raises(BadFeed, match="there is no program 'no-such-program'"):
+        feeds.open("exec:no-such-program --flag")
+    with pytest.raises(BadFeed, match="No closing quotation"):
+        feeds.open("exec:echo 'half")
+    with pytest.raises(BadFeed, match=r"restart='always' \(--restart\) is for programs"):
+        feeds.open("stdin", FeedOptions(restart="always"))
+
+
+def test_a_unix_socket_is_read_and_connected_to_again(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def serve() -> None:
+            for number in range(3):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.sendall(b"line %d\nhalf" % number)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with feeds.open(f"unix:{path}") as feed:
+            assert list(feed.flux().take(3)) == [b"line 0", b"line 1", b"line 2"]
+        thread.join(PATIENCE)
+
+
+def test_a_program_that_is_killed_is_told_with_its_signal() -> None:
+    with (
+        feeds.open("exec:sh -c 'kill -9 $$'") as feed,
+        pytest.raises(ProgramFailed, match=f"was ended by signal {int(signal.SIGKILL)}"),
+    ):
+        list(feed.flux())

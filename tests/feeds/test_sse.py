@@ -1,0 +1,97 @@
+"""Server-sent events: the id of the last event is stored with it, and sent when the feed connects again."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from penstock import feeds
+from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
+from penstock.feeds import FeedOptions
+from tests.cli.running import PATIENCE
+
+
+class Events(BaseHTTPRequestHandler):
+    """Numbered events after the one that the client has; each connection ends after ``per_connection``."""
+
+    per_connection = 7
+    total = 100
+    asked: list[str | None]
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        last = self.headers.get("Last-Event-ID")
+        self.asked.append(last)
+        first = 0 if last is None else int(last) + 1
+        if first >= self.total:
+            self.send_response(204)
+            self.end_headers()
+            return
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(b"retry: 1\n: a comment\n\n")
+        for number in range(first, min(first + self.per_connection, self.total)):
+            self.wfile.write(b'id: %d\ndata: {"n":%d}\n\n' % (number, number))
+        self.wfile.write(b"id: 999\ndata: cut off")
+        self.close_connection = True
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def served(total: int = 100) -> Iterator[tuple[str, list[str | None]]]:
+    handler = type("Handler", (Events,), {"asked": [], "total": total})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"sse+http://127.0.0.1:{server.server_port}/events", handler.asked  # type: ignore[attr-defined]
+        finally:
+            server.shutdown()
+            thread.join(PATIENCE)
+
+
+def test_a_connection_that_ends_continues_after_the_last_event_until_204() -> None:
+    with served() as (url, asked), feeds.open(url, FeedOptions(codec="json")) as feed:
+        assert [record["n"] for record in feed.flux()] == list(range(100))
+    assert asked[:3] == [None, "6", "13"]
+
+
+def test_a_restart_continues_after_the_event_that_is_in_the_journal(tmp_path: Path) -> None:
+    for total in (20, 50, 90):
+        with (
+            served(total) as (url, _),
+            feeds.open(url) as feed,
+            Gateway(feed, "tcp://127.0.0.1:0", journal=SqliteJournal(tmp_path / "log.db")) as gateway,
+        ):
+            assert gateway.join(PATIENCE)
+            taken = list(AquiferPublisher(gateway.endpoint).flux())
+        assert taken == [b'{"n":%d}' % number for number in range(total)]
+    with closing(SqliteJournal(tmp_path / "log.db")) as journal:
+        assert dict(journal.marks) == {"feed:last-event-id": "89"}
+
+
+def test_a_status_that_is_wrong_is_a_state_and_not_an_end(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(Events):
+        def do_GET(self) -> None:
+            if len(self.asked) < 2:
+                self.asked.append("refused")
+                self.send_error(503)
+                return
+            super().do_GET()
+
+    handler = type("Handler", (Failing,), {"asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        with feeds.open(f"sse+http://127.0.0.1:{server.server_port}/events") as feed:
+            assert list(feed.flux().take(1)) == [b'{"n":0}']
+        server.shutdown()
+        thread.join(PATIENCE)
+    assert "the server answers with status 503" in caplog.text

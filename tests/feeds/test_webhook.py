@@ -1,0 +1,278 @@
+"""A webhook: 2xx means in the journal, a key is stored once, and a full log makes its senders wait."""
+
+import gzip
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from penstock import feeds
+from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
+from penstock.feeds import BadFeed, FeedOptions, FeedUnavailable, WebhookFeed
+from tests.cli.running import PATIENCE
+from tests.feeds.reading import Reader
+from tests.required_tools import require_tool
+
+URL = "webhook+http://127.0.0.1:0/in"
+
+
+@contextmanager
+def served(
+    parameters: str = "", journal: SqliteJournal | None = None, **options: Any
+) -> Iterator[tuple[httpx2.Client, Gateway, WebhookFeed]]:
+    """A gateway with a webhook, and a client for it."""
+    chosen = FeedOptions(**options)
+    with feeds.open(URL + parameters, chosen) as feed:
+        assert isinstance(feed, WebhookFeed)
+        with (
+            Gateway(feed, "tcp://127.0.0.1:0", journal=journal, codec=chosen.codec) as gateway,
+            httpx2.Client(base_url=f"http://127.0.0.1:{feed.port}", timeout=PATIENCE) as client,
+        ):
+            yield client, gateway, feed
+
+
+def stored_in(gateway: Gateway, codec: str = "bytes") -> list[Any]:
+    head = gateway.status().head
+    return list(AquiferPublisher(gateway.endpoint, codec=codec, stop=head).flux()) if head else []
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "records"),
+    [
+        ("application/json", b'{"a": 1}', [b'{"a": 1}']),
+        ("application/json", b'[{"a": 1}, 2, "three"]', [b'{"a": 1}', b"2", b'"three"']),
+        ("application/cloudevents+json; charset=utf-8", b'{"a":1}', [b'{"a":1}']),
+        ("application/x-ndjson", b'{"a": 1}\n{"a": 2}', [b'{"a": 1}', b'{"a": 2}']),
+        ("text/plain", b"one\r\ntwo\n", [b"one", b"two"]),
+        ("text/csv", b'name,n\n"a,b",1\n\nc,2\n', [b'{"name":"a,b","n":"1"}', b'{"name":"c","n":"2"}']),
+        ("application/octet-stream", b"\x00\n\xff", [b"\x00\n\xff"]),
+        ("", b"as it is", [b"as it is"]),
+        ("application/json", b"[]", []),
+        ("", b"", []),
+    ],
+)
+def test_a_body_becomes_records_as_its_type_says(kind: str, body: bytes, records: list[bytes]) -> None:
+    with served() as (client, gateway, _):
+        answer = client.post("/in", content=body, headers={"content-type": kind} if kind else {})
+        assert (answer.status_code, answer.json()) == (200, {"stored": len(records)})
+        assert stored_in(gateway) == records
+
+
+def test_a_codec_makes_elements_of_records() -> None:
+    with served(codec="json") as (client, gateway, _):
+        assert client.post("/in", json=[{"a": 1}, {"a": 2}]).json() == {"stored": 2}
+        rows = client.post("/in", content=b"x,y\n1,2\n", headers={"content-type": "text/csv"})
+        assert rows.json() == {"stored": 1}
+        assert stored_in(gateway, "json") == [{"a": 1}, {"a": 2}, {"x": "1", "y": "2"}]
+
+
+def test_a_body_may_be_compressed() -> None:
+    with served() as (client, gateway, _):
+        packed = gzip.compress(b"one\ntwo\n")
+        answer = client.post(
+            "/in", content=packed, headers={"content-type": "text/plain", "content-encoding": "gzip"}
+        )
+        assert answer.json() == {"stored": 2}
+        assert stored_in(gateway) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "why"),
+    [
+        ("application/json", b'{"a": ', "truncated"),
+        ("application/json", b'[{"a": 1}, nonsense]', "malformed"),
+        ("application/x-ndjson", b'{"a": 1}\nnonsense\n', "line 2"),
+        ("text/csv", b"a,b\n1,2\n3\n", "line 3: it has 1 fields, and the header has 2"),
+    ],
+)
+def test_a_wrong_record_refuses_its_request_and_no_other(kind: str, body: bytes, why: str) -> None:
+    with served(codec="json") as (client, gateway, _):
+        refused = client.post("/in", content=body, headers={"content-type": kind})
+        assert refused.status_code == 400
+        assert why in refused.json()["error"]
+        assert "nothing of this request was stored" in refused.json()["error"]
+        assert client.post("/in", json={"fine": True}).status_code == 200
+        assert stored_in(gateway, "json") == [{"fine": True}]
+
+
+def test_wrong_records_can_be_skipped() -> None:
+    with served(codec="json", on_bad_line="skip") as (client, gateway, feed):
+        lines = {"content-type": "application/x-ndjson"}
+        assert client.post("/in", content=b"1\nnonsense\n2\n", headers=lines).json() == {"stored": 2}
+        assert stored_in(gateway, "json") == [1, 2]
+        assert feed.skipped == 1
+
+
+def test_bodies_that_are_too_large_methods_and_paths_are_refused() -> None:
+    with served("?max-body=1K") as (client, gateway, _):
+        assert client.post("/in", content=b"x" * 1024).status_code == 200
+        assert client.post("/in", content=b"x" * 1025).status_code == 413
+        bomb = gzip.compress(b"x" * 100_000)
+        assert client.post("/in", content=bomb, headers={"content-encoding": "gzip"}).status_code == 413
+        assert client.post("/in", content=b"x", headers={"idempotency-key": "k" * 256}).status_code == 400
+        assert client.get("/in").status_code == 405
+        assert client.post("/elsewhere").status_code == 404
+        assert gateway.status().head == 1
+
+
+def test_a_key_that_was_seen_is_answered_again_and_stored_once_also_after_a_restart(tmp_path: Path) -> None:
+    for repeated in (False, True, True):
+        with served(journal=SqliteJournal(tmp_path / "log.db")) as (client, gateway, _):
+            for _ in range(2):
+                answer = client.post("/in", json=[1, 2], headers={"idempotency-key": "a"})
+                assert answer.json() == {"stored": 2} | ({"repeated": True} if repeated else {})
+                repeated = True
+            other = client.post("/in", json=[3], headers={"idempotency-key": "a"})
+            assert other.status_code == 422
+            assert gateway.status().head == 2
+
+
+def test_keys_are_bounded_and_the_oldest_are_forgotten(tmp_path: Path) -> None:
+    with served("?keys=3", SqliteJournal(tmp_path / "log.db")) as (client, _, _feed):
+        for number in range(10):
+            client.post("/in", json=[number], headers={"idempotency-key": str(number)})
+    with closing(SqliteJournal(tmp_path / "log.db")) as journal:
+        assert sorted(mark.split()[0] for mark in journal.marks.values()) == ["7", "8", "9"]
+    with served("?keys=3", SqliteJournal(tmp_path / "log.db")) as (client, _, _feed):
+        assert "repeated" in client.post("/in", json=[7], headers={"idempotency-key": "7"}).json()
+        assert client.post("/in", json=[0], headers={"idempotency-key": "0"}).json() == {"stored": 1}
+
+
+def test_two_requests_with_one_key_at_the_same_time_are_stored_once() -> None:
+    with served() as (client, gateway, _):
+        answers: list[dict[str, Any]] = []
+
+        def post() -> None:
+            answers.append(client.post("/in", json=[1], headers={"idempotency-key": "same"}).json())
+
+        threads = [threading.Thread(target=post) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert [answer["stored"] for answer in answers] == [1] * 8
+        assert sum("repeated" not in answer for answer in answers) == 1
+        assert gateway.status().head == 1
+
+
+def test_without_demand_a_request_waits_and_is_then_refused_and_not_kept() -> None:
+    with feeds.open(f"{URL}?wait=0.3") as feed:
+        assert isinstance(feed, WebhookFeed)
+        reader = Reader()
+        feed(0).subscribe(reader)
+        with httpx2.Client(base_url=f"http://127.0.0.1:{feed.port}", timeout=PATIENCE) as client:
+            refused = client.post("/in", json=1, headers={"idempotency-key": "k"})
+            assert refused.status_code == 429
+            assert int(refused.headers["retry-after"]) >= 1
+            reader.subscription.request(1)
+            # The same key: it was not taken before, so it is stored now.
+            assert client.post("/in", json=1, headers={"idempotency-key": "k"}).json() == {"stored": 1}
+            assert reader.take(1) == [b"1"]
+            assert reader.lines.empty()
+        reader.subscription.cancel()
+
+
+def test_a_request_that_waits_when_the_feed_is_closed_gets_503() -> None:
+    with feeds.open(URL) as feed:
+        assert isinstance(feed, WebhookFeed)
+        reader = Reader()
+        feed(0).subscribe(reader)
+        curl = subprocess.Popen(
+            ["curl", "-s", "-w", "%{http_code}", "-d", "x", f"http://127.0.0.1:{feed.port}/in"],
+            stdout=subprocess.PIPE,
+        )
+        while not feed._rendezvous._offers:
+            time.sleep(0.01)
+        feed.close()
+        answer, _ = curl.communicate(timeout=PATIENCE)
+    assert answer.endswith(b"503")
+
+
+def test_a_port_that_is_taken_and_a_wrong_parameter_are_told() -> None:
+    with served() as (_, _, feed), pytest.raises(FeedUnavailable, match=r"cannot listen at 127\.0\.0\.1"):
+        feeds.open(f"webhook+http://127.0.0.1:{feed.port}/in")
+    with pytest.raises(BadFeed, match=r"'waits=3' is not known; after the \? there can be wait="):
+        feeds.open(f"{URL}?waits=3")
+    with pytest.raises(BadFeed, match="is not a size"):
+        feeds.open(f"{URL}?max-body=big")
+    with pytest.raises(BadFeed, match="TLS needs a certificate"):
+        feeds.open("webhook+https://127.0.0.1:0/in")
+
+
+def test_off_loopback_needs_tls_and_a_token_or_the_word(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef\n")
+    with pytest.raises(BadFeed, match=r"can be reached from other machines.*--insecure"):
+        feeds.open("webhook+http://0.0.0.0:0/in")
+    with pytest.raises(BadFeed, match="can be reached from other machines"):
+        feeds.open(f"webhook+http://0.0.0.0:0/in?token-file={token}")
+    feeds.open("webhook+http://0.0.0.0:0/in", FeedOptions(allow_remote=True)).close()
+    token.write_text("short")
+    with pytest.raises(BadFeed, match="has 5 bytes; use at least 16"):
+        feeds.open(f"{URL}?token-file={token}")
+
+
+def test_with_a_token_nobody_else_is_let_in(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef\n")
+    with served(f"?token-file={token}") as (client, gateway, _):
+        assert client.post("/in", content=b"x").status_code == 401
+        wrong = client.post("/in", content=b"x", headers={"authorization": "Bearer 0123456789abcdeX"})
+        assert wrong.status_code == 401
+        right = {"authorization": "Bearer 0123456789abcdef"}
+        assert client.post("/in", content=b"x", headers=right).status_code == 200
+        assert gateway.status().head == 1
+
+
+def test_a_certificate_makes_it_speak_tls(tmp_path: Path) -> None:
+    trustme = pytest.importorskip("trustme")
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost")
+    certificate.cert_chain_pems[0].write_to_path(str(tmp_path / "cert.pem"))
+    certificate.private_key_pem.write_to_path(str(tmp_path / "key.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    url = f"webhook+https://127.0.0.1:0/in?certificate={tmp_path}/cert.pem&key={tmp_path}/key.pem"
+    with feeds.open(url) as feed, Gateway(feed, "tcp://127.0.0.1:0") as gateway:
+        assert isinstance(feed, WebhookFeed)
+        done = subprocess.run(
+            ["curl", "-s", "--cacert", f"{tmp_path}/ca.pem", "-d", "x", f"https://localhost:{feed.port}/in"],
+            capture_output=True,
+            timeout=PATIENCE,
+        )
+        assert json.loads(done.stdout) == {"stored": 1}, done.stderr
+        assert gateway.status().head == 1
+    (tmp_path / "cert.pem").write_text("none")
+    with pytest.raises(BadFeed, match=r"cannot serve https://127\.0\.0\.1"):
+        feeds.open(url)
+
+
+NODE = """
+const [url, count] = [process.argv[1], Number(process.argv[2])];
+(async () => {
+  for (let n = 0; n < count; n++) {
+    const headers = {'content-type': 'application/json', 'idempotency-key': `n${n}`};
+    const answer = await fetch(url, {method: 'POST', headers, body: JSON.stringify([{n}])});
+    console.log(answer.status, (await answer.json()).stored);
+  }
+})();
+"""
+
+
+def test_a_client_in_node_posts_records() -> None:
+    node = require_tool("node", part="a webhook client in Node", install="apt-get install nodejs")
+    with served() as (_, gateway, feed):
+        done = subprocess.run(
+            [node, "-e", NODE, f"http://127.0.0.1:{feed.port}/in", "20"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+        )
+        assert done.stdout == "200 1\n" * 20, done.stderr
+        assert stored_in(gateway) == [b'{"n":%d}' % number for number in range(20)]

@@ -1,0 +1,187 @@
+"""WebSockets as feeds: read on demand, acknowledged after the commit, a lost connection is a state."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import websockets
+
+from penstock import feeds
+from penstock.aquifer import AquiferPublisher, Gateway
+from penstock.feeds import BadFeed, FeedOptions, WebSocketFeed, WebSocketListenFeed
+from tests.cli.running import PATIENCE
+from tests.feeds.reading import Reader
+
+Listening = tuple[WebSocketListenFeed, Gateway]
+
+
+@contextmanager
+def server(handler: Callable[[Any], Any], port: int = 0) -> Iterator[int]:
+    """A WebSocket server on a thread of its own; its port."""
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    found: list[int] = []
+    ready = threading.Event()
+
+    async def serve() -> None:
+        async with websockets.serve(handler, "127.0.0.1", port) as running:
+            found.append(next(iter(running.sockets)).getsockname()[1])
+            ready.set()
+            await stop.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert ready.wait(PATIENCE)
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(PATIENCE)
+        loop.close()
+
+
+def test_the_messages_of_a_server_are_records_and_it_is_told_what_is_safe() -> None:
+    heard: list[str] = []
+    told = threading.Event()
+
+    async def serve(socket: Any) -> None:
+        heard.append(await socket.recv())
+        for number in range(100):
+            await socket.send(f"{number}")
+        async for message in socket:
+            heard.append(message)
+            if message == "100 safe":
+                told.set()
+
+    with server(serve) as port:
+        url = f"ws://127.0.0.1:{port}/prices?symbol=a#hello=subscribe&ack={{count}}+safe"
+        with feeds.open(url) as feed, Gateway(feed, "tcp://127.0.0.1:0") as gateway:
+            taken = list(AquiferPublisher(gateway.endpoint, stop=100).flux())
+            assert told.wait(PATIENCE)
+            assert gateway.status().source.state == "up"
+    assert taken == [b"%d" % number for number in range(100)]
+    assert heard[0] == "subscribe"
+
+
+def test_a_server_that_ends_the_connection_is_connected_to_again(caplog: pytest.LogCaptureFixture) -> None:
+    connections = 0
+
+    async def serve(socket: Any) -> None:
+        nonlocal connections
+        connections += 1
+        await socket.send(f"connection {connections}")
+
+    with server(serve) as port:
+        feed = WebSocketFeed(f"ws://127.0.0.1:{port}/", FeedOptions(codec="text"))
+        assert list(feed.flux().take(3)) == ["connection 1", "connection 2", "connection 3"]
+    assert "the server has closed the connection with 1000" in caplog.text
+
+
+def test_a_server_that_is_not_there_is_a_state() -> None:
+    with feeds.open("ws://127.0.0.1:9/") as feed, Gateway(feed, "tcp://127.0.0.1:0") as gateway:
+        while (state := gateway.feed_state) is None or state.status != "down":
+            threading.Event().wait(0.01)
+        assert state.reason is not None
+        assert gateway.status().end is None
+
+
+def test_without_demand_the_socket_is_not_read() -> None:
+    sent = 0
+
+    async def serve(socket: Any) -> None:
+        nonlocal sent
+        with contextlib.suppress(websockets.ConnectionClosed):
+            while sent < 5000:
+                await socket.send(b"x" * 100_000)
+                sent += 1
+
+    with server(serve) as port:
+        reader = Reader()
+        WebSocketFeed(f"ws://127.0.0.1:{port}/", FeedOptions())(0).subscribe(reader)
+        reader.subscription.request(2)
+        reader.take(2)
+        last = -1
+        while last != sent:  # Until the buffers between the two are full.
+            last = sent
+            threading.Event().wait(0.3)
+        assert sent < 1000
+        assert reader.lines.empty()
+        reader.subscription.cancel()
+
+
+@pytest.fixture
+def listening() -> Iterator[Listening]:
+    """A gateway of what others send."""
+    url = "ws-listen://127.0.0.1:0/in?ack=safe+{count}"
+    with feeds.open(url, FeedOptions(codec="text", max_line=1000)) as feed:
+        assert isinstance(feed, WebSocketListenFeed)
+        with Gateway(feed, "tcp://127.0.0.1:0", codec="text") as gateway:
+            yield feed, gateway
+
+
+def test_several_senders_are_told_of_their_own_messages(
+    listening: Listening,
+) -> None:
+    feed, gateway = listening
+
+    async def send(count: int) -> str:
+        async with websockets.connect(f"ws://127.0.0.1:{feed.port}/in") as socket:
+            for number in range(count):
+                await socket.send(f"{count}-{number}")
+            async for message in socket:
+                if message == f"safe {count}":
+                    return str(message)
+        return "closed"
+
+    async def all_of_them() -> list[str]:
+        return await asyncio.gather(*(send(count) for count in (1, 20, 300)))
+
+    assert asyncio.run(all_of_them()) == ["safe 1", "safe 20", "safe 300"]
+    taken = list(AquiferPublisher(gateway.endpoint, codec="text", stop=321).flux())
+    assert [each for each in taken if each.startswith("300-")] == [f"300-{number}" for number in range(300)]
+
+
+@pytest.mark.parametrize("bad", [b"\xff", "x" * 2000])
+def test_a_bad_message_disconnects_its_sender_and_no_other(listening: Listening, bad: Any) -> None:
+    feed, gateway = listening
+
+    async def main() -> None:
+        url = f"ws://127.0.0.1:{feed.port}/in"
+        async with websockets.connect(url) as fine, websockets.connect(url) as wrong:
+            await wrong.send("first")
+            await wrong.recv()
+            await wrong.send(bad)
+            await wrong.wait_closed()
+            assert wrong.close_code in (1007, 1009)
+            await fine.send("second")
+            assert await fine.recv() == "safe 1"
+
+    asyncio.run(main())
+    assert list(AquiferPublisher(gateway.endpoint, codec="text", stop=2).flux()) == ["first", "second"]
+
+
+def test_a_listener_with_a_token_lets_nobody_else_in(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("0123456789abcdef")
+    with feeds.open(f"ws-listen://127.0.0.1:0/in?ack=ok&token-file={tmp_path}/token") as feed:
+        assert isinstance(feed, WebSocketListenFeed)
+        with Gateway(feed, "tcp://127.0.0.1:0"):
+            url = f"ws://127.0.0.1:{feed.port}/in"
+
+            async def attempt(headers: dict[str, str]) -> str:
+                async with websockets.connect(url, additional_headers=headers) as socket:
+                    await socket.send("x")
+                    return str(await socket.recv())
+
+            with pytest.raises(websockets.ConnectionClosed):
+                asyncio.run(attempt({}))
+            assert asyncio.run(attempt({"Authorization": "Bearer 0123456789abcdef"})) == "ok"
+
+
+def test_a_listener_off_loopback_is_refused() -> None:
+    with pytest.raises(BadFeed, match="can be reached from other machines"):
+        feeds.open("ws-listen://*:0/in")
