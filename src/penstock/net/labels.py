@@ -8,7 +8,7 @@ import sys
 from itertools import count
 from typing import Any
 
-__all__ = ["address_text", "local_of", "new_id", "remote_of"]
+__all__ = ["address_text", "let_go", "local_of", "new_id", "remote_of"]
 
 
 def address_text(address: Any) -> str:
@@ -47,6 +47,20 @@ def _caller(connection: Any) -> str | None:
     except OSError:
         return None
     return f"process {process}"
+
+
+def let_go(descriptor: int) -> None:
+    """In a forked child: let go of a socket that the parent's event loop has, without a word to that loop.
+
+    Something else takes the place of the descriptor, because its owner may still close it, and would close
+    whatever had got its number meanwhile.
+    """
+    if descriptor >= 0:
+        nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.dup2(nothing, descriptor, inheritable=False)
+        finally:
+            os.close(nothing)
 
 
 _SPREAD = 0x9E3779B1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -300,6 +302,52 @@ def test_an_error_is_told_once(read: Callable[[Flux[FormPart]], Flux[Any]]) -> N
         assert len(asyncio.all_tasks()) == 2  # this one, and the one that waits for it
 
     run(ask)
+
+
+async def _read_on(scheduler: schedulers.Scheduler, parts: Flux[FormPart]) -> list[tuple[str, bytes]]:
+    return await parts.concat_map(
+        lambda part: part.content().map(lambda content: (part.name, content)).subscribe_on(scheduler)
+    ).collect_list()
+
+
+def test_concat_map_reads_a_part_that_changes_its_thread_before_it_asks_for_the_next() -> None:
+    async def ask() -> None:
+        parts = request_of(exchange_of(*THREE)).parts()
+        # The pool is busy, so that the part is claimed late.
+        release = threading.Event()
+        with schedulers.single("late") as late:
+            late.submit(lambda: (release.wait(20), None)[1])
+            reading = asyncio.ensure_future(_read_on(late, parts))
+            await turns()
+            release.set()
+            assert await reading == READ
+
+    run(ask)
+
+
+def test_a_part_that_is_left_half_read_and_open_is_named_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.net.http.forms._PATIENCE", 0.05)
+
+    async def ask() -> None:
+        chunks = [b"x" * 100_000 for _ in range(20)]
+        sent = exchange_of(HEAD % b"big", *chunks, b"\r\n" + HEAD % b"b" + END)
+        parts = aiter(request_of(sent).parts())
+        begun = aiter((await anext(parts)).body())
+        size = len(await anext(begun))
+        following = asyncio.ensure_future(anext(parts))
+        async with asyncio.timeout(PATIENCE):
+            while not caplog.records:
+                await asyncio.sleep(0.01)
+        assert "the part 'big'" in caplog.records[0].getMessage()
+        assert not following.done()
+        assert size + sum([len(chunk) async for chunk in begun]) == 2_000_000
+        assert (await following).name == "b"
+        assert [part async for part in parts] == []
+
+    with caplog.at_level(logging.WARNING, "penstock.net.http"):
+        run(ask)
 
 
 def test_an_error_that_the_reader_of_a_part_forgives_still_fails_the_parts() -> None:

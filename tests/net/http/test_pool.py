@@ -11,8 +11,10 @@ import ssl
 import subprocess
 import sys
 import threading
+import tracemalloc
 import weakref
-from collections.abc import Iterator
+import zlib
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,10 +25,12 @@ import uvloop
 
 from penstock.net import ConnectionAborted, NetError
 from penstock.net.http import Call, HttpPool, HttpPoolStatus, PoolExhausted, get, http_pool, post
+from penstock.net.http.inflation import inflated
 from penstock.streams import Flux
 from tests.net.http.conversing import turns
 
 PATIENCE = 60.0
+BOMB = gzip.compress(bytes(10_000_000))
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -85,8 +89,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/login":
             self.send_header("set-cookie", "session=1; Path=/")
             self.send_header("location", "/home")
-        if self.path == "/bomb":
-            body = gzip.compress(bytes(10_000_000))
+        if self.path in ("/bomb", "/broken"):
+            body = BOMB[: 500 if self.path == "/broken" else None]
             self.send_header("content-encoding", "gzip")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
@@ -535,3 +539,95 @@ def test_connections_with_tls_are_closed_as_well(monkeypatch: pytest.MonkeyPatch
         server.until_open(0)
         assert server.accepted == 1
     gc.collect()
+
+
+# ---------------------------------------------------------------- compressed responses
+
+
+def test_a_compressed_chunk_is_unpacked_in_pieces(server: Server) -> None:
+    async def ask() -> list[int]:
+        call = get(server.url("/bomb"), headers={"accept-encoding": "gzip"})
+        return await call.receive().map(len).collect_list()
+
+    sizes = asyncio.run(ask())
+    assert sum(sizes) == 10_000_000
+    assert max(sizes) <= 64 * 1024
+
+
+def test_a_compressed_answer_beyond_the_bound_is_not_unpacked_whole(server: Server) -> None:
+    async def ask() -> int:
+        await get(server.url("/")).answer()  # what is imported and kept for ever does not count
+        tracemalloc.start()
+        try:
+            with pytest.raises(NetError, match="more than 1000 bytes"):
+                await get(server.url("/bomb"), headers={"accept-encoding": "gzip"}).answer(max_length=1000)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert asyncio.run(ask()) < 5_000_000
+
+
+def test_a_compressed_response_that_ends_too_early_is_an_error(server: Server) -> None:
+    async def ask() -> None:
+        with pytest.raises(NetError, match="ends too early"):
+            await get(server.url("/broken"), headers={"accept-encoding": "gzip"}).answer()
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("window", [15, -15, 31], ids=["zlib", "raw deflate", "gzip"])
+def test_every_kind_of_deflate_is_unpacked(window: int) -> None:
+    packer = zlib.compressobj(wbits=window)
+    packed = packer.compress(bytes(300_000)) + packer.flush()
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for at in range(0, len(packed), 7):
+            yield packed[at : at + 7]
+
+    async def unpacked() -> bytes:
+        return b"".join([piece async for piece in inflated(chunks(), "body")])
+
+    assert asyncio.run(unpacked()) == bytes(300_000)
+
+
+# ---------------------------------------------------------------- processes
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "uvloop"])
+def test_a_forked_child_lets_go_of_idle_connections(server: Server, kind: str) -> None:
+    script = """
+import asyncio, os, sys, warnings
+import uvloop
+from penstock.net.http import get, http_pool
+warnings.simplefilter("ignore")
+
+async def main(url):
+    await get(url).answer()
+    go_on, told = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(told)
+        os.read(go_on, 1)  # until the test has seen enough
+        os._exit(0)
+    await http_pool().aclose()
+    print("closed", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+    os.close(told)
+    os.waitpid(child, 0)
+    await get(url).answer()
+
+with asyncio.Runner(loop_factory=uvloop.new_event_loop if sys.argv[2] == "uvloop" else None) as runner:
+    runner.run(main(sys.argv[1]))
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script, server.url("/"), kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "closed\n"
+        server.until_open(0)  # although the child lives
+        process.communicate("go on\n", timeout=PATIENCE)
+        assert process.returncode == 0

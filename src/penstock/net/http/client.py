@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from penstock.net.errors import ConnectFailed, ConnectionAborted, HandshakeFailed, IdleTimeout, NetError
 from penstock.net.framing import BadFrame, frames, lines
-from penstock.net.http.asgi import BadStatus, Headers, PoolExhausted, without_password
+from penstock.net.http.asgi import BadEncoding, BadStatus, Headers, PoolExhausted, without_password
 from penstock.net.http.events import LONGEST_EVENT, Event, EventDecoder
+from penstock.net.http.inflation import INFLATED, inflated
 from penstock.net.http.outflow import LARGE, PREFETCH, Outflow, as_bytes
 from penstock.net.http.pool import HttpLease, HttpPool, http_pool, httpx2_library
 from penstock.spec import Publisher
@@ -97,7 +98,7 @@ class Call:
         async def whole() -> Answer:
             async with self._response() as response:
                 content = bytearray()
-                async for chunk in response.aiter_bytes():
+                async for chunk in self._content_of(response):
                     content += chunk
                     if len(content) > max_length:
                         raise NetError(
@@ -111,8 +112,23 @@ class Call:
     # ---------------------------------------------------------------- how it is done
     async def _chunks(self) -> AsyncIterator[bytes]:
         async with self._response() as response:
+            async for chunk in self._content_of(response):
+                yield chunk
+
+    async def _content_of(self, response: httpx2.Response) -> AsyncIterator[bytes]:
+        """The chunks of the body. A few compressed bytes can stand for gigabytes: no chunk is that large."""
+        encoding = response.headers.get("content-encoding", "").strip().lower()
+        if encoding not in INFLATED:
             async for chunk in response.aiter_bytes():
                 yield chunk
+            return
+        chunks = inflated(response.aiter_raw(), f"response of {self._place}")
+        async with contextlib.aclosing(chunks):
+            try:
+                async for chunk in chunks:
+                    yield chunk
+            except BadEncoding as wrong:
+                raise NetError(str(wrong)) from wrong
 
     @contextlib.asynccontextmanager
     async def _response(self) -> AsyncIterator[httpx2.Response]:
@@ -171,7 +187,7 @@ class Call:
 
     async def _refusal(self, response: httpx2.Response) -> BadStatus:
         shown = bytearray()
-        async for chunk in response.aiter_bytes():
+        async for chunk in self._content_of(response):
             shown += chunk
             if len(shown) >= _SHOWN:
                 break

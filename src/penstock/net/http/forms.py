@@ -7,6 +7,7 @@ is being read holds back the next, and a part that nobody reads is skipped when 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Final, cast
@@ -27,6 +28,11 @@ MAX_FORM_BYTES: Final = 1024 * 1024
 """The default for the most bytes of something that is kept in memory whole."""
 MAX_FIELDS: Final = 1000
 """The default for the most fields or parts of a form."""
+
+_PATIENCE: Final = 10.0
+"""Seconds after which somebody is told that a part which is not read on holds back the next one."""
+
+_log = logging.getLogger("penstock.net.http")
 
 NextChunk = Callable[[], Awaitable[bytes | None]]
 """Waits for the next chunk of a body; None at its end."""
@@ -186,6 +192,21 @@ class FormPart:
             self._unclaimed.pop()
         except IndexError:
             self._skipped = False
+            await self._until_left()
+
+    async def _until_left(self) -> None:
+        """Wait for the reader of the part. It may be slow; or it was forgotten, and then nothing goes on."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._left.wait()
+        except TimeoutError:
+            _log.warning(
+                "the next part of a form was asked for %g s ago, and waits for the part %r, which somebody "
+                "has begun to read and has not left; read it to its end, or close its iterator (aclose()) or "
+                "cancel its subscription",
+                _PATIENCE,
+                self.name,
+            )
             await self._left.wait()
 
     @property

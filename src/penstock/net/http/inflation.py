@@ -1,4 +1,4 @@
-"""Compressed bodies of requests, decompressed as they are read.
+"""Compressed bodies, of requests and of responses, decompressed as they are read.
 
 A few bytes can stand for gigabytes. So the limit of a body counts what comes out, and no more comes out at a
 time than one piece, however much the next one would be. Many bytes can also stand for nothing. So the limit
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from typing import Final
 
 from penstock.net.http.asgi import BadEncoding, UnsupportedEncoding
 
-__all__ = ["InflatedBody", "Inflater"]
+__all__ = ["INFLATED", "InflatedBody", "Inflater", "inflated"]
 
 _PIECE: Final = 64 * 1024
 _SLICE: Final = 16 * 1024
 """So much input is decompressed at a time: what is left of it is copied for each piece and each member."""
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS
 """gzip as well as zlib, which HTTP calls deflate."""
-_KNOWN: Final = frozenset({"gzip", "x-gzip", "deflate"})
+INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
+"""The names of the encodings that are decompressed here."""
 
 
 class Inflater:
@@ -33,7 +34,8 @@ class Inflater:
     (b'hello', b'', None)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, what: str = "body of the request") -> None:
+        self._what = what
         self._stream = zlib.decompressobj(_ANY_HEADER)
         self._input = b""
         self._fresh = True
@@ -51,21 +53,31 @@ class Inflater:
                 self._fresh = True
             if self._stream.eof or (self._fresh and not self._input):
                 return b""
-            self._fresh = False
+            begins, self._fresh = self._fresh, False
             try:
-                made = self._stream.decompress(self._input, _PIECE)
+                made = self._decompressed(begins)
             except zlib.error:
-                raise BadEncoding("the body of the request cannot be decompressed") from None
+                raise BadEncoding(f"the {self._what} cannot be decompressed") from None
             consumed = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
             progressed = len(consumed) < len(self._input)
             self._input = consumed
             if made or not progressed:
                 return made
 
+    def _decompressed(self, begins: bool) -> bytes:
+        try:
+            return self._stream.decompress(self._input, _PIECE)
+        except zlib.error:
+            if not begins:
+                raise
+            # Some send deflate without the header that it has in HTTP.
+            self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
+            return self._stream.decompress(self._input, _PIECE)
+
     def finish(self) -> None:
         """Check that nothing is missing."""
         if not self._stream.eof and not self._fresh:
-            raise BadEncoding("the compressed body of the request ends too early")
+            raise BadEncoding(f"the compressed {self._what} ends too early")
 
 
 class InflatedBody:
@@ -75,7 +87,7 @@ class InflatedBody:
         self, encoding: str, allowed: bool, next_chunk: Callable[[], Awaitable[bytes | None]]
     ) -> None:
         self._encoding = encoding
-        self._allowed = allowed and encoding in _KNOWN
+        self._allowed = allowed and encoding in INFLATED
         self._next_chunk = next_chunk
         self._inflater = Inflater()
         self._chunk = memoryview(b"")
@@ -100,3 +112,15 @@ class InflatedBody:
             self._inflater.feed(bytes(self._chunk[:_SLICE]))
             self._chunk = self._chunk[_SLICE:]
         return piece
+
+
+async def inflated(chunks: AsyncIterable[bytes], what: str) -> AsyncGenerator[bytes, None]:
+    """The chunks of a compressed body, decompressed in pieces; each is made when it is asked for."""
+    inflater = Inflater(what)
+    async for chunk in chunks:
+        for begin in range(0, len(chunk), _SLICE):
+            inflater.feed(chunk[begin : begin + _SLICE])
+            while piece := inflater.piece():
+                yield piece
+                await asyncio.sleep(0)
+    inflater.finish()

@@ -13,6 +13,7 @@ import contextlib
 import copy
 import logging
 import threading
+import weakref
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from weakref import WeakKeyDictionary
 
 from penstock.arguments import a_number, a_whole_number
 from penstock.net.http.asgi import PoolExhausted, without_password
+from penstock.net.labels import let_go
 from penstock.streams.schedulers import background_loop
+from penstock.streams.spi import renew_after_fork
 
 if TYPE_CHECKING:
     import ssl
@@ -38,6 +41,38 @@ _ATTRIBUTE: Final = "_penstock_http_pools"
 """Where an event loop has its pools. They live as long as the loop does, and a registry would keep both."""
 _CLOSE_WITHIN: Final = 5.0
 """Seconds that a loop's end waits for the connections to be closed."""
+
+
+_NEW_STREAMS: Final = frozenset(
+    {
+        "connection.connect_tcp.complete",
+        "connection.connect_unix_socket.complete",
+        "connection.start_tls.complete",
+    }
+)
+
+
+class _OpenStreams:
+    """The sockets of all pools. After a fork the child lets go of them."""
+
+    def __init__(self) -> None:
+        self._streams: weakref.WeakSet[Any] = weakref.WeakSet()
+        renew_after_fork(self)
+
+    def add(self, stream: Any) -> None:
+        """A connection was opened, or speaks TLS now."""
+        self._streams.add(stream)
+
+    def renew_in_child(self) -> None:
+        """Otherwise the peer would not see the parent's end as long as the child lives."""
+        for stream in list(self._streams):
+            opened = stream.get_extra_info("socket")
+            if opened is not None:
+                let_go(opened.fileno())
+        self._streams = weakref.WeakSet()
+
+
+_open_streams: Final = _OpenStreams()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +110,8 @@ class HttpLease:
             assert self._opened is not None
             self._opened()
             self.shared = False
+        if event in _NEW_STREAMS:
+            _open_streams.add(info["return_value"])
 
 
 class HttpPool:

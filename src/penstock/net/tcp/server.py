@@ -17,7 +17,7 @@ from penstock.net.connection import Connection
 from penstock.net.connections import Connections
 from penstock.net.endpoint import EndpointState, tell_endpoint
 from penstock.net.errors import BindFailed
-from penstock.net.labels import address_text
+from penstock.net.labels import address_text, let_go
 from penstock.net.lifecycle import CloseReport
 from penstock.net.loops import Disposable, block_on
 from penstock.net.metrics import TcpMetrics
@@ -252,9 +252,7 @@ class RunningServer(Disposable):
     def renew_in_child(self) -> None:
         """After a fork: the child does not listen, so that the port is free when the parent has closed it."""
         for listening in self._sockets:
-            # Past the event loop, which is the parent's. The parent's descriptor is another one.
-            with contextlib.suppress(OSError):
-                os.close(listening.detach())
+            let_go(listening.fileno())
         self._connections.renew_in_child()
 
     def __repr__(self) -> str:

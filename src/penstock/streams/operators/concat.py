@@ -13,6 +13,7 @@ from penstock.streams.errors import Place, drop_error
 from penstock.streams.events import StageState
 from penstock.streams.fusion import Drain, Link, Op, Relay
 from penstock.streams.operators.at_hand import HandfulSubscription, elements_at_hand
+from penstock.streams.operators.read_ahead import step_of
 from penstock.streams.source import Next, Source
 
 if TYPE_CHECKING:
@@ -173,9 +174,11 @@ class ConcatMapSource(Source):
         self._prefetch = prefetch
 
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
-        stage = _ConcatMapping(self._to_stream, ops, downstream, self.label, self.place)
+        # Of a source that is asked for one at a time, the next one is due when this one is done with.
+        one_by_one = step_of(self._upstream) == 1
+        stage = _ConcatMapping(self._to_stream, ops, downstream, self.label, self.place, one_by_one)
         stage.introduce()
-        return None if stage.closed else (self._upstream, _Outer(stage, self._prefetch))
+        return None if stage.closed else (self._upstream, _Outer(stage, 1 if one_by_one else self._prefetch))
 
     def upstreams(self) -> list[Stream[Any]]:
         return [self._upstream]
@@ -225,7 +228,15 @@ class _ConcatMapping(Switching):
 
     takes_handfuls = True
     is_passed = True
-    __slots__ = ("_between", "_to_stream", "outer", "outer_done", "outer_error", "waiting_elements")
+    __slots__ = (
+        "_between",
+        "_one_by_one",
+        "_to_stream",
+        "outer",
+        "outer_done",
+        "outer_error",
+        "waiting_elements",
+    )
 
     def __init__(
         self,
@@ -234,9 +245,11 @@ class _ConcatMapping(Switching):
         downstream: Subscriber[Any],
         name: str,
         place: Place,
+        one_by_one: bool,
     ) -> None:
         super().__init__(ops, downstream, name, place)
         self._to_stream = to_stream
+        self._one_by_one = one_by_one
         self._between = True
         """No inner stream is running."""
         self.outer: Subscription | None = None
@@ -258,6 +271,8 @@ class _ConcatMapping(Switching):
                 return True
             self.exchange()
             self._between = True
+            if self._one_by_one:
+                self._ask_outer()
         if not self._between or self.error is not None or self.done:
             return False
         if self.waiting_elements:
@@ -272,8 +287,8 @@ class _ConcatMapping(Switching):
 
     def _open(self, element: Any) -> None:
         self._between = False
-        if self.outer is not None and not self.outer_done:
-            self.outer.request(1)
+        if not self._one_by_one:
+            self._ask_outer()
         try:
             stream = self._to_stream(element)
         except BaseException as error:
@@ -281,6 +296,10 @@ class _ConcatMapping(Switching):
             self.error = error
             return
         self.go_on_with(stream)
+
+    def _ask_outer(self) -> None:
+        if self.outer is not None and not self.outer_done:
+            self.outer.request(1)
 
     def follow(self, error: BaseException | None) -> Stream[Any] | None:
         raise AssertionError("concat_map decides in switch()")
