@@ -27,6 +27,7 @@ BESIDE = {
         "tests/net/backpressure",
         "tests/net/http",
         "tests/net/framing",
+        "tests/observe/dashboard",
     ),
     "pages": ("tests/examples", "tests/feeds", "tests/source", "tests/spark/test_examples.py"),
     "kits": ("tests/conformance", "tests/interop", "tests/tck"),

@@ -97,6 +97,16 @@ def test_the_source_archive_has_what_the_readme_points_to(archives: tuple[Path, 
     assert missing == []
 
 
+def test_the_wheel_has_every_file_of_the_dashboard(archives: tuple[Path, Path]) -> None:
+    folder = ROOT / "src/penstock/observe/dashboard/page"
+    needed = {str(path.relative_to(ROOT / "src")) for path in folder.rglob("*") if path.is_file()}
+    with zipfile.ZipFile(archives[1]) as wheel:
+        inside = set(wheel.namelist())
+
+    assert "penstock/observe/dashboard/page/uplot/LICENSE" in needed
+    assert needed - inside == set()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_tests_of_the_source_archive_can_be_collected(

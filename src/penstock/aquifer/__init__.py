@@ -56,10 +56,9 @@ from penstock.aquifer.errors import (
     SourceFailed,
     TakenOver,
     TransactionLost,
-    UnknownStream,
     Unreadable,
 )
-from penstock.aquifer.gateway import Gateway, ReplayableSource, StreamOptions
+from penstock.aquifer.gateway import Gateway, ReplayableSource
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Cursor, Held, Journal, MemoryJournal, SqliteJournal
 from penstock.aquifer.options import GatewayOptions, JournalOptions
@@ -101,7 +100,6 @@ from penstock.aquifer.status import (
     LeftOut,
     SessionStatus,
     SourceStatus,
-    StreamStatus,
 )
 from penstock.delivery import Delivery, FeedState
 from penstock.endpoint import Endpoint
@@ -170,12 +168,9 @@ __all__ = [
     "SourceFailed",
     "SourceStatus",
     "SqliteJournal",
-    "StreamOptions",
-    "StreamStatus",
     "TakenOver",
     "Transaction",
     "TransactionLost",
-    "UnknownStream",
     "Unreadable",
     "check_bind",
     "from_arrow_stream",

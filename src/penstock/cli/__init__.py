@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from penstock import __version__
-from penstock.cli import demo, echo, gateway, rules, run, send, tail, tck
+from penstock.cli import dashboard, demo, echo, gateway, rules, run, send, tail, tck, top
 from penstock.cli.parser import Commands, Parser
 from penstock.cli.screen import complete_descriptors, ending_quietly, say
 
@@ -21,6 +21,8 @@ REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     gateway.add_parser,
     tail.add_parser,
     run.add_parser,
+    top.add_parser,
+    dashboard.add_parser,
     send.add_parser,
     echo.add_parser,
     rules.add_parser,
@@ -37,6 +39,10 @@ examples:
                                    read them, here or elsewhere
   penstock run app.py --checkpoint state
                                    a Spark query between them, exactly once
+  penstock top tcp://127.0.0.1:5556
+                                   who holds whom up, in the terminal
+  penstock dashboard tcp://127.0.0.1:5556
+                                   the same on a page
   penstock send FILE tcp://127.0.0.1:9000
                                    a file to a server, as fast as it reads
   penstock rules                   every rule of the specification, in short

@@ -20,25 +20,37 @@ import dataclasses
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from penstock.cli.errors import CommandError, ExitCode, report_errors
 from penstock.cli.screen import Screen
 from penstock.cli.style import Tone, paint, paint_help, toned
-from penstock.options import Option, option, options_of
+from penstock.options import Option, option, options_of, parse_duration
 
 if TYPE_CHECKING:
     from penstock.aquifer import CurveClient
+    from penstock.observe import GatewayObserver
 
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 else:
     # argparse gives the type no public name, and no subscript at run time.
     Commands = argparse._SubParsersAction
 
-__all__ = ["Commands", "ConnectionOptions", "Parser", "add_command", "section"]
+__all__ = [
+    "ClientKeyOptions",
+    "Commands",
+    "ConnectionOptions",
+    "ObservedOptions",
+    "Parser",
+    "add_command",
+    "section",
+]
 
 Options = TypeVar("Options")
 _SECTION = "section"
+_PROBE_TIMEOUT = 2.0
+"""Seconds in which a gateway has to answer."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -205,10 +217,9 @@ def _read(declared: type[Options], arguments: argparse.Namespace, prefix: str = 
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectionOptions:
-    """How to reach a gateway; the options of a command inherit from it."""
+class ClientKeyOptions:
+    """With which keys to reach gateways; the options of a command inherit from it."""
 
-    endpoint: str = option(positional=True, metavar="ENDPOINT", help="the gateway, as tcp://HOST:PORT")
     curve: str | None = option(
         None, metavar="KEYFILE", help="your own .key file, for an encrypted connection"
     )
@@ -230,3 +241,38 @@ class ConnectionOptions:
             return CurveClient(load_keys(self.curve), load_public(self.server_key))
         except (OSError, ValueError) as error:
             raise CommandError(str(error)) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionOptions(ClientKeyOptions):
+    """How to reach a gateway; the options of a command inherit from it."""
+
+    endpoint: str = option(positional=True, metavar="ENDPOINT", help="the gateway, as tcp://HOST:PORT")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedOptions(ClientKeyOptions):
+    """Which gateways to look at; the options of a command inherit from it."""
+
+    endpoints: tuple[str, ...] = option(
+        (), positional=True, repeated=True, metavar="ENDPOINT", help="the gateways, as tcp://HOST:PORT"
+    )
+    interval: float = option(1.0, parse=parse_duration, metavar="TIME", shown="1s", help="how often to look")
+
+    def observer(self) -> GatewayObserver:
+        """Return what looks at the gateways; CommandError if none is named or a name cannot be used."""
+        from penstock.aquifer import probe
+        from penstock.endpoint import Endpoint
+        from penstock.observe import GatewayObserver
+
+        if not self.endpoints:
+            raise CommandError("which gateways? Name at least one, such as tcp://127.0.0.1:5556")
+        for endpoint in self.endpoints:
+            try:
+                Endpoint.parse(endpoint)
+            except ValueError as error:
+                raise CommandError(str(error)) from None
+        curve = self.curve_client()
+        return GatewayObserver(
+            {endpoint: partial(probe, endpoint, _PROBE_TIMEOUT, curve) for endpoint in self.endpoints}
+        )

@@ -127,8 +127,6 @@ class SubscribeFields(_Extension):
     many records it has."""
     admin: AdminRequest | UnsetType = UNSET
     """With ``probe``: something for an administrator to ask."""
-    stream: str | UnsetType = UNSET
-    """The name of the stream that is meant, if it is not the default one."""
 
 
 class SegmentFields(_Extension):
@@ -171,8 +169,6 @@ class OnSubscribeFields(_Extension):
     """Shared memory for large payloads, if it was asked for."""
     pieces: bool | UnsetType = UNSET
     """Frames may come in pieces, as was offered."""
-    stream: str | UnsetType = UNSET
-    """The stream that was asked for by its name."""
 
 
 class Put(_Extension):
@@ -188,8 +184,6 @@ class Put(_Extension):
     seq: int
     """Which piece of the attempt, from 0 on."""
     fmt: str = MSGPACK
-    stream: str | UnsetType = UNSET
-    """The name of the stream to write to, if it is not the default one."""
 
 
 class Commit(_Extension):
@@ -199,8 +193,6 @@ class Commit(_Extension):
     batch: int
     parts: list[tuple[int, int, int]]
     """The attempts that count: part, attempt, number of pieces."""
-    stream: str | UnsetType = UNSET
-    """The name of the stream, as in ``put``."""
 
 
 class NextFields(_Extension):
@@ -227,8 +219,6 @@ class OnNextFields(_Extension):
 
     first: int | UnsetType = UNSET
     head: int | UnsetType = UNSET
-    stream: str | UnsetType = UNSET
-    """In the answer to ``put``: the name of the stream that the records are for."""
 
 
 class OnErrorFields(_Extension):
@@ -249,8 +239,6 @@ class CompleteFields(_Extension):
     cancelled: bool | UnsetType = UNSET
     commit: Commit | UnsetType = UNSET
     """In a request: publish what was staged."""
-    stream: str | UnsetType = UNSET
-    """In the answer to ``commit``: the name of the stream that has the records."""
 
 
 # An x of another type is ignored, in contrast to an object with wrong fields, which is an error.

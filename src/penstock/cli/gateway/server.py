@@ -22,12 +22,14 @@ from penstock.aquifer import (
     generate_keys,
     save_keys,
 )
+from penstock.cli.dashboard.server import serving
 from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.gateway.figures import Audience, Meter
 from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView, QuietView
 from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
+from penstock.observe import DashboardOptions, GatewayObserver
 from penstock.options import option
 
 __all__ = ["GatewayCommandOptions", "run_gateway", "sources"]
@@ -87,6 +89,7 @@ class GatewayCommandOptions:
     journal: JournalOptions = section(JournalOptions, "the log")
     gateway: GatewayOptions = section(GatewayOptions, "where to listen", without=("codec",))
     keys: KeyOptions = section(KeyOptions, "keys")
+    dashboard: DashboardOptions = section(DashboardOptions, "the dashboard")
 
 
 def run_gateway(options: GatewayCommandOptions) -> int:
@@ -157,6 +160,9 @@ def _run(options: GatewayCommandOptions) -> int:
         except OSError as error:
             raise CommandError(error.strerror or str(error), 1) from None
         _introduce(gateway, options, feed, view)
+        where = gateway.endpoint if options.gateway.control is not None else gateway.curve_endpoint
+        observer = GatewayObserver({str(where): gateway.status})
+        opened.enter_context(serving(observer.snapshot, options.dashboard, view.note, str(where)))
         audience = _watch(gateway, options.stay, view, interruption)
         return _finish(gateway, journal, audience, view, interruption)
 

@@ -1,0 +1,77 @@
+"""A dashboard at the command line: of its own, or beside a gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from penstock.cli.errors import CommandError, ExitCode, ScreenLog
+from penstock.cli.parser import ObservedOptions, section
+from penstock.cli.screen import say
+from penstock.cli.signals import Interruption
+from penstock.observe import Dashboard, DashboardOptions
+from penstock.options import option
+
+if TYPE_CHECKING:
+    from penstock.observe import Snapshot
+
+__all__ = ["DashboardCommandOptions", "run_dashboard", "serving"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DashboardCommandOptions(ObservedOptions):
+    """The options of ``penstock dashboard``."""
+
+    listen: str = option("127.0.0.1:5580", metavar="HOST:PORT", help="where to serve the page")
+    web: DashboardOptions = section(DashboardOptions, "who may see it", without=("listen",))
+
+
+def run_dashboard(options: DashboardCommandOptions) -> int:
+    """Serve the page until a signal comes."""
+    observer = options.observer()
+    try:
+        web = replace(options.web, listen=options.listen)
+    except ValueError as error:
+        raise CommandError(f"--listen: {error}") from None
+    title = ", ".join(options.endpoints)
+    with (
+        Interruption() as interruption,
+        serving(
+            observer.snapshot, web, lambda text: say(f"penstock dashboard: {text}"), title, options.interval
+        ),
+    ):
+        while not interruption.wait(3600):
+            pass
+        return interruption.exit_code
+
+
+@contextmanager
+def serving(
+    look: Callable[[], Snapshot],
+    options: DashboardOptions,
+    note: Callable[[str], object],
+    title: str,
+    interval: float = 1.0,
+) -> Iterator[None]:
+    """Serve a dashboard for the length of a block, and tell its address; nothing if it is not wanted."""
+    if options.listen is None:
+        yield
+        return
+    try:
+        dashboard = Dashboard(look, options, title=title, interval=interval)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+    with ScreenLog(note, layer="penstock.observe"), ScreenLog(note, layer="uvicorn"):
+        try:
+            dashboard.start()
+        except OSError as error:
+            raise CommandError(error.strerror or str(error), ExitCode.FAILED) from None
+        try:
+            note(f"dashboard at {dashboard.url}")
+            if dashboard.is_exposed:
+                note("the page and the token are not encrypted; use --tls-cert and --tls-key")
+            yield
+        finally:
+            dashboard.close()

@@ -1,0 +1,74 @@
+"""A real pipeline whose readers a test makes slow: an endless source, a gateway, and two required readers."""
+
+from __future__ import annotations
+
+import itertools
+from types import TracebackType
+from typing import Self
+
+from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
+from penstock.observe import GatewayObserver
+from penstock.spec import Subscription
+from penstock.streams import Flux
+
+READERS = ("archive", "billing")
+RECORDS = 2000
+"""How many records the log holds: a reader that stops is a full log behind in no time."""
+
+
+class HeldReader:
+    """A Subscriber that takes one record after the other, until it is told to stop."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.received = 0
+        self._subscription: Subscription | None = None
+
+    def on_subscribe(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        subscription.request(64)
+
+    def on_next(self, element: object) -> None:
+        self.received += 1
+        if not self.is_held and self.received % 32 == 0:
+            assert self._subscription is not None
+            self._subscription.request(32)
+
+    def on_error(self, error: BaseException) -> None: ...
+
+    def on_complete(self) -> None: ...
+
+    def let_go(self) -> None:
+        self.is_held = False
+        assert self._subscription is not None
+        self._subscription.request(64)
+
+    def cancel(self) -> None:
+        if self._subscription is not None:
+            self._subscription.cancel()
+
+
+class HeldPipeline:
+    """The pipeline, for the length of a block."""
+
+    def __init__(self, control: str = "tcp://127.0.0.1:0") -> None:
+        source = Flux.from_iterable(b"record %d" % number for number in itertools.count())
+        self.gateway = Gateway(source, control, journal=MemoryJournal(max_records=RECORDS), codec="bytes")
+        self.readers = {name: HeldReader() for name in READERS}
+
+    def __enter__(self) -> Self:
+        self.gateway.start()
+        for name, reader in self.readers.items():
+            AquiferPublisher(self.gateway.endpoint, id=name, codec="bytes", max_window=128).subscribe(reader)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for reader in self.readers.values():
+            reader.cancel()
+        self.gateway.close()
+
+    @property
+    def observer(self) -> GatewayObserver:
+        return GatewayObserver({self.gateway.endpoint: self.gateway.status})
