@@ -82,6 +82,8 @@ class ConnectionIdentity:
         if get_ident() == self._thread:
             call(*arguments)
             return True
+        if self._loop.is_closed():
+            return False
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError:

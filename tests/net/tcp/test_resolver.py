@@ -116,6 +116,10 @@ async def fails(host: str, port: int) -> list[str]:
     raise LookupError("the directory is down")
 
 
+async def returns_text(host: str, port: int) -> str:
+    return "127.0.0.1"
+
+
 def is_not_a_coroutine_function(host: str, port: int) -> list[str]:
     return ["127.0.0.1"]
 
@@ -129,6 +133,11 @@ def is_not_a_coroutine_function(host: str, port: int) -> list[str]:
         (returning("localhost"), "'localhost' is not an IP address"),
         (returning(("127.0.0.1", "http?")), "is not an IP address"),
         (returning(None), "is not an IP address"),
+        (returning(("127.0.0.1", 70_000)), "is not an IP address, nor a pair"),
+        (returning(("127.0.0.1", None)), "is not an IP address, nor a pair"),
+        (returning(()), "is not an IP address, nor a pair"),
+        (returning("127.0.0.1\0.example.org"), "is not an IP address"),
+        (returns_text, "it returned '127.0.0.1' and not a list"),
         (is_not_a_coroutine_function, "coroutine function of host and port"),
     ],
 )

@@ -66,7 +66,9 @@ async def _looked_up(host: str, port: int) -> list[_Found]:
 async def _resolved(resolver: Resolver, host: str, port: int) -> list[_Found]:
     where = f"{host}:{port}"
     try:
-        answer = list(await resolver(host, port))
+        answer = await resolver(host, port)
+        if isinstance(answer, str | bytes):
+            raise TypeError(f"it returned {answer!r:.80} and not a list")
         found = [_numeric(address, port) for address in answer]
     except Exception as error:
         raise ResolveFailed.by(resolver, where, f"failed ({type(error).__name__}: {error})") from error
@@ -76,14 +78,17 @@ async def _resolved(resolver: Resolver, host: str, port: int) -> list[_Found]:
 
 
 def _numeric(address: Any, port: int) -> _Found:
-    host, port, *_ = address if isinstance(address, tuple) else (address, port)
     try:
-        if not isinstance(host, str):
+        host, port, *_ = address if isinstance(address, tuple) else (address, port)
+        # The system takes a port beyond the last for another one, and text up to the first NUL.
+        if not isinstance(host, str) or "\0" in host:
             raise TypeError("an address is text")
+        if type(port) is not int or not 0 < port <= 65_535:
+            raise ValueError("a port is a number from 1 to 65535")
         # No name is looked up here: that would block the event loop.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except (OSError, TypeError) as error:
-        raise ValueError(f"{address!r} is not an IP address, nor a pair of one and a port") from error
+    except (OSError, TypeError, ValueError) as error:
+        raise ValueError(f"{address!r:.80} is not an IP address, nor a pair of one and a port") from error
     return found[0][0], found[0][4]
 
 
