@@ -54,7 +54,19 @@ def test_a_wrong_argument_is_named_with_the_remedy(
     assert said.err.count("\n") == 1
 
 
-COMMANDS = ["demo", "gateway", "gateway status", "tail", "run", "send", "echo", "rules", "tck"]
+COMMANDS = [
+    "demo",
+    "gateway",
+    "gateway status",
+    "tail",
+    "run",
+    "top",
+    "dashboard",
+    "send",
+    "echo",
+    "rules",
+    "tck",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

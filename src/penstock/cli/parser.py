@@ -38,7 +38,7 @@ else:
     Commands = argparse._SubParsersAction
 
 __all__ = [
-    "ClientKeyOptions",
+    "ClientKeys",
     "Commands",
     "ConnectionOptions",
     "ObservedOptions",
@@ -216,16 +216,19 @@ def _read(declared: type[Options], arguments: argparse.Namespace, prefix: str = 
         raise CommandError(str(error)) from None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClientKeyOptions:
-    """With which keys to reach gateways; the options of a command inherit from it."""
+def _curve_option() -> Any:
+    return option(None, metavar="KEYFILE", help="your own .key file, for an encrypted connection")
 
-    curve: str | None = option(
-        None, metavar="KEYFILE", help="your own .key file, for an encrypted connection"
-    )
-    server_key: str | None = option(
-        None, metavar="KEY", help="the gateway's public key: its .pub file, or the 40 characters"
-    )
+
+def _server_key_option() -> Any:
+    return option(None, metavar="KEY", help="the gateway's public key: its .pub file, or the 40 characters")
+
+
+class ClientKeys:
+    """Options with the keys of a client: ``curve`` and ``server_key``."""
+
+    curve: str | None
+    server_key: str | None
 
     def curve_client(self) -> CurveClient | None:
         """Load the keys that were given; None if none were, CommandError if they cannot be used."""
@@ -244,19 +247,23 @@ class ClientKeyOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConnectionOptions(ClientKeyOptions):
+class ConnectionOptions(ClientKeys):
     """How to reach a gateway; the options of a command inherit from it."""
 
     endpoint: str = option(positional=True, metavar="ENDPOINT", help="the gateway, as tcp://HOST:PORT")
+    curve: str | None = _curve_option()
+    server_key: str | None = _server_key_option()
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObservedOptions(ClientKeyOptions):
+class ObservedOptions(ClientKeys):
     """Which gateways to look at; the options of a command inherit from it."""
 
     endpoints: tuple[str, ...] = option(
         (), positional=True, repeated=True, metavar="ENDPOINT", help="the gateways, as tcp://HOST:PORT"
     )
+    curve: str | None = _curve_option()
+    server_key: str | None = _server_key_option()
     interval: float = option(1.0, parse=parse_duration, metavar="TIME", shown="1s", help="how often to look")
 
     def observer(self) -> GatewayObserver:

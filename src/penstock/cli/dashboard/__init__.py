@@ -24,9 +24,9 @@ examples:
                                      at http://127.0.0.1:5580/
   penstock dashboard tcp://127.0.0.1:5556 tcp://127.0.0.1:5557 --listen 127.0.0.1:0
                                      two gateways, at any free port
-  penstock dashboard tcp://127.0.0.1:5556 --listen 0.0.0.0:5580 --dashboard-token token \\
-      --tls-cert server.pem --tls-key server.key
-                                     for other machines: visitors need the token in that file
+  penstock dashboard tcp://127.0.0.1:5556 --listen 0.0.0.0:5580 --dashboard-token token
+                                     for other machines: visitors need the token in that file; with
+                                     --tls-cert server.pem --tls-key server.key it is encrypted
   curl -H @header http://127.0.0.1:5580/snapshot.json
                                      the figures for a program; the file has `Authorization: Bearer TOKEN`
 
