@@ -1,14 +1,25 @@
-"""An administrator and a gateway of an earlier version, which does not know what an administrator asks."""
+"""An administrator moves ids, and meets a gateway of an earlier version, which cannot be administered."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 import zmq
 
-from penstock.aquifer import Administrator, GatewayStatus, ProtocolViolation
+from penstock import Flux
+from penstock.aquifer import (
+    Administrator,
+    AquiferError,
+    AquiferPublisher,
+    Evicted,
+    Gateway,
+    GatewayStatus,
+    LogReader,
+    ProtocolViolation,
+)
 from penstock.aquifer.protocol.messages import (
     VERSION,
     OnSubscribe,
@@ -17,6 +28,7 @@ from penstock.aquifer.protocol.messages import (
     raw_status,
     unwrap,
 )
+from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, has, read
 
 
 @pytest.fixture
@@ -46,3 +58,56 @@ def test_a_gateway_that_cannot_list_its_ids_is_not_taken_for_one_without_any(ear
             administrator.ids()
         with pytest.raises(ProtocolViolation, match="cannot be administered from elsewhere"):
             administrator.evict("nightly")
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    """A hundred records, and an id that has acknowledged ten of them and is away."""
+    source = Flux.concat(Flux.from_iterable(Numbers().values(0, 100)), Flux.never())
+    with Gateway(source, ANYWHERE) as gateway:
+        eventually(lambda: gateway.status().head == 100)
+        with closing(LogReader(gateway.endpoint)) as client:
+            client.state(name="nightly", acknowledge=10, lease=3600)
+        yield gateway
+
+
+def test_an_id_is_moved_forward_and_back_and_its_reader_continues_there(gateway: Gateway) -> None:
+    with Administrator(gateway.endpoint) as administrator:
+        moved = administrator.move("nightly", 90)
+        assert (moved.id, moved.acknowledged, moved.offset) == ("nightly", 10, 90)
+        assert gateway.status().saved["nightly"].acknowledged == 90
+        moved = administrator.move("nightly", 95)
+        assert (moved.acknowledged, moved.offset) == (90, 95)
+        administrator.move("nightly", 30)
+    reader = AquiferPublisher(gateway.endpoint, id="nightly", records=True).flux()
+    assert [record.offset for record in reader.take(3)] == [30, 31, 32]
+
+
+def test_the_log_keeps_what_a_moved_id_needs(gateway: Gateway) -> None:
+    gateway.move("nightly", 50)
+    assert gateway.status().low_watermark == 50
+    gateway.move("nightly", 20)
+    assert gateway.status().low_watermark == 20
+
+
+def test_a_reader_of_a_moved_id_is_evicted(gateway: Gateway) -> None:
+    reader = read(gateway.endpoint, 10, id="nightly")
+    eventually(has(reader, 10))
+    with Administrator(gateway.endpoint) as administrator:
+        administrator.move("nightly", 60)
+    assert isinstance(reader.wait().error, Evicted)
+    assert gateway.status().saved["nightly"].acknowledged == 60
+
+
+@pytest.mark.parametrize(
+    ("id", "offset", "told"), [("nobody", 5, "there is no id"), ("nightly", 101, "the log has the offsets")]
+)
+def test_an_id_or_an_offset_that_does_not_exist_is_refused_and_nobody_is_evicted(
+    gateway: Gateway, id: str, offset: int, told: str
+) -> None:
+    reader = read(gateway.endpoint, 10, id="nightly")
+    eventually(has(reader, 10))
+    with Administrator(gateway.endpoint) as administrator, pytest.raises(AquiferError, match=told):
+        administrator.move(id, offset)
+    assert [one.here for one in gateway.ids().ids] == [True]
+    reader.cancel()

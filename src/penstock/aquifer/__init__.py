@@ -60,7 +60,17 @@ from penstock.aquifer.errors import (
 )
 from penstock.aquifer.gateway import Gateway, ReplayableSource
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Cursor, Held, Journal, MemoryJournal, SqliteJournal
+from penstock.aquifer.log import (
+    Cursor,
+    Held,
+    Journal,
+    JournalCompaction,
+    JournalVerification,
+    MemoryJournal,
+    SqliteJournal,
+    compact_journal,
+    verify_journal,
+)
 from penstock.aquifer.options import GatewayOptions, JournalOptions
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.records import (
@@ -91,6 +101,7 @@ from penstock.aquifer.security import (
     save_keys,
 )
 from penstock.aquifer.status import (
+    CursorMove,
     CursorStatus,
     DepartedStatus,
     GatewayStatus,
@@ -117,6 +128,7 @@ __all__ = [
     "Client",
     "Codec",
     "Cursor",
+    "CursorMove",
     "CursorStatus",
     "CurveClient",
     "CurveKeys",
@@ -140,6 +152,7 @@ __all__ = [
     "IdList",
     "IdStatus",
     "Journal",
+    "JournalCompaction",
     "JournalDamaged",
     "JournalError",
     "JournalFull",
@@ -147,6 +160,7 @@ __all__ = [
     "JournalLocked",
     "JournalOptions",
     "JournalTooNew",
+    "JournalVerification",
     "LeaseEnded",
     "LeftOut",
     "Limits",
@@ -173,6 +187,7 @@ __all__ = [
     "TransactionLost",
     "Unreadable",
     "check_bind",
+    "compact_journal",
     "from_arrow_stream",
     "generate_keys",
     "load_keys",
@@ -184,4 +199,5 @@ __all__ = [
     "to_arrow_stream",
     "unpack_metadata",
     "unpack_values",
+    "verify_journal",
 ]

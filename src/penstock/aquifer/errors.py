@@ -167,6 +167,9 @@ class JournalLocked(JournalInUse):
 class JournalDamaged(JournalError):
     """The file is not a journal, or a part of it is no longer readable."""
 
+    finding: str = ""
+    """What is wrong with it, in a few words, if its contents are."""
+
 
 class JournalTooNew(JournalError):
     """The journal was written by a later version of Penstock."""

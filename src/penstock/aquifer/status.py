@@ -216,9 +216,20 @@ class Handover(_Status):
     acknowledged: int | UnsetType = UNSET
 
 
+class CursorMove(_Status):
+    """An id that continues at another offset from now on."""
+
+    id: str = ""
+    acknowledged: int = 0
+    """Where it was,"""
+    offset: int = 0
+    """and where it continues."""
+
+
 class AdminAnswer(_Status):
     """What was done for an administrator: one of these."""
 
     evicted: SessionStatus | UnsetType = UNSET
     forgotten: IdStatus | UnsetType = UNSET
     given: Handover | UnsetType = UNSET
+    moved: CursorMove | UnsetType = UNSET

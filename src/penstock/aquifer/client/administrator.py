@@ -1,4 +1,4 @@
-"""Administering a gateway from another process: list, end, delete and hand over its ids and sessions."""
+"""Administering a gateway from another process: its ids and sessions are listed, ended and handed over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.aquifer.protocol.messages import (
     read_status,
 )
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.status import AdminAnswer, Handover, IdList, IdStatus, SessionStatus
+from penstock.aquifer.status import AdminAnswer, CursorMove, Handover, IdList, IdStatus, SessionStatus
 from penstock.arguments import seconds
 
 __all__ = ["Administrator"]
@@ -62,6 +62,10 @@ class Administrator:
     def give(self, id: str, key: str) -> Handover:
         """Hand an id over to another public key, or with ``""`` to clients without a key."""
         return self._answered(self._ask(AdminRequest(give=id, to=key), AdminAnswer).given)
+
+    def move(self, id: str, offset: int) -> CursorMove:
+        """Let a durable id continue at another offset, of those that the log has. A session of it ends."""
+        return self._answered(self._ask(AdminRequest(move=id, offset=offset), AdminAnswer).moved)
 
     def give_writer(self, name: str, key: str) -> Handover:
         """Hand the name of a producer over to another public key."""

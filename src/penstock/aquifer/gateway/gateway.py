@@ -28,7 +28,7 @@ from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records import Codec, codec_named
 from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import Authenticator, CurveServer
-from penstock.aquifer.status import GatewayStatus, IdList, IdStatus, SessionStatus
+from penstock.aquifer.status import CursorMove, GatewayStatus, IdList, IdStatus, SessionStatus
 from penstock.delivery import FeedState
 from penstock.endpoint import Endpoint
 from penstock.spec import Publisher
@@ -324,7 +324,7 @@ class Gateway:
         return done
 
     def ids(self) -> IdList:
-        """All durable ids, here or away, and the sessions without one: what ``gateway ids`` shows."""
+        """All durable ids, here or away, and the sessions without one: what ``gateway ls`` shows."""
 
         def page(*after: str) -> IdList:
             return self._administer(lambda table: table.administration.list(*after))
@@ -349,6 +349,13 @@ class Gateway:
         LookupError if there is no such id.
         """
         return self._administer(lambda table: table.administration.forget(id))
+
+    def move(self, id: str, offset: int) -> CursorMove:
+        """Let a durable id continue at another offset, of those that the log has. A session of it ends.
+
+        LookupError if there is no such id, ValueError if the log does not have the offset.
+        """
+        return self._administer(lambda table: table.administration.move(id, offset))
 
     def _administer(self, what: Callable[[SessionTable], T]) -> T:
         if self._context is None or self._closed:

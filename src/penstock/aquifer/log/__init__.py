@@ -11,9 +11,27 @@ comes back after a crash, its own or the gateway's, must find the records that i
 
 from __future__ import annotations
 
+from penstock.aquifer.log.inspection import (
+    JournalCompaction,
+    JournalVerification,
+    compact_journal,
+    verify_journal,
+)
 from penstock.aquifer.log.journal import Cursor, Held, Journal
 from penstock.aquifer.log.log import Log, PendingAppend
 from penstock.aquifer.log.memory import MemoryJournal
 from penstock.aquifer.log.sqlite import SqliteJournal
 
-__all__ = ["Cursor", "Held", "Journal", "Log", "MemoryJournal", "PendingAppend", "SqliteJournal"]
+__all__ = [
+    "Cursor",
+    "Held",
+    "Journal",
+    "JournalCompaction",
+    "JournalVerification",
+    "Log",
+    "MemoryJournal",
+    "PendingAppend",
+    "SqliteJournal",
+    "compact_journal",
+    "verify_journal",
+]

@@ -47,7 +47,11 @@ __all__ = [
     "clear_draft",
     "connect",
     "create",
+    "inspect_file",
+    "loss_in",
     "open_database",
+    "state_in",
+    "sync_directory",
     "transaction",
     "upgrade",
     "write_state",
@@ -184,7 +188,7 @@ def create(path: str) -> None:
         _put_in_place(draft, path)
     finally:
         Path(draft).unlink(missing_ok=True)
-    _sync_directory(os.path.dirname(path))
+    sync_directory(os.path.dirname(path))
 
 
 def clear_draft(path: str) -> None:
@@ -243,7 +247,7 @@ def _put_in_place(draft: str, path: str) -> None:
         os.rename(draft, path)
 
 
-def _sync_directory(folder: str) -> None:
+def sync_directory(folder: str) -> None:
     """Make sure that a new name in it survives a loss of power."""
     if os.name == "nt":  # where a directory cannot be opened like this, nor has to be
         return
@@ -300,7 +304,7 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
         clear_draft(path)
     else:
         create(path)
-    _inspect(path, lock.lock_file())
+    inspect_file(path, lock.lock_file())
     has_log = os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal") > 0
     connection = connect(path)
     try:
@@ -320,7 +324,7 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
         elif version != FORMAT:
             raise damaged(path, f"it says that it has format {version}")
         state = _read_state(connection, path)
-        lost = _loss(state, lock.left_behind, has_log)
+        lost = loss_in(state, lock.left_behind, has_log)
         if lost is not None:
             state = _accept(lost, state, path, accept_loss)
     except BaseException:
@@ -329,7 +333,7 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
     return connection, state
 
 
-def _loss(state: State, seal: Seal | None, has_log: bool) -> str | None:
+def loss_in(state: State, seal: Seal | None, has_log: bool) -> str | None:
     """What is missing after a crash; None if nothing is."""
     if seal is not None and seal.epoch == state.epoch:
         missing = seal.serial - state.serial
@@ -351,15 +355,20 @@ def _accept(lost: str, state: State, path: str, accept_loss: bool) -> State:
     return state._replace(epoch=secrets.token_hex(6))
 
 
-def _read_state(connection: sqlite3.Connection, path: str) -> State:
-    """The state; JournalDamaged unless it is what was written, and the batches at both ends agree with it."""
+def state_in(connection: sqlite3.Connection, path: str) -> State:
+    """The state; JournalDamaged unless it is what was written."""
     row = connection.execute(f"select {', '.join(State._fields)}, crc from state").fetchone()
     if row is None:
         raise damaged(path, "it does not say where its records begin and end")
     *values, crc = row
     if tuple(map(type, values)) != _TYPES or crc != row_checksum("state", *values):
         raise damaged(path, "what it says of itself is not what was written")
-    state = State(*values)
+    return State(*values)
+
+
+def _read_state(connection: sqlite3.Connection, path: str) -> State:
+    """The state; JournalDamaged unless it is what was written, and the batches at both ends agree with it."""
+    state = state_in(connection, path)
     oldest = connection.execute(
         f"select {HEAD_COLUMNS} from batches where first >= ? order by first limit 1", (state.first,)
     ).fetchone()
@@ -384,7 +393,7 @@ def _read_state(connection: sqlite3.Connection, path: str) -> State:
     return state
 
 
-def _inspect(path: str, descriptor: int) -> None:
+def inspect_file(path: str, descriptor: int) -> None:
     """Refuse a file that is not a journal of ours, without leaving a trace in it or beside it.
 
     Only the first bytes are looked at, and not by SQLite: it would begin to repair and to write, and what the

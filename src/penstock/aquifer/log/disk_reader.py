@@ -17,7 +17,7 @@ from penstock.aquifer.log.batch_sequence import BatchSequence, Position
 from penstock.aquifer.log.sqlite_rows import as_journal_errors, damaged, head_in, records_checksum
 from penstock.aquifer.records.batch import Batch
 
-__all__ = ["DiskReader"]
+__all__ = ["DiskReader", "checked_batch"]
 
 _RUN_BYTES: Final = 1024 * 1024
 _RUN_BATCHES: Final = 1024
@@ -31,6 +31,21 @@ _FROM_OFFSET: Final = """
     where first >= (select first from batches where first <= ? order by first desc limit 1)
     order by first
 """
+
+
+def checked_batch(path: str, row: tuple[Any, ...]) -> tuple[Position, Batch]:
+    """The batch in a row, and where it is; JournalDamaged if it is not what was written."""
+    head = head_in(row[:5])
+    first, count, _, _, crc, format_name, notes, payload = row
+    # A damaged row may have anything in any column.
+    if head is None or not isinstance(format_name, str):
+        raise damaged(path, f"the batch at {first} is not what was written")
+    if not (isinstance(notes, bytes) and isinstance(payload, bytes)):
+        raise damaged(path, f"the batch at {first} is not what was written")
+    batch = Batch(first, count, payload, notes, format_name)
+    if records_checksum(batch) != crc & 0xFFFF_FFFF:
+        raise damaged(path, f"the records {first} to {batch.end - 1} are not what was written")
+    return head.position, batch
 
 
 class DiskReader:
@@ -82,20 +97,6 @@ class DiskReader:
         while self._cached_bytes > self._cache_bytes:
             self._cached_bytes -= self._runs.pop(0).nbytes
 
-    def _checked(self, row: tuple[Any, ...]) -> tuple[Position, Batch]:
-        """The batch in a row, and where it is; JournalDamaged if it is not what was written."""
-        head = head_in(row[:5])
-        first, count, _, _, crc, format_name, notes, payload = row
-        # A damaged row may have anything in any column.
-        if head is None or not isinstance(format_name, str):
-            raise damaged(self._path, f"the batch at {first} is not what was written")
-        if not (isinstance(notes, bytes) and isinstance(payload, bytes)):
-            raise damaged(self._path, f"the batch at {first} is not what was written")
-        batch = Batch(first, count, payload, notes, format_name)
-        if records_checksum(batch) != crc & 0xFFFF_FFFF:
-            raise damaged(self._path, f"the records {first} to {batch.end - 1} are not what was written")
-        return head.position, batch
-
     def _read(self, offset: int) -> BatchSequence:
         if self._connection is None:
             raise JournalError(f"the journal {self._path} is closed; open it again")
@@ -105,7 +106,7 @@ class DiskReader:
             rows.execute(_FROM_OFFSET, (offset,))
             try:
                 for row in rows:
-                    position, batch = self._checked(row)
+                    position, batch = checked_batch(self._path, row)
                     if run.end == run.start:
                         run = BatchSequence(position)
                     if run.end != position:

@@ -76,11 +76,13 @@ def damaged(path: str, what: str) -> JournalDamaged:
     It does not propose to restore an older copy: that would have the same epoch, and would give the offsets
     that were given since the copy was made a second time.
     """
-    return JournalDamaged(
+    error = JournalDamaged(
         f"the journal {path} is damaged: {what}. Move it away, together with the files {path}-wal and "
         f"{path}-shm if they are there, and a new journal with a new epoch is begun; the command "
         f'sqlite3 {path} ".recover" may still get records out of the old one'
     )
+    error.finding = what
+    return error
 
 
 def _full(error: Exception, path: str) -> JournalFull:

@@ -1,4 +1,4 @@
-"""What an administrator may ask of a gateway: list ids and sessions, end, delete and hand them over.
+"""What an administrator may ask of a gateway: list ids and sessions, end, delete, move and hand them over.
 
 The questions come with a probe, in ``x.admin``, and need the right to administer.
 """
@@ -22,14 +22,22 @@ from penstock.aquifer.protocol.session import Session, SessionEvent, refusal
 from penstock.aquifer.protocol.session_registry import SessionRegistry
 from penstock.aquifer.protocol.transactions import Transactions
 from penstock.aquifer.security import Access
-from penstock.aquifer.status import AdminAnswer, CursorStatus, Handover, IdList, IdStatus, SessionStatus
+from penstock.aquifer.status import (
+    AdminAnswer,
+    CursorMove,
+    CursorStatus,
+    Handover,
+    IdList,
+    IdStatus,
+    SessionStatus,
+)
 from penstock.spec import UNBOUNDED
 
 __all__ = ["Administration"]
 
 
 class Administration:
-    """Lists, evicts, forgets and gives away; LookupError if there is no such id or session."""
+    """Lists, evicts, forgets, moves and gives away; LookupError if there is no such id or session."""
 
     def __init__(
         self,
@@ -65,6 +73,10 @@ class Administration:
             if request.give is not UNSET:
                 return AdminAnswer(given=self.give(request.give, request.to))
             return AdminAnswer(given=self.give_writer(str(request.writer), request.to))
+        if request.move is not UNSET:
+            if request.offset is UNSET:
+                raise ValueError("x.admin.offset is missing: where is the id to continue?")
+            return AdminAnswer(moved=self.move(request.move, request.offset))
         return self.list(request.after if request.after is not UNSET else "")
 
     def list(self, after: str = "") -> IdList:
@@ -140,6 +152,24 @@ class Administration:
             raise LookupError(f"there is no id {name!r}")
         cursors.leave(name, cursor._replace(owner=owner, remaining=cursor.lease_ms / 1000))
         return Handover(id=name, owner=owner, acknowledged=cursor.acknowledged)
+
+    def move(self, name: str, offset: int) -> CursorMove:
+        """Let an id continue at another offset that the log has; a session that uses it ends."""
+        log, cursors = self._log, self._registry.cursors
+        if not log.first <= offset <= log.head:
+            raise ValueError(
+                f"{name!r} cannot be moved to {offset}: the log has the offsets {log.first} to "
+                f"{log.head - 1}, and the next record gets {log.head}"
+            )
+        for session in self._registry.all():
+            if session.name == name:
+                self._registry.end(session, SessionEvent.EVICTED)
+        cursor = cursors.saved.get(name)
+        if cursor is None:
+            raise LookupError(f"there is no id {name!r}")
+        moved = cursor._replace(acknowledged=offset, remaining=cursor.lease_ms / 1000)
+        cursors.leave(name, moved)
+        return CursorMove(id=name, acknowledged=cursor.acknowledged, offset=offset)
 
     def give_writer(self, query: str, owner: str) -> Handover:
         """Let a writer's name belong to another key from now on."""

@@ -82,6 +82,9 @@ class AdminRequest(_Extension):
     """The same for the name of a writer."""
     to: str | UnsetType = UNSET
     """A public key, or nothing for those without one."""
+    move: str | UnsetType = UNSET
+    """Let this id continue at another offset: that in ``offset``."""
+    offset: int | UnsetType = UNSET
 
 
 class SubscribeFields(_Extension):
