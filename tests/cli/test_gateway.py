@@ -127,7 +127,7 @@ def test_an_interrupted_gateway_does_not_tell_its_readers_that_the_stream_has_en
 
 
 def test_it_stays_if_told_to_and_says_in_json_what_it_does() -> None:
-    command = ("gateway", "--source", "stdin", "--stay", "--format", "json", "--control", "tcp://127.0.0.1:0")
+    command = ("gateway", "--source", "stdin", "--stay", "--json", "--control", "tcp://127.0.0.1:0")
     with Program(*command) as gateway:
         listening = json.loads(gateway.stdout.readline())
         gateway.wait_for("the source has ended; serving until it is interrupted")

@@ -1,4 +1,4 @@
-"""``penstock gateway ids``, ``evict``, ``forget`` and ``give``, as an administrator uses them."""
+"""``penstock gateway ls``, ``evict``, ``forget`` and ``give``, as an administrator uses them."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def test_ids_and_sessions_are_listed(gateway: Gateway, capsys: pytest.CaptureFix
     reader, nameless = read(gateway.endpoint, 10, id="dashboard"), read(gateway.endpoint, 10)
     for each in (reader, nameless):
         eventually(has(each, 10))
-    code, out, _ = run(capsys, "ids", gateway.endpoint)
+    code, out, _ = run(capsys, "ls", gateway.endpoint)
     assert code == 0
     lines = out.splitlines()
-    assert re.fullmatch(r"ID +SESSION +OWNER +BEHIND +STATE", lines[0])
+    assert re.fullmatch(r"ID +SESSION +OWNER +BEHIND  STATE", lines[0])
     assert re.fullmatch(r"dashboard +\d+ +no key +\d+ +streaming from 127\.0\.0\.1", lines[1])
     assert re.fullmatch(r"nightly +- +no key +90 +away, resumable for .+ of .+", lines[2])
     assert re.fullmatch(r"- +\d+ +no key +\d+ +streaming from 127\.0\.0\.1", lines[3])
 
-    code, out, _ = run(capsys, "ids", gateway.endpoint, "--json")
+    code, out, _ = run(capsys, "ls", gateway.endpoint, "--json")
     listed = json.loads(out)
     assert [(one["id"], one["here"]) for one in listed["ids"]] == [("dashboard", True), ("nightly", False)]
     assert len(listed["sessions"]) == 1
@@ -58,7 +58,7 @@ def test_ids_and_sessions_are_listed(gateway: Gateway, capsys: pytest.CaptureFix
 
 def test_nobody_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Gateway(Flux.never(), ANYWHERE) as gateway:
-        assert run(capsys, "ids", gateway.endpoint)[:2] == (0, "no ids and no sessions\n")
+        assert run(capsys, "ls", gateway.endpoint)[:2] == (0, "no ids and no sessions\n")
 
 
 def test_a_session_is_ended_by_its_id_or_its_number(
@@ -151,11 +151,11 @@ def test_with_keys_it_takes_the_right_to_administer(
         with closing(LogReader(endpoint, curve=as_alice)) as client:
             client.state(name="nightly", acknowledge=0)
 
-        code, _, err = run(capsys, "ids", endpoint, *keys_of("alice"))
+        code, _, err = run(capsys, "ls", endpoint, *keys_of("alice"))
         assert code == 1
         assert "this key may not administer this gateway: its rights are read, write" in err
 
-        assert run(capsys, "ids", endpoint, *keys_of("root"))[0] == 0
+        assert run(capsys, "ls", endpoint, *keys_of("root"))[0] == 0
         bob = str(tmp_path / "bob.pub")
         code, out, _ = run(capsys, "give", endpoint, "nightly", bob, "--yes", *keys_of("root"))
         assert (code, out) == (0, f"nightly now belongs to the key {BOB.public}\n")

@@ -69,7 +69,7 @@ def test_a_wrong_command_line_is_one_though_nobody_can_be_told(arguments: list[s
 def test_a_gateway_without_any_output_serves(tmp_path: Path) -> None:
     source, port = tmp_path / "lines", tmp_path / "port"
     source.write_bytes(b"one\ntwo\n")
-    words = ["gateway", "--source", f"file:{source}", "--control", "tcp://127.0.0.1:0", "--format", "json"]
+    words = ["gateway", "--source", f"file:{source}", "--control", "tcp://127.0.0.1:0", "--json"]
     command = " ".join(f"'{word}'" for word in [sys.executable, "-m", "penstock.cli", *words])
     with subprocess.Popen(["bash", "-c", f"exec {command} <&- 2>&- >{port}"]) as gateway:
         try:

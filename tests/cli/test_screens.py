@@ -192,8 +192,8 @@ def test_a_gateway_with_many_readers_says_how_many_are_not_shown() -> None:
     away = [AwayFigures(f"id-{number}", 0, 60.0, 60.0) for number in range(256)]
     crowd = replace(GATEWAY, readers=[READER] * 20, away=away, left_out={"subscribers": 3, "absent": 244})
     text = "\n".join(block(crowd, 120))
-    assert "and 11 more; penstock gateway ids lists them" in text
-    assert "and 488 more; penstock gateway ids lists them" in text
+    assert "and 11 more; penstock gateway ls lists them" in text
+    assert "and 488 more; penstock gateway ls lists them" in text
 
 
 def test_a_gateway_that_others_write_to_is_not_held_back_while_it_has_room() -> None:

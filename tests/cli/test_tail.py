@@ -39,7 +39,7 @@ def test_everything_is_printed_unchanged(endpoint: str) -> None:
 
 
 def test_a_range_is_printed_with_offsets_and_times(endpoint: str) -> None:
-    done = penstock("tail", endpoint, "--from", "10", "--to", "13", "--format", "json")
+    done = penstock("tail", endpoint, "--from", "10", "--to", "13", "--json")
 
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0
@@ -52,7 +52,7 @@ def test_a_range_is_printed_with_offsets_and_times(endpoint: str) -> None:
 def test_what_is_no_text_is_told_in_base64() -> None:
     records = [Record(b"\xff\xfe", key=b"a", timestamp=0), Record(b"x", key=b"\xff", timestamp=10**18)]
     with Gateway(Flux.from_iterable(records), control="tcp://127.0.0.1:0") as gateway:
-        done = penstock("tail", gateway.endpoint, "--format", "json")
+        done = penstock("tail", gateway.endpoint, "--json")
 
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {"offset": 0, "timestamp": "1970-01-01T00:00:00.000000Z", "key": "a", "value_base64": "//4="},
@@ -64,7 +64,7 @@ def test_values_of_a_codec_are_printed_as_json() -> None:
     elements = [{"a": [1, 2]}, "text"]
     with Gateway(Flux.from_iterable(elements), control="tcp://127.0.0.1:0", codec="msgpack") as gateway:
         done = penstock("tail", gateway.endpoint, "--codec", "msgpack")
-        in_full = penstock("tail", gateway.endpoint, "--codec", "msgpack", "--format", "json")
+        in_full = penstock("tail", gateway.endpoint, "--codec", "msgpack", "--json")
         wrong = penstock("tail", gateway.endpoint, "--codec", "json")
 
     assert done.stdout == '{"a":[1,2]}\n"text"\n'
@@ -218,7 +218,7 @@ def test_the_codec_is_the_one_that_the_gateway_names(codec: str) -> None:
         elements = ['{"a":1}', '"text"']
     with Gateway(Flux.from_iterable(elements), control="tcp://127.0.0.1:0", codec=codec) as gateway:
         raw = penstock("tail", gateway.endpoint)
-        in_full = penstock("tail", gateway.endpoint, "--format", "json")
+        in_full = penstock("tail", gateway.endpoint, "--json")
 
     assert raw.stdout == '{"a":1}\n"text"\n'
     values = [json.loads(line)["value"] for line in in_full.stdout.splitlines()]

@@ -64,13 +64,14 @@ class ProgressBar:
         """So much more is done."""
         self.update(self._done + count)
 
-    def update(self, done: int, note: str | None = None) -> None:
+    def update(self, done: int, note: str | None = None, *, total: int | None = None) -> None:
         """So much is done in all; ``note`` stands behind the figures from now on."""
         with self._mutex:
             self._done = done
+            self._total = self._total if total is None else total
             self._note = self._note if note is None else note
             if self._rich is not None and self._task is not None:
-                self._rich.update(self._task, completed=done, figures=self._figures())
+                self._rich.update(self._task, completed=done, total=self._total, figures=self._figures())
             elif not self._hidden and time.monotonic() >= self._next_line:
                 self._next_line = time.monotonic() + _LINE_EVERY
                 self._screen.write(f"{self.line()}\n")

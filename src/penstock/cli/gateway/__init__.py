@@ -1,7 +1,8 @@
 """``penstock gateway``: put a source behind a log, and serve it to any number of subscribers.
 
-:mod:`penstock.cli.gateway.server` runs a gateway; :mod:`penstock.cli.gateway.status` and
-:mod:`penstock.cli.gateway.admin` ask one that runs.
+:mod:`penstock.cli.gateway.server` runs a gateway; :mod:`penstock.cli.gateway.status`,
+:mod:`penstock.cli.gateway.admin` and :mod:`penstock.cli.gateway.records` ask one that runs, and
+:mod:`penstock.cli.gateway.journals` looks after the file of one that does not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.cli.gateway import admin, status
+from penstock.cli.gateway import admin, journals, records, status
 from penstock.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
@@ -53,8 +54,12 @@ examples:
                                      beside the local endpoint, an encrypted one for the keys in clients/
   penstock gateway status tcp://127.0.0.1:5556 --watch
                                      the status of a running gateway
-  penstock gateway ids tcp://127.0.0.1:5556
-                                     who uses it; `evict`, `forget` and `give` end, delete and hand over
+  penstock gateway ls tcp://127.0.0.1:5556
+                                     who uses it; `evict`, `forget`, `move` and `give` change that
+  penstock gateway peek tcp://127.0.0.1:5556 1000
+                                     one record; `export` writes many to a file
+  penstock gateway verify readings.db
+                                     is a journal sound? `compact` gives disk space back
 
 exit codes: 0 everything was served, SIGTERM or SIGHUP; 1 something failed; 2 wrong command line; 130 Ctrl-C
 """
@@ -70,9 +75,11 @@ def _add_subcommands(parser: argparse.ArgumentParser) -> None:
     from penstock.cli.gateway.server import sources
 
     parser.epilog = f"{sources()}\n{parser.epilog}"
-    running = parser.add_subparsers(title="about a running gateway", metavar="COMMAND", dest="about")
+    running = parser.add_subparsers(title="about a gateway, or its journal", metavar="COMMAND", dest="about")
     status.add_parser(running)
     admin.add_parsers(running)
+    records.add_parsers(running)
+    journals.add_parsers(running)
 
 
 def add_parser(commands: Commands) -> None:

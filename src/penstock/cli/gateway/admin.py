@@ -1,4 +1,4 @@
-"""``penstock gateway ids``, ``evict``, ``forget`` and ``give``: who uses a running gateway, and who may not.
+"""``penstock gateway ls``, ``evict``, ``forget``, ``move`` and ``give``: who uses a gateway, and from where.
 
 They need the right to administer: on the gateway's own machine everybody has it, elsewhere only a key that
 was given it.
@@ -6,61 +6,78 @@ was given it.
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from penstock.cli.errors import CommandError
+from penstock.cli.errors import CommandError, ExitCode
 from penstock.cli.parser import Commands, ConnectionOptions, add_command
-from penstock.cli.table import duration, fit, pad, printable
+from penstock.cli.style import Column, Tone, confirm, json_option, print_json, show_table, toned, yes_option
+from penstock.cli.table import duration, printable
 from penstock.options import option
 
 if TYPE_CHECKING:
-    from penstock.aquifer import Administrator, Handover, IdList, IdStatus, SessionStatus
+    from penstock.aquifer import Administrator, CursorMove, Handover, IdStatus, SessionStatus
 
-__all__ = ["EvictOptions", "ForgetOptions", "GiveOptions", "IdsOptions", "add_parsers"]
+__all__ = ["EvictOptions", "ForgetOptions", "GiveOptions", "LsOptions", "MoveOptions", "add_parsers"]
 
 _RIGHT = "Needs a key with the right `admin`, except on the gateway's own machine."
 _EXAMPLES = """\
 examples:
-  penstock gateway ids tcp://127.0.0.1:5556               who reads, who is away, and for how much longer
+  penstock gateway ls tcp://127.0.0.1:5556                who reads, who is away, and for how much longer
   penstock gateway evict tcp://127.0.0.1:5556 nightly     end its session; it can resume
   penstock gateway evict tcp://127.0.0.1:5556 --session 7 end a session that has no id
   penstock gateway forget tcp://127.0.0.1:5556 nightly    delete the id: its records are no longer needed
+  penstock gateway move tcp://127.0.0.1:5556 nightly 1000 let it read again from offset 1000, or skip to it
   penstock gateway give tcp://HOST:5560 nightly new.pub --curve admin.key --server-key gateway.pub
                                                           hand an id over to another key
 """
 
 
 @dataclass(frozen=True, kw_only=True)
-class IdsOptions(ConnectionOptions):
-    """The options of ``penstock gateway ids``."""
+class LsOptions(ConnectionOptions):
+    """The options of ``penstock gateway ls``."""
 
-    json: bool = option(False, help="print one JSON object")
+    json: bool = json_option()
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvictOptions(IdsOptions):
+class EvictOptions(LsOptions):
     """The options of ``penstock gateway evict``."""
 
     id: str | None = option(None, positional=True, metavar="ID", help="the id of the session")
     session: int | None = option(
-        None, parse=int, metavar="N", help="the number of the session, as `gateway ids` shows it"
+        None, parse=int, metavar="N", help="the number of the session, as `gateway ls` shows it"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForgetOptions(IdsOptions):
+class ForgetOptions(LsOptions):
     """The options of ``penstock gateway forget``."""
 
     id: str = option(positional=True, metavar="ID", help="the id to delete")
-    yes: bool = option(False, help="do not ask for confirmation")
+    yes: bool = yes_option()
+
+
+def _offset(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{text!r} is not an offset; write 0, 1, 2, …")
+    return int(text)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GiveOptions(IdsOptions):
+class MoveOptions(LsOptions):
+    """The options of ``penstock gateway move``."""
+
+    id: str = option(positional=True, metavar="ID", help="the id to move")
+    offset: int = option(
+        positional=True, parse=_offset, metavar="OFFSET", help="the record that it gets next, of the log's"
+    )
+    yes: bool = yes_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GiveOptions(LsOptions):
     """The options of ``penstock gateway give``."""
 
     id: str = option(positional=True, metavar="NAME", help="the id, or with --writer the name of a writer")
@@ -68,17 +85,18 @@ class GiveOptions(IdsOptions):
         positional=True, metavar="KEY", help="a .pub file, the 40 characters of a key, or `none`"
     )
     writer: bool = option(False, help="NAME is the name of a writer, not an id")
-    yes: bool = option(False, help="do not ask for confirmation")
+    yes: bool = yes_option()
 
 
-Options = TypeVar("Options", bound=IdsOptions)
+Options = TypeVar("Options", bound=LsOptions)
 
 
 def add_parsers(commands: Commands) -> None:
     """Add the commands to those of ``penstock gateway``."""
-    _add(commands, "ids", IdsOptions, _ids, "list the durable ids and the sessions of a running gateway")
+    _add(commands, "ls", LsOptions, _ls, "list the durable ids and the sessions of a running gateway")
     _add(commands, "evict", EvictOptions, _evict, "end a session; a durable id can resume")
     _add(commands, "forget", ForgetOptions, _forget, "delete a durable id: its records are no longer needed")
+    _add(commands, "move", MoveOptions, _move, "let a durable id continue at another offset")
     _add(commands, "give", GiveOptions, _give, "hand an id, or the name of a writer, over to another key")
 
 
@@ -110,13 +128,18 @@ def _run(options: Options, run: Callable[[Administrator, Options], int]) -> int:
 
 
 # ---------------------------------------------------------------- the commands
-def _ids(administrator: Administrator, options: IdsOptions) -> int:
+def _ls(administrator: Administrator, options: LsOptions) -> int:
     listed = administrator.ids()
     if options.json:
-        print(json.dumps(listed.to_dict()))
+        print_json(listed.to_dict())
         return 0
-    for line in _lines(listed):
-        print(line)
+    rows = [*map(_row, listed.ids), *map(_row, listed.sessions)]
+    if not rows:
+        print("no ids and no sessions")
+        return 0
+    show_table(_COLUMNS, rows)
+    if listed.left_out:
+        print(f"and {listed.left_out:,} more sessions without an id")
     return 0
 
 
@@ -134,11 +157,33 @@ def _evict(administrator: Administrator, options: EvictOptions) -> int:
 def _forget(administrator: Administrator, options: ForgetOptions) -> int:
     name = options.id
     if not options.yes:
-        found = [one for one in administrator.ids().ids if one.id == name]
-        if not found:
-            raise CommandError(f"there is no id {name!r}; `penstock gateway ids` lists them", 1)
-        _confirm(f"{printable(name)} has not acknowledged {found[0].lag:,} records. Delete it?")
+        lag = _found(administrator, name).lag
+        confirm(f"{printable(name)} has not acknowledged {lag:,} records. Delete it?", options.yes)
     return _tell(options, "forgotten", administrator.forget(name), f"deleted: {printable(name)}")
+
+
+def _move(administrator: Administrator, options: MoveOptions) -> int:
+    name, offset = options.id, options.offset
+    if not options.yes:
+        found = _found(administrator, name)
+        ends = " Somebody reads as it, and that session ends." if found.here else ""
+        if offset > found.acknowledged:
+            what = f"never gets the records {found.acknowledged:,} to {offset - 1:,}"
+            confirm(f"{printable(name)} {what}.{ends} Move it?", options.yes)
+        elif ends:
+            moves = f"{printable(name)} is moved from {found.acknowledged:,} to {offset:,}."
+            confirm(f"{moves}{ends} Move it?", options.yes)
+    moved = administrator.move(name, offset)
+    return _tell(
+        options, "moved", moved, f"moved: {printable(name)} from {moved.acknowledged:,} to {moved.offset:,}"
+    )
+
+
+def _found(administrator: Administrator, name: str) -> IdStatus:
+    for one in administrator.ids().ids:
+        if one.id == name:
+            return one
+    raise CommandError(f"there is no id {name!r}; `penstock gateway ls` lists them", ExitCode.FAILED)
 
 
 def _give(administrator: Administrator, options: GiveOptions) -> int:
@@ -148,39 +193,31 @@ def _give(administrator: Administrator, options: GiveOptions) -> int:
         key = "" if options.key == "none" else load_public(options.key)
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
-    if not options.yes:
-        _confirm(f"The present owner will no longer be able to use {printable(options.id)}. Hand it over?")
+    text = f"The present owner will no longer be able to use {printable(options.id)}. Hand it over?"
+    confirm(text, options.yes)
     give = administrator.give_writer if options.writer else administrator.give
     whose = f"the key {key}" if key else "clients without a key"
     return _tell(options, "given", give(options.id, key), f"{printable(options.id)} now belongs to {whose}")
 
 
-def _tell(options: IdsOptions, verb: str, done: SessionStatus | IdStatus | Handover, text: str) -> int:
-    print(json.dumps({verb: done.to_dict()}) if options.json else text)
+def _tell(
+    options: LsOptions, verb: str, done: SessionStatus | IdStatus | Handover | CursorMove, text: str
+) -> int:
+    if options.json:
+        print_json({verb: done.to_dict()})
+    else:
+        print(text)
     return 0
 
 
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise CommandError(f"{question} Confirm with --yes")
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise CommandError("nothing was changed", 1)
-
-
 # ---------------------------------------------------------------- what is shown
-def _lines(listed: IdList) -> Iterator[str]:
-    rows = [_row(one) for one in listed.ids] + [_row(one) for one in listed.sessions]
-    if not rows:
-        yield "no ids and no sessions"
-        return
-    rows.insert(0, ("ID", "SESSION", "OWNER", "BEHIND", "STATE"))
-    widths = [min(max(len(row[column]) for row in rows), 40) for column in range(4)]
-    for row in rows:
-        cells = [pad(fit(cell, width), width) for cell, width in zip(row, widths, strict=False)]
-        yield "  ".join([*cells, row[4]]).rstrip()
-    if listed.left_out:
-        yield f"and {listed.left_out:,} more sessions without an id"
+_COLUMNS: Final = (
+    Column("ID"),
+    Column("SESSION"),
+    Column("OWNER"),
+    Column("BEHIND", right=True),
+    Column("STATE"),
+)
 
 
 def _row(one: IdStatus | SessionStatus) -> tuple[str, str, str, str, str]:
@@ -191,10 +228,11 @@ def _row(one: IdStatus | SessionStatus) -> tuple[str, str, str, str, str]:
         cursor = one.to_dict()
         remaining, lease = max(cursor["remaining"], 0), cursor["lease_ms"] / 1000
         state = f"away, resumable for {duration(remaining)} of {duration(lease)}"
-    return printable(one.id) if one.id is not None else "-", number, _owner(one), f"{one.lag:,}", state
+    tone = Tone.GOOD if one.number else Tone.WARNING
+    return (one.id if one.id is not None else "-"), number, _owner(one), f"{one.lag:,}", toned(state, tone)
 
 
 def _owner(one: IdStatus | SessionStatus) -> str:
     if one.owner is None:
         return "not known yet"
-    return (printable(one.name) if one.name else f"{one.owner[:8]}…") if one.owner else "no key"
+    return (one.name if one.name else f"{one.owner[:8]}…") if one.owner else "no key"

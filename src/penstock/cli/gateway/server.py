@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from penstock import feeds
 from penstock.aquifer import (
@@ -29,6 +29,7 @@ from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView,
 from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
+from penstock.cli.style import json_option
 from penstock.observe import DashboardOptions, GatewayObserver
 from penstock.options import option
 
@@ -80,11 +81,7 @@ class GatewayCommandOptions:
     )
     stay: bool = option(False, help="keep serving after the end of the source")
     quiet: bool = option(False, help="show no progress")
-    format: Literal["text", "json"] = option(
-        "text",
-        choices=("text", "json"),
-        help="progress as text on standard error, or as lines of JSON on standard output",
-    )
+    json: bool = json_option("show progress as lines of JSON, on standard output")
     feed: feeds.FeedOptions = section(feeds.FeedOptions, "how the source is read")
     journal: JournalOptions = section(JournalOptions, "the log")
     gateway: GatewayOptions = section(GatewayOptions, "where to listen", without=("codec",))
@@ -213,7 +210,7 @@ def _gateway(
 
 def _view(options: GatewayCommandOptions) -> GatewayView:
     screen = Screen()
-    if options.format == "json":
+    if options.json:
         return JsonView(sys.stdout, screen, progress=not options.quiet)
     if options.quiet:
         return QuietView(screen)

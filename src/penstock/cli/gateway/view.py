@@ -164,7 +164,7 @@ def block(figures: GatewayFigures, width: int) -> Iterator[str]:
 
 def _more(total: int, width: int) -> Iterator[str]:
     if total > _MOST_READERS:
-        yield from row("", [f"and {total - _MOST_READERS:,} more;", "penstock gateway ids lists them"], width)
+        yield from row("", [f"and {total - _MOST_READERS:,} more;", "penstock gateway ls lists them"], width)
 
 
 def _source(figures: GatewayFigures, width: int) -> list[str]:

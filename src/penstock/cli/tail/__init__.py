@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock.cli.parser import Commands, ConnectionOptions, add_command
+from penstock.cli.style import json_option
 from penstock.options import option, parse_count, parse_duration, parse_rate
 
 __all__ = ["CODECS", "TailOptions", "add_parser"]
@@ -31,7 +32,7 @@ examples:
   penstock tail tcp://127.0.0.1:5556 --id nightly --count 100
                                                             the next hundred that `nightly` has not seen
   penstock tail tcp://127.0.0.1:5556 --rate 10/s            slowly: the gateway sends no faster
-  penstock tail tcp://127.0.0.1:5556 --format json | jq .value
+  penstock tail tcp://127.0.0.1:5556 --json | jq .value
                                                             with offset, timestamp and key
   penstock tail tcp://HOST:5560 --curve me.key --server-key gateway.pub
 
@@ -77,10 +78,8 @@ class TailOptions(ConnectionOptions):
     rate: float | None = option(
         None, parse=parse_rate, metavar="N/s", help="request at most N records per second"
     )
-    format: Literal["raw", "json"] = option(
-        "raw",
-        choices=("raw", "json"),
-        help="raw: the value and a newline; json: an object with offset, timestamp, key and value",
+    json: bool = json_option(
+        "print an object with offset, timestamp, key and value in each line, not the value alone"
     )
     codec: str | None = option(
         None,

@@ -6,7 +6,6 @@ gateway. ``--rate`` limits the demand in the same way.
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import select
@@ -16,10 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
-
-import msgspec
 
 from penstock.aquifer import (
     AquiferError,
@@ -31,6 +27,7 @@ from penstock.aquifer import (
     probe,
 )
 from penstock.cli.errors import CommandError, ScreenLog
+from penstock.cli.record_text import form_of
 from penstock.cli.screen import say, was_output_closed
 from penstock.cli.signals import Interrupted, Interruption
 from penstock.cli.table import duration
@@ -53,7 +50,6 @@ _PARTING: Final = 0.2
 """Seconds in which a reader such as `head` leaves after the last line that it wanted."""
 _SETTLING: Final = 1.0
 """Seconds in which the last acknowledgement has to arrive."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Inbox:
@@ -225,14 +221,14 @@ def _codec_there(options: TailOptions, interruption: Interruption) -> str | None
             return "bytes"  # It cannot say. If something is wrong with it, the subscription reports that.
         else:
             # Text and JSON are printed as they are stored.
-            as_it_is = codec not in CODECS or (options.format == "raw" and codec in ("text", "json"))
+            as_it_is = codec not in CODECS or (not options.json and codec in ("text", "json"))
             return "bytes" if as_it_is else codec
     return None
 
 
 def _with_offsets(options: TailOptions) -> bool:
     """Return whether records with offsets are needed: to print them, or to acknowledge what was printed."""
-    return bool(options.format == "json" or options.id is not None or options.dialect != "plain")
+    return bool(options.json or options.id is not None or options.dialect != "plain")
 
 
 def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = None) -> AquiferPublisher:
@@ -270,7 +266,7 @@ class _Tail:
         self._interruption = interruption
         self._pace = RequestPace(options.rate, options.count)
         self._output = Output(interruption)
-        self._form = _form(options.format, codec)
+        self._form = form_of(codec, as_json=options.json)
         self._is_told = not sys.stderr.isatty()
         """Whether the user knows that there is nothing to print yet; without a terminal nobody is told."""
         self._began = time.monotonic()
@@ -372,45 +368,3 @@ class _Tail:
             self._welcomes = metrics.subscriptions
             where = f" at offset {metrics.next:,}" if metrics.dialect == "extended" else ""
             _say(f"reconnected to {self._options.endpoint}; continuing{where}")
-
-
-# ---------------------------------------------------------------- from records to bytes
-def _form(format: str, codec: str) -> Callable[[Sequence[Any]], bytes]:
-    encode = msgspec.json.Encoder().encode
-    if format == "json":
-        as_text = codec == "bytes"
-        return lambda elements: b"".join(encode(_object(each, as_text)) + b"\n" for each in elements)
-    if codec == "bytes":
-        return lambda elements: b"\n".join(_values(elements)) + b"\n"
-    raw: Callable[[Any], bytes] = str.encode if codec == "text" else encode
-    return lambda elements: b"".join(raw(value) + b"\n" for value in _values(elements))
-
-
-def _values(elements: Sequence[Any]) -> Sequence[Any]:
-    # A plain gateway has no offsets: its elements are values.
-    return [record.value for record in elements] if isinstance(elements[0], Record) else elements
-
-
-def _object(element: Any, is_bytes: bool) -> dict[str, Any]:
-    # A plain gateway has no offsets: its elements are values.
-    record = element if isinstance(element, Record) else Record(element)
-    shown: dict[str, Any] = {"offset": record.offset, "timestamp": _iso(record.timestamp)}
-    shown |= {"key": None} if record.key is None else _readable("key", record.key)
-    return shown | (_readable("value", record.value) if is_bytes else {"value": record.value})
-
-
-def _readable(name: str, data: bytes) -> dict[str, str]:
-    try:
-        return {name: data.decode()}
-    except UnicodeDecodeError:
-        return {f"{name}_base64": base64.b64encode(data).decode()}
-
-
-def _iso(microseconds: int | None) -> str | None:
-    if microseconds is None:
-        return None
-    try:
-        time = _EPOCH + timedelta(microseconds=microseconds)
-    except OverflowError:
-        return None  # Beyond the year 9999.
-    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
