@@ -36,6 +36,12 @@ WRONG = [
     ("rules --lang xx", "--lang", "choose from"),
     ("tck os:path --timeout soon", "--timeout", "write 90s"),
     ("tck os:path --elements -3", "--elements", "write 0, 1"),
+    ("gateway peek tcp://127.0.0.1:1 first", "OFFSET", "write 0, 1"),
+    ("gateway move tcp://127.0.0.1:1 nightly", "OFFSET", "required"),
+    ("gateway verify", "JOURNAL", "required"),
+    ("gateway export tcp://127.0.0.1:1", "FILE", "required"),
+    ("doctor --limit soon", "--limit", "write 90s"),
+    ("completion fish", "fish", "choose from"),
     ("nonsense", "nonsense", "choose from"),
 ]
 
@@ -58,6 +64,15 @@ COMMANDS = [
     "demo",
     "gateway",
     "gateway status",
+    "gateway ls",
+    "gateway evict",
+    "gateway forget",
+    "gateway move",
+    "gateway give",
+    "gateway peek",
+    "gateway export",
+    "gateway verify",
+    "gateway compact",
     "tail",
     "run",
     "top",
@@ -66,6 +81,8 @@ COMMANDS = [
     "echo",
     "rules",
     "tck",
+    "doctor",
+    "completion",
 ]
 
 

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_an_interrupted_export_is_resumed_and_torn_lines_are_cut(
 
     whole = records._records
 
-    def some(*arguments: object, **settings: object) -> Iterator[Record]:
+    def some(*arguments: Any, **settings: Any) -> Iterator[Record]:
         for number, record in enumerate(whole(*arguments, **settings)):
             if number == 1234:
                 raise Killed

@@ -12,7 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from penstock import __version__
-from penstock.cli import dashboard, demo, echo, gateway, rules, run, send, tail, tck, top
+from penstock.cli import (
+    completion,
+    dashboard,
+    demo,
+    doctor,
+    echo,
+    gateway,
+    rules,
+    run,
+    send,
+    tail,
+    tck,
+    top,
+)
 from penstock.cli.parser import Commands, Parser
 from penstock.cli.screen import complete_descriptors, ending_quietly, say
 
@@ -27,6 +40,8 @@ REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     echo.add_parser,
     rules.add_parser,
     tck.add_parser,
+    doctor.add_parser,
+    completion.add_parser,
 ]
 """The subcommands, in the order in which ``penstock --help`` lists them."""
 
@@ -48,6 +63,7 @@ examples:
   penstock rules                   every rule of the specification, in short
   penstock rules 3.9 --lang ko     one rule in full, in Korean
   penstock tck yours:range         does your publisher obey the rules?
+  penstock doctor                  what works on this machine, and how to mend the rest
   penstock COMMAND --help          more about a command
 """
 

@@ -37,6 +37,7 @@ from penstock.spark.errors import (
 )
 from penstock.spark.pipeline import Pipeline, Progress, RunningPipeline
 from penstock.spark.processor import SparkProcessor
+from penstock.spark.programs import java_home
 from penstock.spark.registration import package_zip, register, ship
 from penstock.spark.sessions import refuse_unsupported, session, settings
 
@@ -53,6 +54,7 @@ __all__ = [
     "SparkProcessor",
     "UnreadableRecord",
     "UnwritableRow",
+    "java_home",
     "package_zip",
     "reason_of",
     "register",

@@ -24,13 +24,13 @@ __all__ = ["EvictOptions", "ForgetOptions", "GiveOptions", "LsOptions", "MoveOpt
 _RIGHT = "Needs a key with the right `admin`, except on the gateway's own machine."
 _EXAMPLES = """\
 examples:
-  penstock gateway ls tcp://127.0.0.1:5556                who reads, who is away, and for how much longer
-  penstock gateway evict tcp://127.0.0.1:5556 nightly     end its session; it can resume
-  penstock gateway evict tcp://127.0.0.1:5556 --session 7 end a session that has no id
-  penstock gateway forget tcp://127.0.0.1:5556 nightly    delete the id: its records are no longer needed
-  penstock gateway move tcp://127.0.0.1:5556 nightly 1000 let it read again from offset 1000, or skip to it
+  penstock gateway ls tcp://127.0.0.1:5556                  who reads, who is away, for how much longer
+  penstock gateway evict tcp://127.0.0.1:5556 nightly       end its session; it can resume
+  penstock gateway evict tcp://127.0.0.1:5556 --session 7   end a session that has no id
+  penstock gateway forget tcp://127.0.0.1:5556 nightly      delete the id: its records are no longer needed
+  penstock gateway move tcp://127.0.0.1:5556 nightly 1000   read again from offset 1000, or skip to it
   penstock gateway give tcp://HOST:5560 nightly new.pub --curve admin.key --server-key gateway.pub
-                                                          hand an id over to another key
+                                                            hand an id over to another key
 """
 
 

@@ -1,0 +1,105 @@
+"""The examination: every check within its time, and what came out of it as a table or as JSON.
+
+A check runs on a thread of its own, because anything may hang: a network disk, a name server, a driver. When
+its time is over the examination goes on without it, and the thread ends with the process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from penstock.cli.doctor import DoctorOptions
+from penstock.cli.doctor.machine import clock_check, descriptor_check, disk_check, port_check, python_check
+from penstock.cli.doctor.packages import extras_checks, java_check, spark_check, zeromq_checks
+from penstock.cli.doctor.verdict import Check, Finding, Verdict
+from penstock.cli.errors import ExitCode
+from penstock.cli.progress import ProgressBar
+from penstock.cli.screen import Screen
+from penstock.cli.style import Column, Tone, print_json, show_table, toned
+
+__all__ = ["examine", "run_doctor"]
+
+_TONES: Final = {Verdict.OK: Tone.GOOD, Verdict.MISSING: Tone.WARNING, Verdict.BAD: Tone.BAD}
+
+
+def run_doctor(options: DoctorOptions) -> int:
+    """Examine the machine; 1 if something that is installed does not work."""
+    checks = [
+        python_check(),
+        *extras_checks(),
+        *zeromq_checks(),
+        java_check(),
+        port_check(),
+        descriptor_check(),
+        disk_check(options.folder),
+        clock_check(),
+        *([] if options.no_spark else [spark_check()]),
+    ]
+    with ProgressBar("doctor", total=len(checks), unit="steps", hidden=options.json) as progress:
+        findings = examine(checks, options.limit, lambda done, name: progress.update(done, name))
+    broken = [finding for finding in findings if finding.verdict is Verdict.BAD]
+    code = ExitCode.FAILED if broken else ExitCode.OK
+    if options.json:
+        print_json({"ok": not broken, "checks": [asdict(finding) for finding in findings]})
+    else:
+        _show(findings)
+    if any(thread.name.startswith("penstock-doctor") for thread in threading.enumerate()):
+        # A check hangs, perhaps inside of the operating system: exiting must not wait for it.
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+def examine(
+    checks: Sequence[Check], limit: float, on_check: Callable[[int, str], object] = lambda done, name: None
+) -> list[Finding]:
+    """Run the checks, one after the other, all of them within ``limit`` seconds."""
+    end = time.monotonic() + limit
+    findings = []
+    for number, check in enumerate(checks):
+        on_check(number, check.name)
+        findings.append(_within(check, min(check.limit, max(end - time.monotonic(), 0.0))))
+    return findings
+
+
+def _within(check: Check, seconds: float) -> Finding:
+    if seconds <= 0:
+        return Finding(check.name, Verdict.BAD, "not tried: the time is over", "penstock doctor --limit 10m")
+    results: list[Finding] = []
+
+    def run() -> None:
+        try:
+            results.append(check.run(seconds))
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}".splitlines()[0]
+            results.append(Finding(check.name, Verdict.BAD, text, check.remedy))
+
+    thread = threading.Thread(target=run, name=f"penstock-doctor-{check.name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if results:
+        return results[0]
+    return Finding(check.name, Verdict.BAD, f"no answer within {seconds:.0f} s", check.remedy)
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    show_table(
+        [Column("CHECK"), Column("VERDICT"), Column("WHAT WAS FOUND")],
+        [
+            [finding.name, toned(finding.verdict, _TONES[finding.verdict]), finding.detail]
+            for finding in findings
+        ],
+    )
+    remedies = [finding for finding in findings if finding.verdict is not Verdict.OK and finding.remedy]
+    if not remedies:
+        return
+    screen = Screen(sys.stdout, must_be_read=True)
+    screen.write("\nTo mend it:\n")
+    for finding in remedies:
+        screen.write(f"  {finding.remedy}\n      {finding.name}: {finding.detail}\n")

@@ -1,0 +1,157 @@
+"""``penstock doctor``: each check is made for real, and whatever happens it comes to an end."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import main
+from penstock.cli.doctor import machine, packages
+from penstock.cli.doctor.examination import examine
+from penstock.cli.doctor.verdict import Check, Finding, Verdict
+from tests.cli.running import penstock
+from tests.cli.test_missing_extras import bare, run
+
+__all__ = ["bare"]
+
+NAMES = ["python", "gateway", "encryption", "java", "ports", "descriptors", "disk", "clock"]
+
+
+def test_on_this_machine_everything_that_is_needed_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["doctor", "--no-spark", "--json", "--folder", str(tmp_path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert told["ok"]
+    verdicts = {check["name"]: check["verdict"] for check in told["checks"]}
+    assert {name: verdicts[name] for name in NAMES} == dict.fromkeys(NAMES, "ok")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_extras_it_names_the_commands_that_install_them(bare: Path) -> None:
+    done = run(bare, "-m", "penstock.cli", "doctor")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "pip install 'penstock-streams[aquifer]'" in done.stdout
+    assert "pip install 'penstock-streams[spark]'" in done.stdout
+    assert "not tried without the extra" in done.stdout
+
+
+def test_a_check_that_hangs_or_raises_is_told_and_the_others_are_made() -> None:
+    never = threading.Event()
+
+    def hang(limit: float) -> Finding:
+        never.wait()
+        return Finding("hangs", Verdict.OK, "")
+
+    def fail(limit: float) -> Finding:
+        raise OSError("the disk is on fire")
+
+    checks = [
+        Check("hangs", hang, 0.05, "unplug it"),
+        Check("fails", fail, remedy="a bucket of water"),
+        Check("works", lambda limit: Finding("works", Verdict.OK, "fine")),
+    ]
+    hangs, fails, works = examine(checks, 10.0)
+    assert (hangs.verdict, hangs.remedy) == (Verdict.BAD, "unplug it")
+    assert "no answer within" in hangs.detail
+    assert (fails.verdict, fails.detail, fails.remedy) == (
+        Verdict.BAD,
+        "OSError: the disk is on fire",
+        "a bucket of water",
+    )
+    assert works.verdict is Verdict.OK
+    assert [finding.detail for finding in examine(checks[2:], 0.0)] == ["not tried: the time is over"]
+    never.set()
+
+
+def test_a_process_with_a_check_that_hangs_exits() -> None:
+    code = (
+        "import threading\n"
+        "from penstock.cli import main\n"
+        "from penstock.cli.doctor import examination, machine\n"
+        "from penstock.cli.doctor.verdict import Check\n"
+        "stuck = Check('clock', lambda limit: threading.Event().wait(), 0.1)\n"
+        "examination.clock_check = lambda: stuck\n"
+        "raise SystemExit(main(['doctor', '--no-spark', '--json']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+
+    assert done.returncode == 1
+    told = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    assert told["clock"]["verdict"] == "bad"
+
+
+def test_a_folder_that_cannot_be_written_is_told() -> None:
+    done = penstock("doctor", "--no-spark", "--folder", "/proc")
+
+    assert done.returncode == 1
+    assert "disk" in done.stdout
+    assert "penstock doctor --folder" in done.stdout
+
+
+def test_a_slow_disk_and_a_full_one_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = machine.disk_check(str(tmp_path))
+    monkeypatch.setattr(machine, "_sync_seconds", lambda path, limit: 0.2)
+    slow = check.run(5.0)
+    assert slow.verdict is Verdict.BAD
+    assert "about 5 batches a second" in slow.detail
+    monkeypatch.setattr(machine, "_sync_seconds", lambda path, limit: 0.001)
+    monkeypatch.setattr(machine, "_LITTLE_SPACE", 1 << 60)
+    assert "a journal takes" in check.run(5.0).detail
+
+
+def test_few_file_descriptors_are_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
+    found = machine.descriptor_check().run(1.0)
+
+    assert (found.verdict, found.remedy) == (Verdict.BAD, "ulimit -n 4096")
+
+
+def test_a_taken_port_is_told_and_is_not_an_error() -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        machine_port, machine._PORT = machine._PORT, taken.getsockname()[1]
+        try:
+            found = machine.port_check().run(5.0)
+        finally:
+            machine._PORT = machine_port
+    assert found.verdict is Verdict.OK
+    assert "is taken" in found.detail
+
+
+def test_a_clock_of_another_century_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from datetime import UTC, datetime
+
+    class Then(datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
+            return datetime(1970, 1, 1, tzinfo=UTC)
+
+    monkeypatch.setattr(machine, "datetime", Then)
+    assert machine.clock_check().run(1.0).verdict is Verdict.BAD
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_spark_starts_and_reads_one_record() -> None:
+    found = packages.spark_check().run(280.0)
+
+    assert found.verdict is Verdict.OK, found.detail
+    assert "read a record of a gateway" in found.detail
+
+
+def test_a_spark_that_does_not_start_in_time_is_ended_with_its_java() -> None:
+    found = packages.spark_check().run(1.0)
+
+    assert (found.verdict, found.remedy) == (Verdict.BAD, "penstock doctor --limit 10m")
