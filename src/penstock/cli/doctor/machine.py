@@ -112,7 +112,7 @@ def disk_check(folder: str) -> Check:
 
 def _sync_seconds(path: str, limit: float) -> float:
     """Return the median of some syncs of a page each."""
-    took = []
+    took: list[float] = []
     end = time.monotonic() + limit
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
