@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import socket
 import subprocess
 import sys
 import threading
@@ -115,17 +116,12 @@ def test_few_file_descriptors_are_told_with_the_command(monkeypatch: pytest.Monk
     assert (found.verdict, found.remedy) == (Verdict.BAD, "ulimit -n 4096")
 
 
-def test_a_taken_port_is_told_and_is_not_an_error() -> None:
-    import socket
-
+def test_a_taken_port_is_told_and_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        machine_port, machine._PORT = machine._PORT, taken.getsockname()[1]
-        try:
-            found = machine.port_check().run(5.0)
-        finally:
-            machine._PORT = machine_port
+        monkeypatch.setattr(machine, "_PORT", taken.getsockname()[1])
+        found = machine.port_check().run(5.0)
     assert found.verdict is Verdict.OK
     assert "is taken" in found.detail
 
