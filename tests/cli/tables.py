@@ -5,16 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import argparse
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from penstock import feeds
 from penstock.aquifer import GatewayOptions, JournalOptions
+from penstock.cli import build_parser
+from penstock.cli.doctor import DoctorOptions
+from penstock.cli.errors import ExitCode
 from penstock.cli.gateway.server import GatewayCommandOptions, KeyOptions
+from penstock.cli.parser import Parser
 from penstock.cli.tail import TailOptions
 from penstock.feeds import FeedOptions
 from penstock.options import Option, markdown_table, options_of
+
+
+def exit_codes() -> str:
+    """The exit codes of all commands."""
+    rows = ["| code | meaning |", "|---|---|"]
+    return "\n".join([*rows, *(f"| {int(code)} | {code.meaning} |" for code in ExitCode)])
+
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 
@@ -28,6 +40,25 @@ def schemes() -> str:
         rows += [f"| `{scheme.form}{mark}{flag}` | {what} |" for flag, what in scheme.flags.items()]
         rows += [f"| `{scheme.form}{mark}{name}=…` | {what} |" for name, what in scheme.parameters.items()]
     return "\n".join(rows)
+
+
+def command_list() -> str:
+    """Every command, with what its help says in one line."""
+    rows = ["| command | what it does |", "|---|---|"]
+    rows += [f"| `{name}` | {what} |" for name, what in commands_of(build_parser(), "penstock")]
+    return "\n".join(rows)
+
+
+def commands_of(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[str, str]]:
+    """The commands below a parser, with their help."""
+    if isinstance(parser, Parser):
+        parser.load()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            helps = {choice.dest: choice.help or "" for choice in action._choices_actions}
+            for word, inner in action.choices.items():
+                yield f"{name} {word}", helps.get(word, "")
+                yield from commands_of(inner, f"{name} {word}")
 
 
 def flags(*declared: type) -> str:
@@ -54,6 +85,7 @@ TABLES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
         ),
         "tail": lambda: flags(TailOptions),
     },
+    "cli.md": {"exit codes": exit_codes, "commands": command_list, "doctor": lambda: flags(DoctorOptions)},
 }
 
 

@@ -23,7 +23,8 @@ def _start(tmp_path: Path, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def test_demand_goes_left_when_the_reader_is_slow_and_everything_arrives(tmp_path: Path) -> None:
-    demo = _start(tmp_path, "--duration", "20")
+    picture = tmp_path / "run.svg"
+    demo = _start(tmp_path, "--duration", "20", "--picture", str(picture))
 
     shown, complaints = demo.communicate(timeout=800)
 
@@ -38,6 +39,10 @@ def test_demand_goes_left_when_the_reader_is_slow_and_everything_arrives(tmp_pat
     waiting = re.search(r"waiting +([\d.]+) s", shown)
     assert waiting is not None
     assert float(waiting[1]) > 0
+    drawn = picture.read_text()
+    assert "Nothing was lost" in drawn
+    assert drawn.count("the reader is slow") == 1
+    assert "sensors BLOCKED" in drawn
     assert _left_in(tmp_path) == []
 
 

@@ -15,7 +15,7 @@ import pytest
 from penstock.cli import main
 from penstock.cli.doctor import machine, packages
 from penstock.cli.doctor.examination import examine
-from penstock.cli.doctor.verdict import Check, Finding, Verdict
+from penstock.cli.doctor.health import DoctorCheck, Finding, Health
 from tests.cli.running import penstock
 from tests.cli.test_missing_extras import bare, run
 
@@ -50,25 +50,25 @@ def test_a_check_that_hangs_or_raises_is_told_and_the_others_are_made() -> None:
 
     def hang(limit: float) -> Finding:
         never.wait()
-        return Finding("hangs", Verdict.OK, "")
+        return Finding("hangs", Health.OK, "")
 
     def fail(limit: float) -> Finding:
         raise OSError("the disk is on fire")
 
     checks = [
-        Check("hangs", hang, 0.05, "unplug it"),
-        Check("fails", fail, remedy="a bucket of water"),
-        Check("works", lambda limit: Finding("works", Verdict.OK, "fine")),
+        DoctorCheck("hangs", hang, 0.05, "unplug it"),
+        DoctorCheck("fails", fail, remedy="a bucket of water"),
+        DoctorCheck("works", lambda limit: Finding("works", Health.OK, "fine")),
     ]
     hangs, fails, works = examine(checks, 10.0)
-    assert (hangs.verdict, hangs.remedy) == (Verdict.BAD, "unplug it")
+    assert (hangs.verdict, hangs.remedy) == (Health.BAD, "unplug it")
     assert "no answer within" in hangs.detail
     assert (fails.verdict, fails.detail, fails.remedy) == (
-        Verdict.BAD,
+        Health.BAD,
         "OSError: the disk is on fire",
         "a bucket of water",
     )
-    assert works.verdict is Verdict.OK
+    assert works.verdict is Health.OK
     assert [finding.detail for finding in examine(checks[2:], 0.0)] == ["not tried: the time is over"]
     never.set()
 
@@ -78,8 +78,8 @@ def test_a_process_with_a_check_that_hangs_exits() -> None:
         "import threading\n"
         "from penstock.cli import main\n"
         "from penstock.cli.doctor import examination, machine\n"
-        "from penstock.cli.doctor.verdict import Check\n"
-        "stuck = Check('clock', lambda limit: threading.Event().wait(), 0.1)\n"
+        "from penstock.cli.doctor.health import DoctorCheck\n"
+        "stuck = DoctorCheck('clock', lambda limit: threading.Event().wait(), 0.1)\n"
         "examination.clock_check = lambda: stuck\n"
         "raise SystemExit(main(['doctor', '--no-spark', '--json']))\n"
     )
@@ -102,7 +102,7 @@ def test_a_slow_disk_and_a_full_one_are_told(tmp_path: Path, monkeypatch: pytest
     check = machine.disk_check(str(tmp_path))
     monkeypatch.setattr(machine, "_sync_seconds", lambda path, limit: 0.2)
     slow = check.run(5.0)
-    assert slow.verdict is Verdict.BAD
+    assert slow.verdict is Health.BAD
     assert "about 5 batches a second" in slow.detail
     monkeypatch.setattr(machine, "_sync_seconds", lambda path, limit: 0.001)
     monkeypatch.setattr(machine, "_LITTLE_SPACE", 1 << 60)
@@ -113,7 +113,7 @@ def test_few_file_descriptors_are_told_with_the_command(monkeypatch: pytest.Monk
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 4096))
     found = machine.descriptor_check().run(1.0)
 
-    assert (found.verdict, found.remedy) == (Verdict.BAD, "ulimit -n 4096")
+    assert (found.verdict, found.remedy) == (Health.BAD, "ulimit -n 4096")
 
 
 def test_a_taken_port_is_told_and_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,7 @@ def test_a_taken_port_is_told_and_is_not_an_error(monkeypatch: pytest.MonkeyPatc
         taken.listen()
         monkeypatch.setattr(machine, "_PORT", taken.getsockname()[1])
         found = machine.port_check().run(5.0)
-    assert found.verdict is Verdict.OK
+    assert found.verdict is Health.OK
     assert "is taken" in found.detail
 
 
@@ -135,7 +135,7 @@ def test_a_clock_of_another_century_is_told(monkeypatch: pytest.MonkeyPatch) -> 
             return datetime(1970, 1, 1, tzinfo=UTC)
 
     monkeypatch.setattr(machine, "datetime", Then)
-    assert machine.clock_check().run(1.0).verdict is Verdict.BAD
+    assert machine.clock_check().run(1.0).verdict is Health.BAD
 
 
 @pytest.mark.slow
@@ -143,11 +143,11 @@ def test_a_clock_of_another_century_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 def test_spark_starts_and_reads_one_record() -> None:
     found = packages.spark_check().run(280.0)
 
-    assert found.verdict is Verdict.OK, found.detail
+    assert found.verdict is Health.OK, found.detail
     assert "read a record of a gateway" in found.detail
 
 
 def test_a_spark_that_does_not_start_in_time_is_ended_with_its_java() -> None:
     found = packages.spark_check().run(1.0)
 
-    assert (found.verdict, found.remedy) == (Verdict.BAD, "penstock doctor --limit 10m")
+    assert (found.verdict, found.remedy) == (Health.BAD, "penstock doctor --limit 10m")

@@ -13,6 +13,7 @@ from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import say
 from penstock.cli.signals import Interruption
+from penstock.cli.style import json_option, print_json
 from penstock.options import option, parse_count, parse_duration, parse_port
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class EchoOptions:
     idle: float | None = option(
         None, parse=parse_duration, metavar="TIME", help="close connections on which nothing moves"
     )
+    json: bool = json_option("print one JSON object in a line when it listens, and one at the end")
     grace: float = option(
         3.0,
         parse=parse_duration,
@@ -113,10 +115,17 @@ def run_echo(options: EchoOptions) -> int:
         except ValueError as error:
             raise CommandError(str(error)) from None
         with server:
-            say(f"echo at {server.where}{', with TLS' if options.uses_tls else ''}; Ctrl-C ends it")
+            if options.json:
+                print_json({"event": "listening", "address": server.where, "tls": options.uses_tls})
+            else:
+                say(f"echo at {server.where}{', with TLS' if options.uses_tls else ''}; Ctrl-C ends it")
             while not interruption.wait(3600):
                 continue
             closed = server.close_now(options.grace)
+        if options.json:
+            facts = {"connections": server.metrics.connections_total, "finished": closed.finished}
+            print_json({"event": "end", **facts, "aborted": len(closed.aborted)})
+            return interruption.exit_code
         say(
             f"{server.metrics.connections_total:,} connections; {closed.finished} finished and "
             f"{len(closed.aborted)} were aborted"

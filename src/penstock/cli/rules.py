@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import say
+from penstock.cli.style import json_option, print_json
 from penstock.cli.table import pad, wrap
 from penstock.options import option
 from penstock.spec import GLOSSARY, LANGUAGES, RULES, Rule, Subject, UnknownRule, rule
@@ -19,6 +20,7 @@ examples:
   penstock rules --subject Publisher    those that bind a Publisher
   penstock rules 3.9                    one rule in full: what, why, since when, how it is checked
   penstock rules 1.1 1.3 --lang zh      two rules, in Chinese
+  penstock rules --json                 for a program
   penstock rules --glossary --lang ko   the words that the rules use, in Korean
 """
 
@@ -59,6 +61,7 @@ class RulesOptions:
         help="list only the rules for this interface",
     )
     glossary: bool = option(False, help="explain the words that the rules use")
+    json: bool = json_option()
 
 
 def _load() -> tuple[type[RulesOptions], Callable[[RulesOptions], int]]:
@@ -80,6 +83,13 @@ def add_parser(commands: Commands) -> None:
 def run_rules(options: RulesOptions) -> int:
     """Print the rules that were asked for; 2 if a rule does not exist."""
     width = max(shutil.get_terminal_size().columns, 60)
+    if options.glossary and options.json:
+        terms = [
+            {"name": term.name(options.lang), "meaning": term.meaning(options.lang)}
+            for term in GLOSSARY.values()
+        ]
+        print_json({"terms": terms})
+        return 0
     if options.glossary:
         for line in _glossary(options.lang, width):
             print(line)
@@ -94,6 +104,9 @@ def run_rules(options: RulesOptions) -> int:
         if not chosen:
             say(f"penstock rules: none of these rules binds a {options.subject}.")
             return 2
+    if options.json:
+        print_json({"rules": [_as_dict(entry, options.lang) for entry in chosen or RULES.values()]})
+        return 0
     if options.ids:
         lines = _in_full(chosen, options.lang, width)
     else:
@@ -101,6 +114,20 @@ def run_rules(options: RulesOptions) -> int:
     for line in lines:
         print(line)
     return 0
+
+
+def _as_dict(entry: Rule, lang: str) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "subject": str(entry.subject),
+        "levels": [str(level) for level in entry.levels],
+        "statement": entry.statement(lang),
+        "intent": entry.intent(lang),
+        "addendum": entry.addendum(lang) or None,
+        "origin": str(entry.origin),
+        "since": str(entry.since),
+        "checks": [str(check) for check in entry.checks],
+    }
 
 
 def _glossary(lang: str, width: int) -> Iterator[str]:

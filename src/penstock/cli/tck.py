@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from penstock.cli.parser import Commands, add_command
 from penstock.cli.screen import say
+from penstock.cli.style import json_option, print_json
 from penstock.cli.table import pad, wrap
 from penstock.options import option, parse_duration
 
@@ -69,6 +73,7 @@ class TckOptions:
     )
     report: str | None = option(None, metavar="FILE", help="also write a report: .md, .json or .html")
     strict: bool = option(False, help="an unexpected skip is a failure")
+    json: bool = json_option("print the report as one JSON object, as --report FILE.json writes it")
 
 
 def _load() -> tuple[type[TckOptions], Callable[[TckOptions], int]]:
@@ -99,7 +104,8 @@ def run_tck(options: TckOptions) -> int:
     except (_Unusable, ValueError) as error:
         say(f"penstock tck: {error}")
         return 2
-    print(f"{options.subject}, profile {verification.profile}", flush=True)
+    if not options.json:
+        print(f"{options.subject}, profile {verification.profile}", flush=True)
     start = time.perf_counter()
     tests = run_verification(verification, time_limit=options.time_limit)
     results = list(ProgressLine(names_of_tests(verification), sys.stderr).over(tests))
@@ -108,16 +114,21 @@ def run_tck(options: TckOptions) -> int:
     if options.report is not None:
         # First, because the reader of the lines below may stop before the last one.
         write_report(report, options.report)
+    cut_short = any(result.message.startswith("not run:") for result in results)
+    broken = report.counts["fail"] or (options.strict and report.counts["unexpected skip"])
+    if options.json:
+        with tempfile.TemporaryDirectory(prefix="penstock-tck-") as folder:
+            write_report(report, f"{folder}/report.json")
+            print_json(json.loads(Path(folder, "report.json").read_text("utf-8")))
+        return 1 if broken or cut_short else 0
     width = max(shutil.get_terminal_size().columns, 60)
     for line in _lines(report, verification.subject_name(), width):
         print(line)
     print(f"\n{report.summary} in {took:.1f} s")
     if options.report is not None:
         print(f"report written to {options.report}")
-    cut_short = any(result.message.startswith("not run:") for result in results)
     if cut_short:
         print(f"the time limit of {options.time_limit:g} s was reached: allow more with --time-limit")
-    broken = report.counts["fail"] or (options.strict and report.counts["unexpected skip"])
     return 1 if broken or cut_short else 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from penstock.cli.errors import CommandError
 from penstock.cli.parser import Commands, add_command
+from penstock.cli.style import json_option
 from penstock.options import option, parse_count, parse_duration
 
 __all__ = ["DemoOptions", "add_parser", "run_demo"]
@@ -14,7 +15,7 @@ __all__ = ["DemoOptions", "add_parser", "run_demo"]
 _DESCRIPTION = """\
 Run a live source, a gateway with a journal, Spark, a gateway for the results, and a reader that slows down in
 the middle. Each is a real process of its own. At the end the demo compares what was sent with what was
-received.
+received, and draws rates and levels over time, with the slow phase shaded.
 """
 
 _EXAMPLES = """\
@@ -23,6 +24,7 @@ examples:
   penstock demo --duration 120         longer
   penstock demo --records 500000       until 500,000 records have been sent
   penstock demo --start-limit 10m      for a busy machine
+  penstock demo --picture run.svg      another file for the picture of the run
   penstock demo --headless             a line every few seconds instead of a picture
   penstock demo --only-streams         ten seconds, without Spark: one process, a queue and its demand
 """
@@ -51,7 +53,13 @@ class DemoOptions:
         shown="5m",
         help="how long each part may take to start; Spark needs a while on a busy machine",
     )
-    headless: bool = option(False, help="print lines instead of drawing")
+    headless: bool = option(False, help="print lines instead of drawing, for CI")
+    json: bool = json_option("print a JSON object in a line for each moment, and one at the end")
+    picture: str = option(
+        "penstock-demo.svg",
+        metavar="FILE",
+        help="where to write rates and levels over time as a picture; none writes none",
+    )
     only_streams: bool = option(False, help="a source, a queue and a subscriber in one process")
 
 
@@ -60,6 +68,8 @@ def run_demo(options: DemoOptions) -> int:
     if options.only_streams:
         from penstock.cli.demo.streams import run_streams
 
+        if options.json:
+            raise CommandError("--json needs the whole demo; --only-streams prints lines with --headless")
         return run_streams(options.duration or 9.0, headless=options.headless)
     try:
         import penstock.spark  # noqa: F401
@@ -70,7 +80,15 @@ def run_demo(options: DemoOptions) -> int:
         raise CommandError(text, 1) from None
     from penstock.cli.demo.director import direct
 
-    return direct(options.duration or 40.0, options.records, options.headless, options.start_limit)
+    drawn = None if options.picture == "none" else options.picture
+    return direct(
+        options.duration or 40.0,
+        options.records,
+        options.headless,
+        options.start_limit,
+        drawn,
+        as_json=options.json,
+    )
 
 
 def _load() -> tuple[type[DemoOptions], Callable[[DemoOptions], int]]:

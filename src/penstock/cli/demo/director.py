@@ -20,6 +20,7 @@ from penstock.cli.demo.ipc import (
     SensorsReport,
 )
 from penstock.cli.demo.picture import Moment, Picture
+from penstock.cli.demo.summary import MomentHistory, summary_svg
 from penstock.cli.screen import Screen, say
 from penstock.cli.signals import Interruption
 
@@ -41,15 +42,26 @@ _SEEN: Final = 3.0
 """Seconds for which the waiting sensors are shown at least."""
 
 
-def direct(duration: float, records: int | None, headless: bool, start_limit: float) -> int:
-    """Run the demo; 0 if the results count exactly the readings that were sent."""
-    picture = Picture(Screen(sys.stdout, must_be_read=True), headless=headless)
+def direct(
+    duration: float,
+    records: int | None,
+    headless: bool,
+    start_limit: float,
+    drawn: str | None = None,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Run the demo; 0 if the results count exactly the readings that were sent.
+
+    ``drawn`` is the file of the summary picture, if there is to be one.
+    """
+    picture = Picture(Screen(sys.stdout, must_be_read=True), headless=headless, as_json=as_json)
     folder = Path(tempfile.mkdtemp(prefix="penstock-demo-"))
     with Interruption() as interruption, ExitStack() as ending:
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
             picture.way()
-            return _Run(folder, picture, interruption, ending, start_limit).run(duration, records)
+            return _Run(folder, picture, interruption, ending, start_limit, drawn).run(duration, records)
         except PartFailed as failure:
             say(f"penstock demo: {failure}")
             return 1
@@ -65,8 +77,11 @@ class _Run:
         interruption: Interruption,
         ending: ExitStack,
         start_limit: float,
+        drawn: str | None,
     ) -> None:
         self._folder = folder
+        self._drawn = drawn
+        self._history = MomentHistory()
         self._start_limit = start_limit
         self._picture = picture
         self._interruption = interruption
@@ -142,7 +157,9 @@ class _Run:
                 self._results.say("slow" if slow else "fast")
             if ended is None and sensors.ended and intake.journalled > sensors.sent:
                 ended = now
-            self._picture.show(self._moment(now, slow, ended is not None, sensors, intake, engine, results))
+            moment = self._moment(now, slow, ended is not None, sensors, intake, engine, results)
+            self._history.add(moment)
+            self._picture.show(moment)
             if ended is not None and results.counted >= sensors.sent:
                 return self._verdict(sensors, intake, engine, results, ended - self._began)
             if ended is not None and now - ended > _FINISH:
@@ -220,7 +237,32 @@ class _Run:
             "  Nothing was lost, and nothing arrived twice." if same else "  NOT THE SAME: this is a defect.",
         ]
         self._picture.say("\n".join(said))
+        self._draw(sensors, results, same, seconds)
+        self._picture.end(
+            same=same,
+            sent=sensors.sent,
+            received=results.counted,
+            seconds=round(seconds, 1),
+            blocked_seconds=round(sensors.blocked_for, 1),
+            picture=self._drawn,
+        )
         return 0 if same else 1
+
+    def _draw(self, sensors: SensorsReport, results: ResultsReport, same: bool, seconds: float) -> None:
+        """Write the summary picture; a file that cannot be written does not make the demo fail."""
+        if self._drawn is None:
+            return
+        title = "Nothing was lost, and nothing arrived twice" if same else "NOT THE SAME: this is a defect"
+        subtitle = (
+            f"{sensors.sent:,} readings sent, {results.counted:,} counted in the results, {seconds:.0f} s; "
+            f"the sensors waited for {sensors.blocked_for:.1f} s"
+        )
+        try:
+            Path(self._drawn).write_text(summary_svg(self._history.moments, title, subtitle), "utf-8")
+        except OSError as error:
+            say(f"penstock demo: cannot write {self._drawn}: {error.strerror}; name another with --picture")
+        else:
+            self._picture.say(f"  rates and levels over time are in {self._drawn}")
 
     def _interrupted(self) -> int:
         self._picture.say("\n  interrupted; stopping everything")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from penstock.cli.block import Block
 from penstock.cli.screen import Screen
+from penstock.cli.style import print_json
 from penstock.cli.table import bar, columns, fit, row, wrap
 
 __all__ = ["Moment", "Picture", "drawing", "line"]
@@ -47,9 +48,10 @@ class Moment:
 class Picture:
     """Shows moments on a terminal, or as lines where there is none."""
 
-    def __init__(self, out: Screen, *, headless: bool) -> None:
+    def __init__(self, out: Screen, *, headless: bool, as_json: bool = False) -> None:
         self._out = out
-        self._block = Block(out) if out.is_terminal and not headless else None
+        self._as_json = as_json
+        self._block = Block(out) if out.is_terminal and not headless and not as_json else None
         self._width = out.width if out.is_terminal else _ANY
         self._next_line = 0.0
 
@@ -61,6 +63,8 @@ class Picture:
 
     def say(self, text: str) -> None:
         """Write lines that stay."""
+        if self._as_json:
+            return
         if self._block is not None:
             self._block.leave()
         for said in text.split("\n"):
@@ -70,11 +74,18 @@ class Picture:
 
     def starting(self, what: str, seconds: float) -> None:
         """Show a sign of life while something takes its time."""
+        if self._as_json:
+            return
         if self._block is not None:
             self._block.draw(f"  {part}" for part in wrap(f"{seconds:5.1f} s  {what} …", self._out.width - 2))
         elif seconds >= self._next_line:
             self._next_line = seconds + _SIGN_EVERY
             self._out.write(f"{seconds:5.1f} s  {what} …\n")
+
+    def end(self, **facts: object) -> None:
+        """Tell a program how it ended; people read it in the last lines."""
+        if self._as_json:
+            print_json({"event": "end", **facts})
 
     def started(self) -> None:
         """Begin to show moments."""
@@ -82,7 +93,9 @@ class Picture:
 
     def show(self, moment: Moment) -> None:
         """Draw it, or print a line every two seconds."""
-        if self._block is not None:
+        if self._as_json:
+            print_json({"event": "moment", **asdict(moment)})
+        elif self._block is not None:
             self._block.draw(drawing(moment, self._out.width))
         elif moment.elapsed >= self._next_line:
             self._next_line = moment.elapsed + 2

@@ -15,9 +15,9 @@ from dataclasses import asdict
 from typing import Final
 
 from penstock.cli.doctor import DoctorOptions
+from penstock.cli.doctor.health import DoctorCheck, Finding, Health
 from penstock.cli.doctor.machine import clock_check, descriptor_check, disk_check, port_check, python_check
 from penstock.cli.doctor.packages import extras_checks, java_check, spark_check, zeromq_checks
-from penstock.cli.doctor.verdict import Check, Finding, Verdict
 from penstock.cli.errors import ExitCode
 from penstock.cli.progress import ProgressBar
 from penstock.cli.screen import Screen
@@ -25,7 +25,7 @@ from penstock.cli.style import Column, Tone, print_json, show_table, toned
 
 __all__ = ["examine", "run_doctor"]
 
-_TONES: Final = {Verdict.OK: Tone.GOOD, Verdict.MISSING: Tone.WARNING, Verdict.BAD: Tone.BAD}
+_TONES: Final = {Health.OK: Tone.GOOD, Health.MISSING: Tone.WARNING, Health.BAD: Tone.BAD}
 
 
 def run_doctor(options: DoctorOptions) -> int:
@@ -43,7 +43,7 @@ def run_doctor(options: DoctorOptions) -> int:
     ]
     with ProgressBar("doctor", total=len(checks), unit="steps", hidden=options.json) as progress:
         findings = examine(checks, options.limit, lambda done, name: progress.update(done, name))
-    broken = [finding for finding in findings if finding.verdict is Verdict.BAD]
+    broken = [finding for finding in findings if finding.verdict is Health.BAD]
     code = ExitCode.FAILED if broken else ExitCode.OK
     if options.json:
         print_json({"ok": not broken, "checks": [asdict(finding) for finding in findings]})
@@ -57,7 +57,9 @@ def run_doctor(options: DoctorOptions) -> int:
 
 
 def examine(
-    checks: Sequence[Check], limit: float, on_check: Callable[[int, str], object] = lambda done, name: None
+    checks: Sequence[DoctorCheck],
+    limit: float,
+    on_check: Callable[[int, str], object] = lambda done, name: None,
 ) -> list[Finding]:
     """Run the checks, one after the other, all of them within ``limit`` seconds."""
     end = time.monotonic() + limit
@@ -68,9 +70,9 @@ def examine(
     return findings
 
 
-def _within(check: Check, seconds: float) -> Finding:
+def _within(check: DoctorCheck, seconds: float) -> Finding:
     if seconds <= 0:
-        return Finding(check.name, Verdict.BAD, "not tried: the time is over", "penstock doctor --limit 10m")
+        return Finding(check.name, Health.BAD, "not tried: the time is over", "penstock doctor --limit 10m")
     results: list[Finding] = []
 
     def run() -> None:
@@ -78,14 +80,14 @@ def _within(check: Check, seconds: float) -> Finding:
             results.append(check.run(seconds))
         except Exception as error:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
-            results.append(Finding(check.name, Verdict.BAD, text, check.remedy))
+            results.append(Finding(check.name, Health.BAD, text, check.remedy))
 
     thread = threading.Thread(target=run, name=f"penstock-doctor-{check.name}", daemon=True)
     thread.start()
     thread.join(seconds)
     if results:
         return results[0]
-    return Finding(check.name, Verdict.BAD, f"no answer within {seconds:.0f} s", check.remedy)
+    return Finding(check.name, Health.BAD, f"no answer within {seconds:.0f} s", check.remedy)
 
 
 def _show(findings: Sequence[Finding]) -> None:
@@ -96,7 +98,7 @@ def _show(findings: Sequence[Finding]) -> None:
             for finding in findings
         ],
     )
-    remedies = [finding for finding in findings if finding.verdict is not Verdict.OK and finding.remedy]
+    remedies = [finding for finding in findings if finding.verdict is not Health.OK and finding.remedy]
     if not remedies:
         return
     screen = Screen(sys.stdout, must_be_read=True)

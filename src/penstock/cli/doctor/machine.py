@@ -15,7 +15,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Final
 
-from penstock.cli.doctor.verdict import Check, Finding, Verdict
+from penstock.cli.doctor.health import DoctorCheck, Finding, Health
 from penstock.cli.table import size
 
 __all__ = ["clock_check", "descriptor_check", "disk_check", "port_check", "python_check"]
@@ -34,20 +34,20 @@ _DRIFT: Final = 0.05
 """Seconds that the time of day may differ from the clock that never goes back, within a fifth of a second."""
 
 
-def python_check() -> Check:
+def python_check() -> DoctorCheck:
     """Is Python new enough?"""
 
     def run(limit: float) -> Finding:
         version = f"{platform.python_implementation()} {platform.python_version()} on {platform.system()}"
         if sys.version_info < _OLDEST:
             remedy = "install Python 3.11 or newer, and: python3.11 -m pip install penstock-streams"
-            return Finding("python", Verdict.BAD, f"{version}: 3.11 is the oldest that works", remedy)
-        return Finding("python", Verdict.OK, version)
+            return Finding("python", Health.BAD, f"{version}: 3.11 is the oldest that works", remedy)
+        return Finding("python", Health.OK, version)
 
-    return Check("python", run)
+    return DoctorCheck("python", run)
 
 
-def port_check() -> Check:
+def port_check() -> DoctorCheck:
     """Can a gateway listen?"""
 
     def run(limit: float) -> Finding:
@@ -62,13 +62,13 @@ def port_check() -> Check:
                 usual.bind(("127.0.0.1", _PORT))
         except OSError:
             text = f"loopback works; {_PORT} is taken, perhaps by a gateway: --control tcp://127.0.0.1:0"
-            return Finding("ports", Verdict.OK, text)
-        return Finding("ports", Verdict.OK, f"loopback works; {_PORT}, the port of a gateway, is free")
+            return Finding("ports", Health.OK, text)
+        return Finding("ports", Health.OK, f"loopback works; {_PORT}, the port of a gateway, is free")
 
-    return Check("ports", run, remedy="ip link set lo up")
+    return DoctorCheck("ports", run, remedy="ip link set lo up")
 
 
-def descriptor_check() -> Check:
+def descriptor_check() -> DoctorCheck:
     """May this process open enough files and sockets?"""
 
     def run(limit: float) -> Finding:
@@ -78,13 +78,13 @@ def descriptor_check() -> Check:
         most = "unlimited" if hard == resource.RLIM_INFINITY else f"{hard:,}"
         if soft != resource.RLIM_INFINITY and soft < _ENOUGH_DESCRIPTORS:
             text = f"{soft:,} open files are allowed, of {most}: enough for a few readers"
-            return Finding("descriptors", Verdict.BAD, text, f"ulimit -n {min(max(hard, soft), 65536)}")
-        return Finding("descriptors", Verdict.OK, f"{soft:,} open files are allowed, up to {most}")
+            return Finding("descriptors", Health.BAD, text, f"ulimit -n {min(max(hard, soft), 65536)}")
+        return Finding("descriptors", Health.OK, f"{soft:,} open files are allowed, up to {most}")
 
-    return Check("descriptors", run, remedy="ulimit -n 65536")
+    return DoctorCheck("descriptors", run, remedy="ulimit -n 65536")
 
 
-def disk_check(folder: str) -> Check:
+def disk_check(folder: str) -> DoctorCheck:
     """Is there space for a journal, and how long does a sync take?"""
 
     def run(limit: float) -> Finding:
@@ -97,17 +97,17 @@ def disk_check(folder: str) -> Check:
         elsewhere = "penstock gateway --journal on another disk; penstock doctor --folder DIR measures one"
         if mode != "wal":
             text = f"{folder} cannot have a write-ahead log, as on some network file systems"
-            return Finding("disk", Verdict.BAD, text, elsewhere)
+            return Finding("disk", Health.BAD, text, elsewhere)
         if took > _SLOW_SYNC:
             text = f"{what}: a journal there stores about {1 / took:.0f} batches a second"
-            return Finding("disk", Verdict.BAD, text, elsewhere)
+            return Finding("disk", Health.BAD, text, elsewhere)
         if free < _LITTLE_SPACE:
             return Finding(
-                "disk", Verdict.BAD, f"{what}: a journal takes 1 GiB", "penstock gateway --max-bytes 64M"
+                "disk", Health.BAD, f"{what}: a journal takes 1 GiB", "penstock gateway --max-bytes 64M"
             )
-        return Finding("disk", Verdict.OK, what)
+        return Finding("disk", Health.OK, what)
 
-    return Check("disk", run, limit=20.0, remedy="penstock doctor --folder DIR, for another folder")
+    return DoctorCheck("disk", run, limit=20.0, remedy="penstock doctor --folder DIR, for another folder")
 
 
 def _sync_seconds(path: str, limit: float) -> float:
@@ -126,7 +126,7 @@ def _sync_seconds(path: str, limit: float) -> float:
     return statistics.median(took)
 
 
-def clock_check() -> Check:
+def clock_check() -> DoctorCheck:
     """Is the time of day plausible, and does it run as fast as it should?"""
 
     def run(limit: float) -> Finding:
@@ -135,10 +135,10 @@ def clock_check() -> Check:
         drift = (time.time() - wall) - (time.monotonic() - steady)
         now = datetime.now(UTC)
         if not 2025 <= now.year < 2100:
-            return Finding("clock", Verdict.BAD, f"it says {now:%Y-%m-%d}", "timedatectl set-ntp true")
+            return Finding("clock", Health.BAD, f"it says {now:%Y-%m-%d}", "timedatectl set-ntp true")
         if abs(drift) > _DRIFT:
             text = f"the time of day jumped by {drift * 1000:.0f} ms while it was watched"
-            return Finding("clock", Verdict.BAD, text, "timedatectl set-ntp true")
-        return Finding("clock", Verdict.OK, f"{now:%Y-%m-%d %H:%M} UTC, and it runs steadily")
+            return Finding("clock", Health.BAD, text, "timedatectl set-ntp true")
+        return Finding("clock", Health.OK, f"{now:%Y-%m-%d %H:%M} UTC, and it runs steadily")
 
-    return Check("clock", run, remedy="timedatectl set-ntp true")
+    return DoctorCheck("clock", run, remedy="timedatectl set-ntp true")

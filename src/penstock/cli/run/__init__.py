@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.cli.parser import Commands, add_command
+from penstock.cli.style import json_option
 from penstock.options import option
 
 __all__ = ["RunOptions", "add_parser"]
@@ -70,6 +71,7 @@ class RunOptions:
     )
     ship: bool = option(False, help="send this package to the executors of a cluster that lack it")
     quiet: bool = option(False, help="show no progress")
+    json: bool = json_option("show progress as lines of JSON, on standard output")
     spark_log: str | None = option(
         None, metavar="FILE", help="where Spark's own log goes; - is standard error"
     )

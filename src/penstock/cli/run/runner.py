@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ from penstock.cli.run import RunOptions
 from penstock.cli.run.loader import load_pipeline
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
+from penstock.cli.style import print_json
 from penstock.spark import Pipeline, Progress, QueryFailed, RunningPipeline, session
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ _SIGN_EVERY: Final = 10
 
 def run_pipeline(options: RunOptions) -> int:
     """Run until every record is processed or a signal arrives; returns the exit code."""
-    view = RunView(Screen(), quiet=options.quiet)
+    view = RunView(Screen(), quiet=options.quiet, as_json=options.json)
     with ScreenLog(view.warn, logging.WARNING, "penstock"):
         try:
             pipeline = load_pipeline(options.target, lambda: _session(options, view))
@@ -74,6 +76,7 @@ def _run(
     except ValueError as error:  # A wrong option.
         raise CommandError(str(error)) from None
     progress = running.progress()
+    view.end(progress, interrupted=interruption.signal is not None)
     records = f"{progress.records:,} records" if progress is not None else "no records"
     if interruption.signal is None:
         view.note(f"done: {records}")
@@ -197,10 +200,12 @@ def _stderr_to(file: str | None) -> Iterator[None]:
 class RunView:
     """Writes notes and progress, or with ``quiet`` only warnings."""
 
-    def __init__(self, out: Screen, *, quiet: bool) -> None:
+    def __init__(self, out: Screen, *, quiet: bool, as_json: bool = False) -> None:
         self._out = out
         self._live = out.is_terminal
-        self._quiet = quiet
+        self._quiet = quiet or as_json
+        self._progress = not quiet
+        self._as_json = as_json
         self._drawn = False
         self._last: Progress | None = None
 
@@ -240,15 +245,25 @@ class RunView:
 
     def show(self, progress: Progress | None) -> None:
         """Show the progress, if it has changed."""
-        if self._quiet or progress is None or progress == self._last:
+        if progress is None or progress == self._last:
             return
         self._last = progress
+        if self._as_json and self._progress:
+            print_json({"event": "progress", **asdict(progress)})
+        if self._quiet:
+            return
         if self._live:
             # A line that is too long would take two rows, and only one of them would be rewritten.
             self._write(_line(progress)[: self._out.width - 1])
             self._drawn = True
         else:
             self._write(f"{_line(progress)}\n")
+
+    def end(self, progress: Progress | None, *, interrupted: bool) -> None:
+        """Tell a program how far it has come; people read it in the last note."""
+        if self._as_json:
+            records = progress.records if progress is not None else 0
+            print_json({"event": "end", "records": records, "interrupted": interrupted})
 
     def _write(self, text: str) -> None:
         # The line of progress is rewritten by whatever comes next.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.cli.parser import Commands, add_command
+from penstock.cli.style import json_option
 from penstock.options import option, parse_duration
 
 __all__ = ["SendOptions", "add_parser"]
@@ -48,6 +49,7 @@ class SendOptions:
     tls: bool = option(False, help="use TLS")
     trust: str | None = option(None, metavar="PEM", help="the authority that signed the server's certificate")
     quiet: bool = option(False, help="print nothing unless something fails")
+    json: bool = json_option("print one JSON object about what was sent")
 
 
 def _load() -> tuple[type[SendOptions], Callable[[SendOptions], int]]:

@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from penstock.cli.errors import CommandError
-from penstock.cli.screen import Screen
+from penstock.cli.progress import ProgressBar
+from penstock.cli.screen import say
 from penstock.cli.send import SendOptions
-from penstock.cli.table import size
+from penstock.cli.style import print_json
 from penstock.endpoint import Endpoint
 from penstock.feeds import LineSender
 from penstock.net import BadCertificate, Connection, NetError, TcpClient, run
@@ -86,7 +87,7 @@ async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
     except asyncio.CancelledError:
         if not came:
             raise
-        _say("interrupted; the server may not have everything")
+        say("interrupted; the server may not have everything")
         return 130 if came[0] == signal.SIGINT else 1
 
 
@@ -94,18 +95,20 @@ async def _send(options: SendOptions, client: TcpClient) -> int:
     began = time.monotonic()
     if options.acknowledged:
         sender = LineSender(client, options.file, options.patience)
-        showing = asyncio.ensure_future(_show_lines(sender, options.quiet))
+        showing = asyncio.ensure_future(_show_lines(sender, options.quiet or options.json))
         try:
             await sender.run()
         finally:
             await _end(showing)
-        if not options.quiet:
-            _say(f"{sender.safe:,} lines are in the journal, {sender.sent:,} of them sent now{_pace(began)}")
+        if options.json:
+            print_json({"lines": sender.safe, "sent": sender.sent, "seconds": _seconds(began)})
+        elif not options.quiet:
+            say(f"{sender.safe:,} lines are in the journal, {sender.sent:,} of them sent now{_pace(began)}")
         return 0
     connection = await client.connect()
     async with connection:
         total = None if options.file == "-" else os.path.getsize(options.file)
-        showing = asyncio.ensure_future(_show_bytes(connection, total, options.quiet))
+        showing = asyncio.ensure_future(_show_bytes(connection, total, options.quiet or options.json))
         try:
             if options.file == "-":
                 # Reading may wait for somebody to type, so it does not happen on the loop.
@@ -115,8 +118,10 @@ async def _send(options: SendOptions, client: TcpClient) -> int:
                 await connection.outbound.send_file(options.file)
         finally:
             await _end(showing)
-        if not options.quiet and connection.traffic is not None:
-            _say(f"{connection.traffic.sent:,} bytes were sent{_pace(began)}")
+        if options.json and connection.traffic is not None:
+            print_json({"bytes": connection.traffic.sent, "seconds": _seconds(began)})
+        elif not options.quiet and connection.traffic is not None:
+            say(f"{connection.traffic.sent:,} bytes were sent{_pace(began)}")
     return 0
 
 
@@ -127,21 +132,18 @@ def _standard_input() -> Iterator[bytes]:
 
 async def _show_bytes(connection: Connection, total: int | None, quiet: bool) -> None:
     traffic = connection.traffic
-    while not quiet and traffic is not None:
-        before = traffic.sent
-        await asyncio.sleep(_SHOW)
-        rate = (traffic.sent - before) / _SHOW
-        of = "" if not total else f" of {size(total)} ({traffic.sent * 100 // total}%)"
-        held = "; the server is not reading" if not rate else ""
-        _progress(f"{size(traffic.sent)}{of}, {size(rate)}/s{held}")
+    with ProgressBar("send", total=total, unit="bytes", hidden=quiet) as progress:
+        while traffic is not None:
+            before = traffic.sent
+            await asyncio.sleep(_SHOW)
+            progress.update(traffic.sent, "the server is not reading" if traffic.sent == before else "")
 
 
 async def _show_lines(sender: LineSender, quiet: bool) -> None:
-    while not quiet:
-        before = sender.safe
-        await asyncio.sleep(_SHOW)
-        rate = (sender.safe - before) / _SHOW
-        _progress(f"{sender.safe:,} lines are in the journal, {rate:,.0f}/s; {sender.state}")
+    with ProgressBar("in the journal", hidden=quiet) as progress:
+        while True:
+            await asyncio.sleep(_SHOW)
+            progress.update(sender.safe, sender.state)
 
 
 async def _end(showing: asyncio.Future[None]) -> None:
@@ -150,16 +152,9 @@ async def _end(showing: asyncio.Future[None]) -> None:
         await showing
 
 
+def _seconds(began: float) -> float:
+    return round(time.monotonic() - began, 3)
+
+
 def _pace(began: float) -> str:
     return f", in {time.monotonic() - began:.1f} s"
-
-
-def _progress(text: str) -> None:
-    screen = Screen()
-    if screen.is_terminal:
-        screen.write(f"\r\x1b[K{text[: screen.width - 1]}")
-
-
-def _say(text: str) -> None:
-    screen = Screen()
-    screen.write(f"\r\x1b[K{text}\n" if screen.is_terminal else f"{text}\n")

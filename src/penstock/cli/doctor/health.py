@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Check", "Finding", "Verdict"]
+__all__ = ["DoctorCheck", "Finding", "Health"]
 
 
-class Verdict(StrEnum):
-    """How it is."""
+class Health(StrEnum):
+    """How it is with what was checked."""
 
     OK = "ok"
     MISSING = "missing"
@@ -31,7 +31,7 @@ class Finding:
     """What a check has found out."""
 
     name: str
-    verdict: Verdict
+    verdict: Health
     detail: str
     """One line: what is there, or what is wrong."""
     remedy: str | None = None
@@ -39,7 +39,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """Something to try out."""
 
     name: str
