@@ -83,6 +83,8 @@ COMMANDS = [
     "tck",
     "doctor",
     "completion",
+    "top",
+    "dashboard",
 ]
 
 
