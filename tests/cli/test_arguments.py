@@ -1,5 +1,7 @@
 """Whatever is wrong with a command line is told in one line: which argument, what is wrong, what to do."""
 
+import re
+
 import pytest
 
 from penstock.cli import REGISTRATIONS, build_parser, main
@@ -94,7 +96,7 @@ def test_the_help_of_a_command_has_examples_that_can_be_parsed(
 ) -> None:
     assert main([*command.split(), "--help"]) == 0
     shown = capsys.readouterr().out
-    examples = shown.partition("examples:\n")[2]
+    examples = re.sub(r"\\\n\s*", "", shown.partition("examples:\n")[2])
     lines = [line.strip().split("  ")[0] for line in examples.splitlines() if f"penstock {command}" in line]
 
     assert lines

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import main
+from penstock.cli import build_parser, main
+from penstock.cli.parser import Parser
 from tests.cli.running import Program, penstock
-from tests.cli.tables import DOCS
+from tests.cli.tables import DOCS, commands_of
 
 
 def objects(text: str) -> list[dict[str, Any]]:
@@ -53,9 +54,6 @@ def test_what_was_sent_and_what_a_server_did(tmp_path: Path) -> None:
 
 
 def test_the_page_names_every_command_with_the_flag() -> None:
-    from penstock.cli.parser import Parser
-    from tests.cli.tables import build_parser, commands_of
-
     parser = build_parser()
     names = [name.removeprefix("penstock ") for name, _ in commands_of(parser, "penstock")]
     page = (DOCS / "cli.md").read_text().partition("## JSON")[2]
