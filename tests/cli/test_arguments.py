@@ -85,8 +85,6 @@ COMMANDS = [
     "tck",
     "doctor",
     "completion",
-    "top",
-    "dashboard",
 ]
 
 
