@@ -54,7 +54,7 @@ def test_a_reader_that_is_away_is_named_with_what_to_do() -> None:
     found = verdict(now, now)
 
     assert found.limiting == f"{HERE}/cursor/gone"
-    assert "penstock gateway forget gone" in found.advice
+    assert f"penstock gateway forget {HERE} gone" in found.advice
 
 
 @pytest.mark.parametrize(

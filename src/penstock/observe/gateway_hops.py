@@ -266,5 +266,5 @@ def _limits(endpoint: str, status: GatewayStatus) -> Iterator[_Limit]:
         f"{said}: it is {behind:,} records behind, and the log of {endpoint} is full.",
         "a faster reader, or a larger log"
         if how == "slow"
-        else f"start it again, or penstock gateway forget {name}",
+        else f"start it again, or penstock gateway forget {endpoint} {name}",
     )

@@ -48,9 +48,9 @@ def token_file(tmp_path: Path) -> str:
     return str(file)
 
 
-def a_dashboard(hops: int = 3, **options: object) -> Dashboard:
+def a_dashboard(hops: int = 3, interval: float = 0.05, **options: object) -> Dashboard:
     settings = DashboardOptions(**{"listen": "127.0.0.1:0", **options})  # type: ignore[arg-type]
-    return Dashboard(looks(hops).__next__, settings, title="a test", interval=0.05)
+    return Dashboard(looks(hops).__next__, settings, title="a test", interval=interval)
 
 
 class Answer:
@@ -287,7 +287,7 @@ def test_tls_is_spoken_with_a_certificate(tmp_path: Path, token_file: str) -> No
 
 # ---------------------------------------------------------------- bounds
 def test_a_slow_browser_is_held_to_the_latest_update() -> None:
-    with a_dashboard(hops=150) as dashboard:
+    with a_dashboard(hops=150, interval=0.005) as dashboard:
         quick, slow = Events(dashboard), Events(dashboard, buffer=4096)
         slow.next("history")
         # Long enough for the buffers of the line to be full many times over: one update has 20 KB.

@@ -154,7 +154,7 @@ export class Charts {
         cursor: { sync: { key: "penstock" }, drag: { x: false, y: false } },
         scales: { x: { time: false, range: [-POINTS, 0] }, y: { range: (_, __, most) => [0, figure.top(most ?? 0)] } },
         axes: [
-          { ...axis, values: (_, marks) => marks.map((mark) => (mark === 0 ? "now" : `${Math.round(-mark / 60)} min`)), incrs: [60] },
+          { ...axis, values: (_, marks) => marks.map((mark) => (mark === 0 ? "now" : `${Math.round(-mark / 60)} min`)), incrs: [60, 120, 300] },
           { ...axis, size: 62, values: (_, marks) => marks.map((mark) => figure.show(mark)) },
         ],
         series: [
