@@ -1,7 +1,7 @@
 """Gateway, server and sender are killed in turn: nothing acknowledged is lost.
 
-With a key or a position each record is there once. ``PENSTOCK_FEED_RECORDS=200000`` makes it the long run. The
-seed is printed, and ``PENSTOCK_FEED_SEED`` repeats it.
+With a key or a position each record is there once. ``PENSTOCK_FEED_RECORDS=200000`` makes it the long run.
+The seed is printed, and ``PENSTOCK_FEED_SEED`` repeats it.
 """
 
 import os

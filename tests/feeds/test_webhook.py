@@ -276,3 +276,44 @@ def test_a_client_in_node_posts_records() -> None:
         )
         assert done.stdout == "200 1\n" * 20, done.stderr
         assert stored_in(gateway) == [b'{"n":%d}' % number for number in range(20)]
+
+
+@pytest.mark.slow
+def test_a_slow_reader_holds_the_senders_and_nothing_is_dropped(tmp_path: Path) -> None:
+    """The senders are never further ahead of the reader than the log and what was requested allow."""
+    bound, total, portion = 500, 6000, 20
+    journal = SqliteJournal(tmp_path / "log.db", max_records=bound)
+    accepted, ahead = 0, 0
+    lines = {"content-type": "text/plain"}
+    counting = threading.Lock()
+    with served(journal=journal) as (client, gateway, _):
+        reader = Reader()
+        AquiferPublisher(gateway.endpoint, id="slow").subscribe(reader)
+        taken: list[bytes] = []
+
+        def post(first: int) -> None:
+            nonlocal accepted, ahead
+            for start in range(first, total, 4 * portion):
+                body = "".join(f"{n}\n" for n in range(start, start + portion))
+                while (
+                    client.post("/in", content=body, headers={"content-type": "text/plain"}).status_code
+                    == 429
+                ):
+                    pass
+                with counting:
+                    accepted += portion
+                    ahead = max(ahead, accepted - len(taken))
+
+        senders = [threading.Thread(target=post, args=(portion * each,)) for each in range(4)]
+        for sender in senders:
+            sender.start()
+        while len(taken) < total:
+            reader.subscription.request(50)
+            taken += reader.take(50)
+            time.sleep(0.02)
+        for sender in senders:
+            sender.join(PATIENCE)
+        reader.subscription.cancel()
+    assert sorted(map(int, taken)) == list(range(total))
+    # What the log holds, and what the reader has asked for and not noted yet.
+    assert ahead <= bound + 4 * portion + 100
