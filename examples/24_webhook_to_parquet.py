@@ -1,56 +1,54 @@
 """A webhook to Parquet: what was answered with 200 is in the files once, although each request is sent twice.
 
-The pipeline listens for POST requests. Its answer waits until the records are in its journal. The requests
+A gateway listens for POST requests. Its answer waits until the records are in its journal. The requests
 have an ``Idempotency-Key``: a sender that is not sure whether a request arrived may send it again.
+``Pipeline("webhook+http://…")`` reads the same feed with Spark.
 """
 
 import http.client
 import json
-import socket
 import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
-from penstock.spark import Pipeline, session
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock import feeds
+from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
 
 REQUESTS = 100
 RECORDS = 10
 
 
-def post(port: int, number: int) -> dict[str, object]:
+def post(port: int, number: int) -> dict[str, Any]:
     """Post ten readings, under a key of their own."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    readings = [{"sensor": n, "celsius": 20 + number % 10} for n in range(RECORDS)]
+    readings = [{"sensor": n, "celsius": 20.5 + number % 10} for n in range(RECORDS)]
     headers = {"content-type": "application/json", "idempotency-key": f"request {number}"}
     connection.request("POST", "/readings", json.dumps(readings), headers)
-    answer: dict[str, object] = json.loads(connection.getresponse().read())
+    answer: dict[str, Any] = json.loads(connection.getresponse().read())
     connection.close()
     return answer
 
 
 def main() -> None:
     folder = Path(tempfile.mkdtemp())
-    tables = folder / "tables"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    spark = session(master="local[2]")
-    pipeline = (
-        Pipeline(f"webhook+http://127.0.0.1:{port}/readings")
-        .through(lambda df: df.selectExpr("from_json(value, 'sensor int, celsius double') AS reading"))
-        .through(lambda df: df.selectExpr("reading.*"))
-        .into("parquet", path=tables)
-    )
-    with pipeline.start(spark=spark, checkpoint=folder / "checkpoint"):
-        answers = [post(port, number) for number in range(REQUESTS) for _ in range(2)]
-        print(f"{len(answers)} requests, {sum('repeated' in answer for answer in answers)} of them repeated")
-        schema = "sensor int, celsius double"
-        rows = 0
-        deadline = time.monotonic() + 120
-        while rows < REQUESTS * RECORDS and time.monotonic() < deadline:
-            time.sleep(0.5)
-            rows = spark.read.schema(schema).parquet(str(tables)).count() if tables.exists() else 0
-    print(f"{spark.read.schema(schema).parquet(str(tables)).count()} rows in the files")
-    spark.stop()
+    options = feeds.FeedOptions(codec="json")
+    with feeds.open("webhook+http://127.0.0.1:0/readings", options) as feed:
+        assert isinstance(feed, feeds.WebhookFeed)
+        journal = SqliteJournal(folder / "readings.db")
+        with Gateway(feed, "tcp://127.0.0.1:0", journal=journal, codec="json") as gateway:
+            answers = [post(feed.port, number) for number in range(REQUESTS) for _ in range(2)]
+            repeated = sum("repeated" in answer for answer in answers)
+            print(f"{len(answers)} requests, {repeated} of them repeated")
+            reader = AquiferPublisher(gateway.endpoint, id="parquet", codec="json", stop=REQUESTS * RECORDS)
+            for number, rows in enumerate(reader.flux().buffer(400)):
+                pq.write_table(pa.Table.from_pylist(rows), folder / f"{number:05}.parquet")
+
+    files = sorted(folder.glob("*.parquet"))
+    table = pa.concat_tables(pq.read_table(file) for file in files)
+    print(f"{table.num_rows} rows in {len(files)} files")
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ SHOWN = {
         "the proxy passed on the end of the upload before the answer began",
     ],
     "23_several_processes.py": ["2 processes answered"],
-    "24_webhook_to_parquet.py": ["200 requests, 100 of them repeated", "1000 rows in the files"],
+    "24_webhook_to_parquet.py": ["200 requests, 100 of them repeated", "1000 rows in 3 files"],
 }
 """For each example the lines that matter, in their order."""
 

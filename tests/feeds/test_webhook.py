@@ -295,10 +295,7 @@ def test_a_slow_reader_holds_the_senders_and_nothing_is_dropped(tmp_path: Path) 
             nonlocal accepted, ahead
             for start in range(first, total, 4 * portion):
                 body = "".join(f"{n}\n" for n in range(start, start + portion))
-                while (
-                    client.post("/in", content=body, headers={"content-type": "text/plain"}).status_code
-                    == 429
-                ):
+                while client.post("/in", content=body, headers=lines).status_code == 429:
                     pass
                 with counting:
                     accepted += portion
