@@ -12,17 +12,20 @@ from penstock import endpoint as endpoints
 from penstock.endpoint import Endpoint
 
 names = st.from_regex(r"[a-z][a-z0-9-]{0,8}[a-z0-9](\.[a-z][a-z0-9]{0,5}){0,3}", fullmatch=True)
+streams = st.one_of(st.just(""), st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", fullmatch=True))
 hosts = st.one_of(st.just("*"), st.ip_addresses().map(str), names)
 
 
-@given(host=hosts, port=st.integers(0, 65535))
-def test_what_is_written_is_read_back(host: str, port: int) -> None:
-    endpoint = Endpoint(host, port)
+@given(host=hosts, port=st.integers(0, 65535), stream=streams)
+def test_what_is_written_is_read_back(host: str, port: int, stream: str) -> None:
+    endpoint = Endpoint(host, port, stream)
 
     assert Endpoint.parse(str(endpoint)) == endpoint
 
 
-pieces = st.sampled_from(["tcp", "://", ":", "[", "]", "*", "::1", "127.0.0.1", "a b", "%", "5556", "99999"])
+pieces = st.sampled_from(
+    ["tcp", "://", ":", "[", "]", "*", "::1", "127.0.0.1", "a b", "%", "5556", "99999", "/"]
+)
 
 
 @given(text=st.one_of(st.text(), st.lists(pieces).map("".join), st.text().map("tcp://{}:1".format)))
@@ -69,7 +72,12 @@ def test_right_ones(text: str, host: str, port: int) -> None:
         ("tcp://127.0.0.1:65536", "65535"),
         ("tcp://127.0.0.1:-1", "65535"),
         ("tcp://127.0.0.1:http", "65535"),
-        ("tcp://127.0.0.1:5556/", "65535"),
+        ("tcp://127.0.0.1:5556/", "name of a stream"),
+        ("tcp://127.0.0.1:5556/-orders", "name of a stream"),
+        ("tcp://127.0.0.1:5556/a b", "name of a stream"),
+        ("tcp://127.0.0.1:5556/orders/2026", "name of a stream"),
+        ("tcp://127.0.0.1:5556/" + "o" * 129, "name of a stream"),
+        ("tcp://127.0.0.1/orders", "port is missing"),
         ("tcp://127.0.0.1:٣", "65535"),
         ("tcp://127.0.0.1:" + "9" * 5000, "65535"),
         ("tcp://:5556", "host is missing"),
@@ -94,6 +102,18 @@ def test_wrong_ones_say_what_is_wrong_and_show_a_right_one(text: str, why: str) 
 
     assert why in str(caught.value)
     assert "tcp://127.0.0.1:5556" in str(caught.value)
+
+
+def test_a_socket_hears_nothing_of_the_stream() -> None:
+    endpoint = Endpoint.parse("tcp://[::1]:5556/orders")
+
+    assert (endpoint.stream, endpoint.address) == ("orders", "tcp://[::1]:5556")
+
+
+def test_where_somebody_listens_there_is_no_stream_to_name() -> None:
+    assert Endpoint.parse_address("tcp://127.0.0.1:9000").port == 9000
+    with pytest.raises(ValueError, match="ends with the port"):
+        Endpoint.parse_address("tcp://127.0.0.1:9000/orders")
 
 
 @pytest.mark.parametrize(("host", "port"), [("", 1), ("a b", 1), ("host", -1), ("host", 65536)])

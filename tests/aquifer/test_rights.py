@@ -195,7 +195,9 @@ def test_a_batch_that_waits_for_room_is_not_written_for_a_key_that_was_revoked(c
 
             publishing = threading.Thread(target=publish)
             publishing.start()
-            eventually(lambda: gateway._server.table.transactions._pending, "the commit waits for room")
+            eventually(
+                lambda: gateway._server.streams.default.transactions._pending, "the commit waits for room"
+            )
             revoke_by_file(gateway, clients)
             publishing.join(SOON)
             assert [str(failure) for failure in failures] == [

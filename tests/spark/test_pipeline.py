@@ -215,7 +215,9 @@ def test_it_can_be_stopped_while_a_batch_waits_for_a_subscriber_that_does_not_as
             assert sink is not None
             deadline = time.monotonic() + PATIENCE
             # Two batches have found room, and the third one waits for it.
-            while not (sink.status()["records"] >= 300 and sink._server.table.transactions._pending):
+            while not (
+                sink.status()["records"] >= 300 and sink._server.streams.default.transactions._pending
+            ):
                 assert time.monotonic() < deadline
                 threading.Event().wait(0.05)
             began = time.monotonic()

@@ -100,9 +100,9 @@ def test_after_the_lease_nothing_is_kept_and_a_restart_tells_what_is_gone(querie
 
 def _end_all_leases(gateway: Gateway) -> None:
     """As if their time had passed."""
-    absent = gateway._server.table.cursors.saved
+    absent = gateway._server.streams.default.cursors.saved
     for name, place in list(absent.items()):
-        gateway._server.table.cursors.leave(name, place._replace(remaining=-1.0))
+        gateway._server.streams.default.cursors.leave(name, place._replace(remaining=-1.0))
 
 
 def _pass_by(gateway: Gateway, offset: int) -> None:

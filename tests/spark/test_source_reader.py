@@ -173,7 +173,7 @@ def test_a_place_that_was_lost_is_kept_again(readers: Readers) -> None:
         gateway.join(120)
         reader = readers(gateway)
         end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(4))
-        gateway._server.table.cursors.saved.clear()
+        gateway._server.streams.default.cursors.saved.clear()
         reader.latestOffset(end, ReadMaxRows(4))
         assert [place["acknowledged"] for place in places(gateway).values()] == [4]
 

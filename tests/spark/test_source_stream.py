@@ -113,7 +113,7 @@ def test_a_stream_that_has_ended_is_not_asked_over_and_over(queries: Queries, se
     queries.start(gateway)
     eventually(lambda: len(queries.rows) == 5, "not read", SOON)
     asked: list[float] = []
-    bookmarks = gateway._server.table._probes
+    bookmarks = gateway._server.streams.default._probes
     ask = bookmarks.ask
     bookmarks.ask = lambda *question: asked.append(time.monotonic()) or ask(*question)  # type: ignore[func-returns-value]
     eventually(lambda: len(asked) >= 8, "nobody asks any more", SOON)

@@ -56,9 +56,10 @@ from penstock.aquifer.errors import (
     SourceFailed,
     TakenOver,
     TransactionLost,
+    UnknownStream,
     Unreadable,
 )
-from penstock.aquifer.gateway import Gateway, ReplayableSource
+from penstock.aquifer.gateway import Gateway, ReplayableSource, StreamOptions
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import (
     Cursor,
@@ -111,6 +112,7 @@ from penstock.aquifer.status import (
     LeftOut,
     SessionStatus,
     SourceStatus,
+    StreamStatus,
 )
 from penstock.delivery import Delivery, FeedState
 from penstock.endpoint import Endpoint
@@ -182,9 +184,12 @@ __all__ = [
     "SourceFailed",
     "SourceStatus",
     "SqliteJournal",
+    "StreamOptions",
+    "StreamStatus",
     "TakenOver",
     "Transaction",
     "TransactionLost",
+    "UnknownStream",
     "Unreadable",
     "check_bind",
     "compact_journal",

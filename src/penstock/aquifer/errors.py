@@ -25,6 +25,7 @@ __all__ = [
     "SourceFailed",
     "TakenOver",
     "TransactionLost",
+    "UnknownStream",
     "Unreadable",
 ]
 
@@ -62,6 +63,8 @@ class ErrorCode(StrEnum):
     """Too much is staged."""
     STAGED = "STAGED"
     """What should be published is not staged: run the batch again."""
+    STREAM = "STREAM"
+    """The gateway has no stream of this name."""
 
 
 class AquiferError(Exception):
@@ -138,6 +141,12 @@ class Evicted(AquiferError):
     """An administrator of the gateway has ended this session."""
 
     code = ErrorCode.EVICTED
+
+
+class UnknownStream(AquiferError):
+    """The gateway has no stream of this name; the text lists those that it has."""
+
+    code = ErrorCode.STREAM
 
 
 class Unreadable(AquiferError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.aquifer.records import codec_named
 from penstock.aquifer.records.codecs import Codec
@@ -12,7 +13,7 @@ from penstock.arguments import a_count, a_flag
 from penstock.endpoint import Endpoint
 from penstock.options import option, parse_count, parse_duration, parse_size
 
-__all__ = ["GatewayOptions", "JournalOptions"]
+__all__ = ["GatewayOptions", "JournalOptions", "check_stream_options"]
 
 
 def _endpoint_or_none(text: str) -> str | None:
@@ -76,19 +77,42 @@ class GatewayOptions:
     writable: bool = option(False, help="let others write to the gateway", flag=None)
 
     def __post_init__(self) -> None:
-        a_count(self.prefetch, "Gateway(prefetch=…)")
-        a_count(self.prefetch_bytes, "Gateway(prefetch_bytes=…)")
-        for name in ("batched", "keep_plain", "allow_remote", "writable"):
-            a_flag(getattr(self, name), f"Gateway({name}=…)")
+        check_stream_options(self, "Gateway")
+        a_flag(self.allow_remote, "Gateway(allow_remote=…)")
         if self.control is None and self.curve_control is None:
             raise ValueError("Gateway() needs an endpoint: control=… or curve_control=…")
-        if self.batched and codec_named(self.codec).name == "arrow":
-            raise ValueError("Gateway(batched=True, codec='arrow'): an Arrow batch is a batch already")
         for endpoint in (self.control, self.data):
             if endpoint is not None:
                 check_bind(endpoint, secure=False, allow_remote=self.allow_remote)
         if self.curve_control is not None:
-            Endpoint.parse(self.curve_control)
+            Endpoint.parse_address(self.curve_control)
+
+
+class _OfAStream(Protocol):
+    """The options that each stream of a gateway has of its own."""
+
+    @property
+    def codec(self) -> str | Codec: ...
+    @property
+    def batched(self) -> bool: ...
+    @property
+    def prefetch(self) -> int: ...
+    @property
+    def prefetch_bytes(self) -> int: ...
+    @property
+    def keep_plain(self) -> bool: ...
+    @property
+    def writable(self) -> bool: ...
+
+
+def check_stream_options(options: _OfAStream, caller: str) -> None:
+    """Raise a TypeError or a ValueError that says which option is wrong."""
+    a_count(options.prefetch, f"{caller}(prefetch=…)")
+    a_count(options.prefetch_bytes, f"{caller}(prefetch_bytes=…)")
+    for name in ("batched", "keep_plain", "writable"):
+        a_flag(getattr(options, name), f"{caller}({name}=…)")
+    if codec_named(options.codec).name == "arrow" and options.batched:
+        raise ValueError(f"{caller}(batched=True, codec='arrow'): an Arrow batch is a batch already")
 
 
 @dataclass(frozen=True, kw_only=True)

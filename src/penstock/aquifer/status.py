@@ -25,6 +25,7 @@ __all__ = [
     "LeftOut",
     "SessionStatus",
     "SourceStatus",
+    "StreamStatus",
 ]
 
 
@@ -130,9 +131,39 @@ class LeftOut(_Status):
     absent: int = 0
 
 
-class GatewayStatus(_Status):
-    """The log, the source, the subscribers and the counters of a gateway at one moment."""
+class StreamStatus(_Status):
+    """One of the streams of a gateway, in a list of them."""
 
+    name: str = ""
+    """Empty for a stream that needs none."""
+    default: bool = False
+    """Whether those who name no stream get this one."""
+    epoch: str = ""
+    first: int = 0
+    head: int = 0
+    end: int | None = None
+    failure: str | None = None
+    stalled: str | None = None
+    durable: bool = False
+    records: int = 0
+    max_records: int | None = None
+    bytes: int = 0
+    max_bytes: int | None = None
+    codec: str = ""
+    subscribers: int = 0
+    absent: int = 0
+    """How many durable subscribers are away."""
+
+
+class GatewayStatus(_Status):
+    """The log, the source, the subscribers and the counters of a gateway at one moment.
+
+    A gateway with several streams tells this of each; ``streams`` is the list of all.
+    """
+
+    stream: str = ""
+    """The name of the stream; empty for one that needs none."""
+    streams: list[StreamStatus] = field(default_factory=list)
     epoch: str = ""
     uptime: float = 0.0
     """Seconds."""

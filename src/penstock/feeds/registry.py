@@ -112,7 +112,7 @@ class FeedUrl:
 
     def _endpoint(self) -> Endpoint:
         try:
-            return Endpoint.parse(f"tcp://{self.rest}")
+            return Endpoint.parse_address(f"tcp://{self.rest}")
         except ValueError as error:
             raise BadFeed(str(error).replace("tcp://", f"{self.scheme}://")) from None
 

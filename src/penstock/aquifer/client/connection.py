@@ -19,8 +19,21 @@ from msgspec import UNSET
 
 from penstock.aquifer.client.sockets import BytesMoved, GatewaySockets
 from penstock.aquifer.errors import ErrorCode
-from penstock.aquifer.protocol.gateway_errors import error_from, key_refused, put_off, unreachable
-from penstock.aquifer.protocol.messages import Control, OnError, decode, encode, extension
+from penstock.aquifer.protocol.gateway_errors import (
+    another_stream,
+    error_from,
+    key_refused,
+    put_off,
+    unreachable,
+)
+from penstock.aquifer.protocol.messages import (
+    Control,
+    OnError,
+    decode,
+    encode,
+    extension,
+)
+from penstock.aquifer.protocol.stream_names import about_stream, served_stream
 from penstock.aquifer.protocol.subscribe_options import RECONNECT
 from penstock.aquifer.security import CurveClient
 from penstock.backoff import Backoff
@@ -83,7 +96,8 @@ class GatewayConnection:
         with, if it did.
         """
         patience = self._patience if patience is None else patience
-        question = (encode(message), *attached)
+        stream = self.endpoint.stream
+        question = (encode(about_stream(message, stream) if stream else message), *attached)
         repeats = Backoff(min(patience / 4, _REPEAT) if repeat else patience, longest=float("inf"), jitter=0)
         give_up = time.monotonic() + held + patience
         refusal: OnError | None = None
@@ -102,6 +116,10 @@ class GatewayConnection:
             if pause is None:
                 if isinstance(answer, OnError):
                     raise error_from(answer)
+                if (
+                    other := another_stream(self.endpoint.address, stream, served_stream(answer))
+                ) is not None:
+                    raise other
                 return answer
             assert isinstance(answer, OnError)
             refusal, attempt = answer, 0

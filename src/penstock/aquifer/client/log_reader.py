@@ -169,8 +169,9 @@ class LogReader:
         The gateway does not wait for a range reader. If you need the range, keep a cursor in front of it: see
         :meth:`state`. If the records are gone, this raises :class:`~penstock.aquifer.OffsetGone`.
         """
-        finder = SegmentFinder(str(self._endpoint)) if self._endpoint.is_loopback else None
+        finder = SegmentFinder(self._endpoint.address) if self._endpoint.is_loopback else None
         options = SubscribeOptions(
+            stream=self._endpoint.stream,
             start=start,
             stop=stop,
             epoch=epoch,
@@ -183,7 +184,7 @@ class LogReader:
             patience=self._patience,
             segments=finder,
         )
-        side = SubscriberSide(str(self._endpoint), options)
+        side = SubscriberSide(self._endpoint.address, options)
         reader = _RangeReader(side, GatewaySockets(self._endpoint, self._curve, views=True))
         try:
             for frame in reader.frames():

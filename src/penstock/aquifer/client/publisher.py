@@ -35,6 +35,8 @@ class AquiferPublisher(Publisher[Any]):
     bytes. When the subscriber stops requesting, the window closes, and the gateway waits. The window grows to
     twice the rate times the round trip, up to ``max_window`` records and ``window_bytes``.
 
+    The endpoint of a named stream is ``"tcp://127.0.0.1:5556/orders"``; without a name it is the default one.
+
     ``start`` is ``"earliest"``, ``"latest"`` or an offset. With an ``id`` the gateway keeps a cursor for this
     subscriber, for ``lease`` seconds after it last heard of it; then ``start`` is needed only to begin
     elsewhere. The source waits for a slow subscriber, unless ``keep=False`` makes it an optional reader. An
@@ -96,6 +98,7 @@ class AquiferPublisher(Publisher[Any]):
             raise ValueError("records=True and codec='arrow': the rows of a batch are not single records")
         self._options = SubscribeOptions(
             name=id,
+            stream=self._endpoint.stream,
             start=start,
             stop=stop,
             epoch=epoch,
@@ -122,7 +125,7 @@ class AquiferPublisher(Publisher[Any]):
         check_subscriber(subscriber)
         subscription = AquiferSubscription(
             subscriber,
-            SubscriberSide(str(self._endpoint), self._options),
+            SubscriberSide(self._endpoint.address, self._options),
             GatewaySockets(self._endpoint, self._curve),
             Unpacker(self._codec, records=self._records, batches=self._batches),
             acknowledge=self._acknowledge,

@@ -100,7 +100,7 @@ class GatewaySockets:
             opened.setsockopt(zmq.IPV6, 1)
         if self._curve is not None:
             self._curve.secure(opened)
-        opened.connect(str(endpoint))
+        opened.connect(endpoint.address)
         return monitored
 
     def _drop_control(self, linger: int = 0) -> None:

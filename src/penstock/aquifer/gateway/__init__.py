@@ -2,5 +2,6 @@
 
 from penstock.aquifer.gateway.gateway import Gateway
 from penstock.aquifer.gateway.intake import ReplayableSource
+from penstock.aquifer.gateway.stream import StreamOptions
 
-__all__ = ["Gateway", "ReplayableSource"]
+__all__ = ["Gateway", "ReplayableSource", "StreamOptions"]

@@ -2,35 +2,36 @@
 
 Three threads work for it. The intake requests elements from the source. The writer packs them and appends
 them to the log. The server owns the sockets and the session table. They share the log, which is thread-safe;
-nothing else is shared.
+nothing else is shared. A gateway of several streams has an intake, a writer and a table for each, and one
+server for all.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import zmq
 
-from penstock.aquifer.gateway.intake import Intake, ReplayableSource
 from penstock.aquifer.gateway.listener import GatewayListener
 from penstock.aquifer.gateway.server import Server
 from penstock.aquifer.gateway.socket_ports import SocketPorts
-from penstock.aquifer.gateway.writer import FEED_MARK, LogWriter
+from penstock.aquifer.gateway.stream import GatewayStream, StreamOptions, check_source
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Journal, Log, MemoryJournal
+from penstock.aquifer.log import Journal
 from penstock.aquifer.options import GatewayOptions
-from penstock.aquifer.protocol.session_table import SessionTable
-from penstock.aquifer.records import Codec, codec_named
-from penstock.aquifer.records.packer import Packer
+from penstock.aquifer.protocol.administration import Administration
+from penstock.aquifer.protocol.stream_directory import StreamDirectory
+from penstock.aquifer.records import Codec
 from penstock.aquifer.security import Authenticator, CurveServer
 from penstock.aquifer.status import CursorMove, GatewayStatus, IdList, IdStatus, SessionStatus
 from penstock.delivery import FeedState
-from penstock.endpoint import Endpoint
+from penstock.endpoint import Endpoint, check_stream_name
 from penstock.spec import Publisher
 
 __all__ = ["Gateway"]
@@ -38,6 +39,8 @@ __all__ = ["Gateway"]
 _DEFAULT: Final = GatewayOptions()
 
 T = TypeVar("T")
+Source: TypeAlias = Publisher[Any] | Callable[[int], Publisher[Any]]
+"""A Publisher, or a function that makes one when it is told how many records the journal has."""
 
 
 class Gateway:
@@ -73,12 +76,16 @@ class Gateway:
     only, unless ``allow_remote`` says that the network can be trusted. With ``curve`` and ``curve_control``
     there is a second, encrypted endpoint beside the first; with ``control=None`` it is the only one.
 
+    ``streams`` are further streams by name, each with a source, a journal and a codec of its own
+    (:class:`StreamOptions`). They are read and written at ``tcp://HOST:PORT/NAME``. Without a name,
+    readers get the gateway's own source, or, if it has none, the first of the streams.
+
     ``options`` are the same options as one object, in place of the single ones.
     """
 
     def __init__(
         self,
-        publisher: Publisher[Any] | Callable[[int], Publisher[Any]] | None,
+        publisher: Source | None = None,
         control: str | None = _DEFAULT.control,
         *,
         data: str | None = _DEFAULT.data,
@@ -93,6 +100,7 @@ class Gateway:
         curve_control: str | None = _DEFAULT.curve_control,
         allow_remote: bool = _DEFAULT.allow_remote,
         writable: bool = _DEFAULT.writable,
+        streams: Mapping[str, StreamOptions] | None = None,
         options: GatewayOptions | None = None,
     ) -> None:
         self._options = options = options or GatewayOptions(
@@ -107,24 +115,39 @@ class Gateway:
             allow_remote=allow_remote,
             writable=writable,
         )
-        if publisher is None and not options.writable:
-            raise TypeError("Gateway(None) has no source: give it a Publisher, or writable=True")
-        if publisher is not None and not isinstance(publisher, Publisher) and not callable(publisher):
-            raise TypeError(f"Gateway() needs a Publisher, or a function that makes one, not {publisher!r}")
+        if publisher is not None or options.writable or not streams:
+            check_source(publisher, "Gateway", writable=options.writable)
+        elif journal is not None:
+            raise ValueError(
+                "Gateway(journal=…) is for a source of its own: give each of the streams its journal"
+            )
         if (curve is None) != (options.curve_control is None):
             raise ValueError("Gateway(curve=…, curve_control=…): keys and their endpoint go together")
-        self._publisher = publisher
-        self._codec = codec_named(options.codec)
         self._limits = limits or Limits()
         self._curve = curve
-        self._journal = journal if journal is not None else MemoryJournal()
-        self._log = Log(self._journal)
-        self._intake = Intake(self._log, options.prefetch_bytes)
+        named = {check_stream_name(name): one for name, one in (streams or {}).items()}
+        if publisher is not None or options.writable:
+            named = {"": self._own_stream(publisher, journal), **named}
+        self._streams = {name: GatewayStream(name, one, self._limits) for name, one in named.items()}
+        self._default = next(iter(self._streams.values()))
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._authenticator: Authenticator | None = None
         self._listeners: list[GatewayListener] = []
         self._closed = False
         self._mutex = threading.Lock()
+
+    def _own_stream(self, source: Source | None, journal: Journal | None) -> StreamOptions:
+        options = self._options
+        return StreamOptions(
+            source,
+            journal=journal,
+            codec=options.codec,
+            batched=options.batched,
+            prefetch=options.prefetch,
+            prefetch_bytes=options.prefetch_bytes,
+            keep_plain=options.keep_plain,
+            writable=options.writable,
+        )
 
     # ---------------------------------------------------------------- life
     def start(self) -> Self:
@@ -136,37 +159,24 @@ class Gateway:
             if self._curve is not None:
                 self._authenticator = Authenticator(self._context, self._curve)
                 self._authenticator.start()
-            self._log.use_codec(self._codec.name)
+            for stream in self._streams.values():
+                stream.check_codec()
             self._listen(self._context)
         except BaseException:
             self._abandon()
             raise
-        options, log = self._options, self._log
         poller = zmq.Poller()
         ports = SocketPorts(self._listeners, self._limits, poller)
-        table = SessionTable(
-            log,
-            self._limits,
-            ports,
-            source=self._intake,
-            keep_plain=options.keep_plain,
-            writable=options.writable,
-            access=self._curve.access if self._curve is not None else None,
-        )
-        self._server = Server(log, table, self._listeners, ports, poller)
-        self._writer = LogWriter(
-            log,
-            self._intake,
-            Packer(self._codec, self._batch_limits(), batched=options.batched),
-            prefetch=options.prefetch,
-            prefetch_bytes=options.prefetch_bytes,
-        )
+        access = self._curve.access if self._curve is not None else None
+        names = tuple(self._streams)
+        tables = [stream.open_table(ports, access, names) for stream in self._streams.values()]
+        self._server = Server(StreamDirectory(tables), self._listeners, ports, poller)
         self._server.start()
-        self._writer.start()
+        for stream in self._streams.values():
+            stream.start()
         try:
-            publisher = self._made_publisher()
-            if publisher is not None:
-                publisher.subscribe(self._intake)
+            for stream in self._streams.values():
+                stream.subscribe()
         except BaseException:
             self.close()
             raise
@@ -174,7 +184,8 @@ class Gateway:
 
     def _listen(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         options = self._options
-        attached = self._limits.staged_bytes if options.writable else 0
+        writable = any(stream.options.writable for stream in self._streams.values())
+        attached = self._limits.staged_bytes if writable else 0
         for endpoint, data, keys in (
             (options.control, options.data, None),
             (options.curve_control, None, self._curve),
@@ -186,18 +197,6 @@ class Gateway:
                     GatewayListener(context, control, data_at, keys, self._limits, attached)
                 )
 
-    def _made_publisher(self) -> Publisher[Any] | None:
-        source = self._publisher
-        if source is None or isinstance(source, Publisher):
-            return source
-        if isinstance(source, ReplayableSource):
-            self._intake.feed = source
-            marks = self._log.marks.items()
-            source.resume(
-                {name.removeprefix(FEED_MARK): it for name, it in marks if name.startswith(FEED_MARK)}
-            )
-        return source(self._log.head)
-
     def close(self) -> None:
         """Cancel the source, store what has arrived, tell the subscribers, close everything. Idempotent.
 
@@ -208,18 +207,21 @@ class Gateway:
                 return
             self._closed = True
         if self._context is None:
-            self._log.close()
+            self._close_streams()
             return
-        self._writer.stop()
+        for stream in self._streams.values():
+            stream.stop()
         self._server.stop()
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
-        self._server.table.registry.note_all()
-        try:
-            self._log.close()
-        finally:
-            self._intake.note_stored(self._log.head)
+        self._close_streams()
+
+    def _close_streams(self) -> None:
+        """Close every journal, also if one of them cannot be closed."""
+        with ExitStack() as closing:
+            for stream in self._streams.values():
+                closing.callback(stream.close)
 
     async def aclose(self) -> None:
         """:meth:`close` without blocking the event loop."""
@@ -232,7 +234,7 @@ class Gateway:
             self._authenticator.stop()
         if self._context is not None:
             self._context.destroy(0)
-        self._log.close()
+        self._close_streams()
         self._closed = True
 
     def __enter__(self) -> Self:
@@ -252,23 +254,32 @@ class Gateway:
     ) -> None:
         await self.aclose()
 
-    def complete(self, error: BaseException | None = None) -> None:
-        """End the stream of a gateway that others write to; it refuses what they publish later."""
-        if self._publisher is not None:
-            raise RuntimeError("this gateway ends when its source does")
-        if error is None:
-            self._intake.on_complete()
-        else:
-            self._intake.on_error(error)
+    def complete(self, error: BaseException | None = None, *, stream: str = "") -> None:
+        """End a stream that others write to; the gateway refuses what they publish later."""
+        self._stream(stream).complete(error)
 
     def lift_bounds(self) -> None:
-        """Let the log grow without a bound from now on, so that no producer has to wait."""
-        self._log.lift_bounds()
+        """Let the logs grow without a bound from now on, so that no producer has to wait."""
+        for stream in self._streams.values():
+            stream.log.lift_bounds()
+
+    def _stream(self, name: str) -> GatewayStream:
+        if not name:
+            return self._default
+        if name not in self._streams:
+            names = ", ".join(filter(None, self._streams)) or "one, without a name"
+            raise LookupError(f"this gateway has no stream {name!r}; its streams are: {names}")
+        return self._streams[name]
 
     # ---------------------------------------------------------------- waiting
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until the source has ended and all of it is in the log; False after ``timeout`` seconds."""
-        return self._log.wait_until_ended(timeout)
+        """Wait until all sources have ended, and are in their logs; False after ``timeout`` seconds."""
+        until = None if timeout is None else time.monotonic() + timeout
+        for stream in self._streams.values():
+            left = None if until is None else max(until - time.monotonic(), 0.0)
+            if not stream.log.wait_until_ended(left):
+                return False
+        return True
 
     async def wait_until_ended(self) -> None:
         """:meth:`join` without blocking the event loop."""
@@ -276,8 +287,11 @@ class Gateway:
             pass
 
     def drained(self) -> bool:
-        """Whether the source has ended, a reader has had all of it, and no required reader lacks anything."""
-        return self._server.call(lambda table: table.registry.is_drained())
+        """Whether the source has ended, a reader has had all of it, and no required reader lacks anything.
+
+        With several streams: of each.
+        """
+        return self._server.call(lambda streams: all(table.registry.is_drained() for table in streams.tables))
 
     # ---------------------------------------------------------------- what there is to know
     @property
@@ -292,22 +306,28 @@ class Gateway:
 
     @property
     def failure(self) -> str | None:
-        """Why the source ended, if it did not complete."""
-        return self._log.failure
+        """Why a source ended, if it did not complete."""
+        failures = ((name, stream.log.failure) for name, stream in self._streams.items())
+        return next((_of(name, why) for name, why in failures if why is not None), None)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams, the default one first; one that needs no name has an empty one."""
+        return tuple(self._streams)
 
     @property
     def skipped(self) -> int:
-        """How many elements the source has left out, because they could not become records."""
-        return self._intake.skipped
+        """How many elements the sources have left out, because they could not become records."""
+        return sum(stream.intake.skipped for stream in self._streams.values())
 
     @property
     def feed_state(self) -> FeedState | None:
-        """Whether the feed of this gateway is there, since when, and why not; None without a feed."""
-        return self._intake.state
+        """Whether the feed of the default stream is there, since when, and why not; None without a feed."""
+        return self._default.intake.state
 
-    def status(self) -> GatewayStatus:
+    def status(self, stream: str = "") -> GatewayStatus:
         """The log, the subscribers and the counters at this moment: what ``gateway status`` shows."""
-        return self._server.call(lambda table: table.status())
+        return self._server.call(lambda streams: streams[stream].status())
 
     # ---------------------------------------------------------------- administering
     def reload_keys(self) -> bool:
@@ -323,11 +343,11 @@ class Gateway:
             self._server.wake()
         return done
 
-    def ids(self) -> IdList:
+    def ids(self, stream: str = "") -> IdList:
         """All durable ids, here or away, and the sessions without one: what ``gateway ls`` shows."""
 
         def page(*after: str) -> IdList:
-            return self._administer(lambda table: table.administration.list(*after))
+            return self._administer(stream, lambda one: one.list(*after))
 
         listed = page()
         while listed.next is not None:
@@ -336,36 +356,32 @@ class Gateway:
             listed.next = more.next
         return listed
 
-    def evict(self, who: str | int) -> SessionStatus:
+    def evict(self, who: str | int, stream: str = "") -> SessionStatus:
         """End a session, by its id or its number. Its reader gets an error; an id keeps its cursor.
 
         LookupError if there is no such session.
         """
-        return self._administer(lambda table: table.administration.evict(who))
+        return self._administer(stream, lambda one: one.evict(who))
 
-    def forget(self, id: str) -> IdStatus:
+    def forget(self, id: str, stream: str = "") -> IdStatus:
         """Delete a durable id and its cursor. A session that uses it ends.
 
         LookupError if there is no such id.
         """
-        return self._administer(lambda table: table.administration.forget(id))
+        return self._administer(stream, lambda one: one.forget(id))
 
-    def move(self, id: str, offset: int) -> CursorMove:
+    def move(self, id: str, offset: int, stream: str = "") -> CursorMove:
         """Let a durable id continue at another offset, of those that the log has. A session of it ends.
 
         LookupError if there is no such id, ValueError if the log does not have the offset.
         """
-        return self._administer(lambda table: table.administration.move(id, offset))
+        return self._administer(stream, lambda one: one.move(id, offset))
 
-    def _administer(self, what: Callable[[SessionTable], T]) -> T:
+    def _administer(self, stream: str, what: Callable[[Administration], T]) -> T:
         if self._context is None or self._closed:
             raise RuntimeError("this gateway does not run: nobody uses it")
-        return self._server.call(what)
+        return self._server.call(lambda streams: what(streams[stream].administration))
 
-    def _batch_limits(self) -> Limits:
-        """Batches are forgotten as a whole, so a small log is made of small ones."""
-        return replace(
-            self._limits,
-            max_frame=min(self._limits.max_frame, self._log.ack_every_bytes),
-            max_frame_records=min(self._limits.max_frame_records, self._log.ack_every_records),
-        )
+
+def _of(name: str, failure: str) -> str:
+    return f"{name}: {failure}" if name else failure

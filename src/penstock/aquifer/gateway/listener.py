@@ -109,7 +109,7 @@ class GatewayListener:
         if self._curve is not None:
             self._curve.secure(socket)
         try:
-            socket.bind(str(endpoint))
+            socket.bind(endpoint.address)
         except zmq.ZMQError as error:
             raise OSError(
                 error.errno,

@@ -1,7 +1,7 @@
-"""The server: the one thread that uses the gateway's sockets and its session table.
+"""The server: the one thread that uses the gateway's sockets and its session tables.
 
-It passes control messages to the :class:`~penstock.aquifer.protocol.session_table.SessionTable`, sends each
-session the records that it has credit for, and never blocks.
+It passes control messages to the :class:`~penstock.aquifer.protocol.session_table.SessionTable` of their
+stream, sends each session the records that it has credit for, and never blocks.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import zmq
 from penstock.aquifer.errors import ErrorCode, JournalError
 from penstock.aquifer.gateway.listener import GatewayListener
 from penstock.aquifer.gateway.socket_ports import SocketPorts
-from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import encode
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.session import Reply, Session, refusal
 from penstock.aquifer.protocol.session_table import SessionTable
+from penstock.aquifer.protocol.stream_directory import StreamDirectory
 from penstock.aquifer.security import Caller
 from penstock.waker import Waker
 
@@ -54,20 +54,19 @@ class Server:
 
     def __init__(
         self,
-        log: Log,
-        table: SessionTable,
+        streams: StreamDirectory,
         listeners: Sequence[GatewayListener],
         ports: SocketPorts,
         poller: zmq.Poller,
     ) -> None:
-        self.table = table
+        self.streams = streams
         """Used by the thread of the server only; others go through :meth:`call`."""
-        self._log = log
         self._listeners = listeners
         self._ports = ports
         self._poller = poller
         self._waker = Waker()
-        log.wake_on_growth(self._waker)
+        for table in streams.tables:
+            table.log.wake_on_growth(self._waker)
         poller.register(self._waker.fileno(), zmq.POLLIN)
         for listener in listeners:
             poller.register(listener.control, zmq.POLLIN)
@@ -85,12 +84,12 @@ class Server:
         """Make the thread look for work."""
         self._waker.wake()
 
-    def call(self, function: Callable[[SessionTable], T]) -> T:
-        """Use the session table on the thread of the server; on this one, once the server has stopped."""
+    def call(self, function: Callable[[StreamDirectory], T]) -> T:
+        """Use the session tables on the thread of the server; on this one, once the server has stopped."""
         if threading.current_thread() is self._thread:
-            return function(self.table)
+            return function(self.streams)
         wanted: Future[T] = Future()
-        self._calls.append(lambda: _settle(wanted, lambda: function(self.table)))
+        self._calls.append(lambda: _settle(wanted, lambda: function(self.streams)))
         self._waker.wake()
         while True:
             if not self._thread.is_alive():
@@ -127,7 +126,7 @@ class Server:
                     self._waker.drain()
                     self._do_calls()
                     everybody = True
-                sent = self._serve(self.table.registry.all() if everybody else self._heard_of())
+                sent = self._serve_all(everybody)
                 self._heard.clear()
                 wait = 0.0 if sent else max(0.0, next_tick - time.monotonic())
                 ready = dict(self._poller.poll(math.ceil(wait * 1000)))
@@ -145,18 +144,20 @@ class Server:
                     next_tick = now + (_TICK if quiet < _QUIET_TICKS else _IDLE_TICK)
                     self._tick(now)
                 if everybody or ready:
-                    self._log.set_low_watermark(self.table.low_watermark(), self.table.needed())
+                    for table in self.streams.tables:
+                        table.log.set_low_watermark(table.low_watermark(), table.needed())
         except Exception:
             _log.exception("the gateway cannot serve any more: this is a defect")
         finally:
-            self._ports.close_all(self.table.registry.all())
+            self._ports.close_all(self.streams.sessions())
             self._waker.close()
 
     def _tick(self, now: float) -> None:
-        self._reply(self.table.tick(now))
-        for session in self.table.by_topic.values():
-            if (frame := session.heartbeat(now)) is not None:
-                self._ports.send(session, frame)
+        for table in self.streams.tables:
+            self._reply(table.tick(now))
+            for session in table.by_topic.values():
+                if (frame := session.heartbeat(now)) is not None:
+                    self._ports.send(session, frame)
         self._ports.tick(now)
 
     # ---------------------------------------------------------------- control
@@ -175,17 +176,17 @@ class Server:
                 self._reply(self._receive(parts, now, caller))
             except Exception:
                 # The other subscribers must not suffer for it.
-                self.table.counters["defects"] += 1
+                self.streams.default.counters["defects"] += 1
                 _log.exception("a control message could not be dealt with: this is a defect")
 
     def _receive(self, parts: list[bytes], now: float, caller: Caller) -> list[Reply]:
-        table = self.table
-        with self._log.keeping_everything():
+        table = self.streams.table_for(parts)
+        with table.log.keeping_everything():
             before = table.sessions.get(parts[0])
             replies = table.receive(parts, now, caller)
             if table.sessions.get(parts[0]) is not before:
                 # At once: what a new subscriber was promised must not be forgotten meanwhile.
-                self._log.set_low_watermark(table.low_watermark(), table.needed())
+                table.log.set_low_watermark(table.low_watermark(), table.needed())
         return replies
 
     def _reply(self, replies: list[Reply]) -> None:
@@ -194,58 +195,66 @@ class Server:
 
     def _watch(self, ready: dict[object, int]) -> None:
         """Let the session table know who has connected to the data ports, and who has left."""
-        for session, message in self._ports.watch(ready, self.table):
+        for session, message in self._ports.watch(ready, self.streams.session_with_topic):
             self._heard.add(session.peer)
+            table = self.streams.table_of(session)
             now = time.monotonic()
             if message is None:
-                self._reply(self.table.disconnected(session, now))
+                self._reply(table.disconnected(session, now))
                 continue
             caller = self._listeners[session.peer[0]].caller(message)
-            admitted, replies = self.table.connected(session, caller, now)
+            admitted, replies = table.connected(session, caller, now)
             if admitted:
                 self._ports.admit()
             self._reply(replies)
 
     # ---------------------------------------------------------------- data
-    def _heard_of(self) -> list[Session]:
+    def _heard_of(self, table: SessionTable) -> list[Session]:
         """The sessions whose subscribers have just said something."""
-        return [session for peer in self._heard if (session := self.table.sessions.get(peer)) is not None]
+        return [session for peer in self._heard if (session := table.sessions.get(peer)) is not None]
 
     def _strangers(self) -> bool:
         """Whether somebody without a session has said something: a probe, or a program that writes."""
-        return any(peer not in self.table.sessions for peer in self._heard)
+        return any(not self.streams.knows(peer) for peer in self._heard)
 
-    def _serve(self, sessions: Iterable[Session]) -> bool:
+    def _serve_all(self, everybody: bool) -> bool:
+        """Give the sessions of all streams their turn, or those that were heard of."""
+        busy = False
+        for table in self.streams.tables:
+            busy |= self._serve(table, table.registry.all() if everybody else self._heard_of(table))
+        return busy
+
+    def _serve(self, table: SessionTable, sessions: Iterable[Session]) -> bool:
         """Give each of these sessions its turn; whether anything was sent."""
         busy = False
         for session in sessions:
             self._reply(session.tick(time.monotonic()))
             try:
                 if isinstance(session, ExtendedSession):
-                    busy |= self._serve_extended(session)
+                    busy |= self._serve_extended(table, session)
                 elif isinstance(session, PlainSession):
                     busy |= self._serve_plain(session)
             except JournalError as error:
                 # One part of the journal cannot be read. Subscribers that are elsewhere do not notice.
-                self._fail(session, str(error))
+                self._fail(table, session, str(error))
             except zmq.ZMQError:
                 raise  # It concerns everybody.
             except Exception as error:
                 # Rows that cannot be shown in the format of this subscriber: the year 10000 as JSON, say.
-                self._fail(session, f"the records from {session.cursor} on cannot be sent: {error}")
+                self._fail(table, session, f"the records from {session.cursor} on cannot be sent: {error}")
         return busy
 
-    def _fail(self, session: Session, why: str) -> None:
+    def _fail(self, table: SessionTable, session: Session, why: str) -> None:
         _log.error("%s", why)
         if isinstance(session, ExtendedSession):
             error = refusal(why, ErrorCode.JOURNAL)
             self._ports.send(session, session.error_frame(error, time.monotonic()))
-        self.table.fail(session)
+        table.fail(session)
 
-    def _serve_extended(self, session: ExtendedSession) -> bool:
+    def _serve_extended(self, table: SessionTable, session: ExtendedSession) -> bool:
         budget = _TURN
         while budget > 0:
-            frame = self.table.next_frame(session, time.monotonic())
+            frame = table.next_frame(session, time.monotonic())
             if frame is None:
                 break
             self._ports.send(session, frame)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import zmq
@@ -17,7 +17,6 @@ from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, Frame, header
 from penstock.aquifer.protocol.messages import SegmentFields
 from penstock.aquifer.protocol.session import FAREWELLS, Session, SessionEvent, SessionState, refusal
-from penstock.aquifer.protocol.session_table import SessionTable
 
 __all__ = ["SocketPorts"]
 
@@ -105,7 +104,7 @@ class SocketPorts:
             send(value)
 
     def watch(
-        self, ready: dict[object, int], table: SessionTable
+        self, ready: dict[object, int], session_with: Callable[[bytes], ExtendedSession | None]
     ) -> Iterator[tuple[Session, zmq.Frame | None]]:
         """Data connections that have come (with a message of theirs) and gone (None), one by one.
 
@@ -114,7 +113,7 @@ class SocketPorts:
         for listener in self._listeners:
             if listener.data in ready:
                 for joined, topic, frame in _changes(listener.data):
-                    session = table.by_topic.get(topic)
+                    session = session_with(topic)
                     if session is not None:
                         self._admitted = listener.data, topic
                         yield session, frame if joined else None

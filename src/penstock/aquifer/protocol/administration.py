@@ -59,7 +59,8 @@ class Administration:
             done = self._do(request)
         except (LookupError, ValueError) as problem:
             return refusal(str(problem.args[0]), ErrorCode.BAD)
-        fields = OnSubscribeFields(v=VERSION, epoch=self._log.epoch, status=raw_status(done))
+        stream = self._registry.stream or UNSET
+        fields = OnSubscribeFields(v=VERSION, epoch=self._log.epoch, status=raw_status(done), stream=stream)
         return OnSubscribe(UNBOUNDED, 0, x=fields)
 
     def _do(self, request: AdminRequest) -> AdminAnswer | IdList:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from penstock.aquifer.errors import (
     AquiferError,
@@ -20,11 +20,12 @@ from penstock.aquifer.errors import (
     SourceFailed,
     TakenOver,
     TransactionLost,
+    UnknownStream,
     Unreadable,
 )
 from penstock.aquifer.protocol.messages import OnError, OnErrorFields, extension
 
-__all__ = ["error_from", "key_refused", "put_off", "unreachable"]
+__all__ = ["another_stream", "error_from", "key_refused", "put_off", "unreachable"]
 
 _ERRORS: Final[Mapping[str, type[AquiferError]]] = {
     kind.code: kind
@@ -39,6 +40,7 @@ _ERRORS: Final[Mapping[str, type[AquiferError]]] = {
         TransactionLost,
         Refused,
         SourceFailed,
+        UnknownStream,
         Unreadable,
     )
 }
@@ -53,6 +55,18 @@ def error_from(message: OnError) -> AquiferError:
         head = details.head if details.head is not UNSET else None
         return kind(message.message, first=first, head=head)
     return kind(message.message)
+
+
+def another_stream(endpoint: object, wanted: str, served: str | UnsetType) -> UnknownStream | None:
+    """The error if a gateway has answered for another stream than the one that was named.
+
+    A gateway that knows nothing of names answers for its only stream, and nobody would notice.
+    """
+    if not wanted or served == wanted:
+        return None
+    return UnknownStream(
+        f"the gateway at {endpoint} serves one stream without a name: leave /{wanted} out of the endpoint"
+    )
 
 
 def key_refused(endpoint: object) -> Refused:

@@ -130,6 +130,8 @@ class SubscribeFields(_Extension):
     many records it has."""
     admin: AdminRequest | UnsetType = UNSET
     """With ``probe``: something for an administrator to ask."""
+    stream: str | UnsetType = UNSET
+    """The name of the stream that is meant, if it is not the default one."""
 
 
 class SegmentFields(_Extension):
@@ -172,6 +174,8 @@ class OnSubscribeFields(_Extension):
     """Shared memory for large payloads, if it was asked for."""
     pieces: bool | UnsetType = UNSET
     """Frames may come in pieces, as was offered."""
+    stream: str | UnsetType = UNSET
+    """The stream that was asked for by its name."""
 
 
 class Put(_Extension):
@@ -187,6 +191,8 @@ class Put(_Extension):
     seq: int
     """Which piece of the attempt, from 0 on."""
     fmt: str = MSGPACK
+    stream: str | UnsetType = UNSET
+    """The name of the stream to write to, if it is not the default one."""
 
 
 class Commit(_Extension):
@@ -196,6 +202,8 @@ class Commit(_Extension):
     batch: int
     parts: list[tuple[int, int, int]]
     """The attempts that count: part, attempt, number of pieces."""
+    stream: str | UnsetType = UNSET
+    """The name of the stream, as in ``put``."""
 
 
 class NextFields(_Extension):
@@ -222,6 +230,8 @@ class OnNextFields(_Extension):
 
     first: int | UnsetType = UNSET
     head: int | UnsetType = UNSET
+    stream: str | UnsetType = UNSET
+    """In the answer to ``put``: the name of the stream that the records are for."""
 
 
 class OnErrorFields(_Extension):
@@ -242,6 +252,8 @@ class CompleteFields(_Extension):
     cancelled: bool | UnsetType = UNSET
     commit: Commit | UnsetType = UNSET
     """In a request: publish what was staged."""
+    stream: str | UnsetType = UNSET
+    """In the answer to ``commit``: the name of the stream that has the records."""
 
 
 # An x of another type is ignored, in contrast to an object with wrong fields, which is an error.

@@ -158,6 +158,7 @@ class Probes:
             lease=cursor.lease_ms if cursor is not None else UNSET,
             status=raw_status(status_for(caller, self._registry.status(), self._limits.max_listed)),
             fits=self._measured(fields),
+            stream=self._registry.stream or UNSET,
         )
         return Reply(envelope, OnSubscribe(UNBOUNDED, 0, x=answer))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from itertools import count
 from typing import Final, Protocol
 
@@ -17,7 +18,7 @@ from penstock.aquifer.protocol.messages import OnError, SubscribeFields
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.session import FAREWELLS, DataPorts, Reply, Session, SessionEvent
 from penstock.aquifer.security import Caller
-from penstock.aquifer.status import DepartedStatus, GatewayStatus, SourceStatus
+from penstock.aquifer.status import DepartedStatus, GatewayStatus, SourceStatus, StreamStatus
 from penstock.delivery import FeedState
 
 __all__ = ["SessionRegistry", "SourceView", "is_older", "same_subscriber"]
@@ -53,7 +54,18 @@ class SourceView(Protocol):
 class SessionRegistry:
     """The sessions by the routing id of their control connection, and the cursors of those that are away."""
 
-    def __init__(self, log: Log, limits: Limits, ports: DataPorts, source: SourceView | None = None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        limits: Limits,
+        ports: DataPorts,
+        source: SourceView | None = None,
+        stream: str = "",
+    ) -> None:
+        self.stream = stream
+        """The name of the stream that they read."""
+        self.all_streams: Callable[[], list[StreamStatus]] = lambda: [self.summary()]
+        """All streams of the gateway, for the status."""
         self.sessions: dict[bytes, Session] = {}
         self.by_topic: dict[bytes, ExtendedSession] = {}
         self.counters: Counter[str] = Counter()
@@ -220,6 +232,8 @@ class SessionRegistry:
         log, source, held = self._log, self._source, self._log.held
         departed = self.departed
         return GatewayStatus(
+            stream=self.stream,
+            streams=self.all_streams(),
             epoch=log.epoch,
             uptime=round(self.clock.uptime, 3),
             first=log.first,
@@ -246,6 +260,28 @@ class SessionRegistry:
                 to=departed.to,
             ),
             counters=dict(self.counters),
+        )
+
+    def summary(self, *, default: bool = True) -> StreamStatus:
+        """The stream in a list of streams."""
+        log, held = self._log, self._log.held
+        return StreamStatus(
+            name=self.stream,
+            default=default,
+            epoch=log.epoch,
+            first=log.first,
+            head=log.head,
+            end=log.end,
+            failure=log.failure,
+            stalled=log.stalled,
+            durable=log.durable,
+            records=held.records,
+            max_records=log.max_records,
+            bytes=held.nbytes,
+            max_bytes=log.max_bytes,
+            codec=log.codec,
+            subscribers=len(self.sessions),
+            absent=len(self.cursors.saved),
         )
 
 

@@ -8,7 +8,7 @@ gateway's server.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -58,6 +58,7 @@ from penstock.aquifer.protocol.session_registry import (
     is_older,
     same_subscriber,
 )
+from penstock.aquifer.protocol.stream_names import stream_in
 from penstock.aquifer.protocol.transactions import Transactions
 from penstock.aquifer.records import MSGPACK
 from penstock.aquifer.security import LOCAL, Access, Caller, Right
@@ -72,6 +73,8 @@ _EVENTS: Final[Mapping[type, SessionEvent]] = {
     Error: SessionEvent.ERROR,
 }
 _GAP: Final = int(Flag.GAP)
+# Peers choose their routing ids. A session belongs to the key that opened it.
+_NOT_YOURS: Final = "this session belongs to another key: open a connection of your own"
 
 
 class SessionTable:
@@ -87,8 +90,12 @@ class SessionTable:
         keep_plain: bool = True,
         writable: bool = False,
         access: Access | None = None,
+        name: str = "",
+        names: Sequence[str] = (),
     ) -> None:
-        self.registry = registry = SessionRegistry(log, limits, ports, source)
+        self.name = name
+        """The name of the stream; empty for one that needs none."""
+        self.registry = registry = SessionRegistry(log, limits, ports, source, name)
         self.sessions = registry.sessions
         """The sessions by the routing id of their control connection."""
         self.by_topic = registry.by_topic
@@ -98,14 +105,19 @@ class SessionTable:
         self.cursors = registry.cursors
         """The cursors of the durable subscribers."""
         self._clock = registry.clock
-        self.transactions = Transactions(log, limits, writable=writable)
+        self.log = log
+        """What the sessions read."""
+        self.transactions = Transactions(log, limits, writable=writable, stream=name)
         """What others write to this gateway, if it lets them."""
         self.administration = Administration(self.registry, self.transactions, log, limits, access)
-        self._log = log
-        self._limits = limits
+        self.limits = limits
         self._ports = ports
         self._keep_plain = keep_plain
         self._probes = Probes(log, limits, self.registry)
+        self.elsewhere: Callable[[bytes], SessionRegistry | None] = lambda peer: None
+        """Finds the session of a peer that reads another stream of this gateway."""
+        self._names = names
+        """Those of all streams of the gateway."""
         self._access = access
         self._access_version = access.version if access is not None else 0
 
@@ -148,15 +160,15 @@ class SessionTable:
         caller: Caller,
     ) -> list[Reply]:
         registry, peer = self.registry, envelope[0]
-        if len(body) > self._limits.max_message:
-            text = f"a control message of {len(body)} bytes; the limit is {self._limits.max_message}"
+        if len(body) > self.limits.max_message:
+            text = f"a control message of {len(body)} bytes; the limit is {self.limits.max_message}"
             return self._refuse(envelope, "oversized", text, ErrorCode.BAD)
         session = registry.sessions.get(peer)
         if session is not None and session.state is SessionState.CLOSED:
             registry.close(session)  # It ended by itself since the last tick.
             session = None
         if not registry.budgets.allow(peer if session is not None else caller.owner or caller.address, now):
-            text = f"more than {self._limits.requests_per_second} requests per second: slow down"
+            text = f"more than {self.limits.requests_per_second} requests per second: slow down"
             return self._refuse(envelope, "too many requests", text, ErrorCode.BUSY, retry=1000)
         try:
             message = decode(body)
@@ -164,19 +176,21 @@ class SessionTable:
             return self._refuse(envelope, "malformed", str(violation), ErrorCode.BAD)
         if (why := why_not(message, caller)) is not None:
             return self._refuse(envelope, "not allowed", why, ErrorCode.AUTH)
+        if (asked := stream_in(message)) not in ("", self.name):
+            return self._refuse(envelope, "unknown stream", self._no_stream(asked), ErrorCode.STREAM)
         if (put := put_in(message)) is not None and isinstance(message, Next):
             return self.transactions.put(message, put, attached, envelope, now, caller)
         if (commit := commit_in(message)) is not None:
             return self.transactions.commit(commit, envelope, caller)
         if session is not None:
             if session.owner != caller.owner:
-                # Peers choose their routing ids. A session belongs to the key that opened it.
-                text = "this session belongs to another key: open a connection of your own"
-                return self._refuse(envelope, "not allowed", text, ErrorCode.AUTH)
+                return self._refuse(envelope, "not allowed", _NOT_YOURS, ErrorCode.AUTH)
             session.heard = self._clock.now
         if isinstance(message, Subscribe):
             if message.cancel:
                 return self._cancel(message, session, envelope, now)
+            if (other := self.elsewhere(peer)) is not None and other.sessions[peer].owner != caller.owner:
+                return self._refuse(envelope, "not allowed", _NOT_YOURS, ErrorCode.AUTH)
             return self._subscribe(message, session, envelope, now, caller)
         event = _EVENTS.get(type(message))
         if event is None:
@@ -210,6 +224,13 @@ class SessionTable:
         elif session.acknowledged != before:
             self.registry.note(session)
         return replies
+
+    def _no_stream(self, asked: str) -> str:
+        named = sorted(name for name in self._names if name)
+        if not named:
+            return f"there is no stream {asked!r} here: this gateway serves one stream, without a name"
+        without = ", and the default one without a name" if "" in self._names else ""
+        return f"there is no stream {asked!r} here: there are {', '.join(named)}{without}"
 
     def _refuse(
         self, envelope: tuple[bytes, ...], counter: str, text: str, code: ErrorCode, **more: Any
@@ -251,18 +272,20 @@ class SessionTable:
             return self._refuse(envelope, "replayed Subscribe", text, ErrorCode.SESSION)
         if session is not None:
             registry.end(session, SessionEvent.CANCEL)
+        self._leave_elsewhere(peer)
         return self._subscribe_extended(fields, envelope, now, caller)
 
     def _subscribe_plain(
         self, session: Session | None, envelope: tuple[bytes, ...], now: float, caller: Caller
     ) -> list[Reply]:
-        registry, log = self.registry, self._log
+        registry, log = self.registry, self.log
         if session is not None:
             registry.end(session, SessionEvent.CANCEL)
+        self._leave_elsewhere(envelope[0])
         if (text := registry.why_no_session(caller)) is not None:
             return self._refuse(envelope, "too many subscribers", text, ErrorCode.BUSY, retry=1000)
         number = registry.next_number()
-        session = PlainSession(envelope[0], log, log.first, self._limits, now, caller, number)
+        session = PlainSession(envelope[0], log, log.first, self.limits, now, caller, number)
         session.required = self._keep_plain
         try:
             port = self._ports.open(session)
@@ -273,11 +296,16 @@ class SessionTable:
         registry.add(session)
         return [Reply(envelope, OnSubscribe(self._size(session.cursor, None), port))]
 
+    def _leave_elsewhere(self, peer: bytes) -> None:
+        """A connection has one session: if it read another stream until now, that is over."""
+        if (other := self.elsewhere(peer)) is not None:
+            other.end(other.sessions[peer], SessionEvent.CANCEL)
+
     def _subscribe_extended(
         self, fields: SubscribeFields, envelope: tuple[bytes, ...], now: float, caller: Caller
     ) -> list[Reply]:
-        registry, log = self.registry, self._log
-        problem = problem_with(fields, log, self._limits)
+        registry, log = self.registry, self.log
+        problem = problem_with(fields, log, self.limits)
         if problem is not None:
             text, code = problem
             where = {"first": log.first, "head": log.head, "epoch": log.epoch}
@@ -302,7 +330,7 @@ class SessionTable:
             envelope[0],
             log,
             start_for(fields, saved, log),
-            self._limits,
+            self.limits,
             now,
             caller,
             registry.next_number(),
@@ -322,14 +350,15 @@ class SessionTable:
         answer = OnSubscribeFields(
             v=VERSION,
             topic=session.topic.hex(),
-            epoch=self._log.epoch,
-            first=self._log.first,
+            epoch=self.log.epoch,
+            first=self.log.first,
             next=session.cursor,
-            head=self._log.head,
+            head=self.log.head,
             fmt=session.format,
-            ackevery=self._log.ack_every_records,
-            maxframe=self._limits.max_frame,
+            ackevery=self.log.ack_every_records,
+            maxframe=self.limits.max_frame,
             lease=round(session.lease * 1000),
+            stream=self.name or UNSET,
         )
         if session.fields.pieces is not UNSET:
             answer.pieces = True
@@ -340,7 +369,7 @@ class SessionTable:
     def _size(self, start: int, to: int | None) -> int:
         """How many records will come, as far as is known."""
         # After a failure, a plain subscriber that counts must not take the last record for the end.
-        end = self._log.end if self._log.failure is None else None
+        end = self.log.end if self.log.failure is None else None
         return max(min(UNBOUNDED if stop is None else stop - start for stop in (to, end)), 0)
 
     # ---------------------------------------------------------------- going

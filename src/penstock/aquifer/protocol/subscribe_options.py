@@ -50,6 +50,8 @@ class SubscribeOptions:
 
     name: str | None = None
     """The durable id, if the gateway shall keep a cursor for this subscriber."""
+    stream: str = ""
+    """The name of the stream; empty for the default one."""
     start: int | str | None = None
     stop: int | None = None
     epoch: str | None = None
@@ -79,6 +81,8 @@ class SubscribeOptions:
         """The option that a plain gateway cannot fulfil, if there is one."""
         if self.name is not None:
             return "a durable id"
+        if self.stream:
+            return f"the name of a stream, /{self.stream}"
         if self.start not in (None, "earliest"):
             return f"start={self.start!r}"
         return "stop=…" if self.stop is not None else None

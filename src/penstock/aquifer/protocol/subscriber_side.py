@@ -24,7 +24,13 @@ from penstock.aquifer.protocol.credit import CreditAhead
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, ReaderMessage, Send
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import TOPIC_BYTES
-from penstock.aquifer.protocol.gateway_errors import error_from, key_refused, put_off, unreachable
+from penstock.aquifer.protocol.gateway_errors import (
+    another_stream,
+    error_from,
+    key_refused,
+    put_off,
+    unreachable,
+)
 from penstock.aquifer.protocol.messages import (
     VERSION,
     OnComplete,
@@ -279,6 +285,7 @@ class SubscriberSide:
             nth=self._asks,
             shelf=options.segments.token if options.segments is not None else UNSET,
             pieces=[],
+            stream=options.stream or UNSET,
         )
         if resumed is not None:
             # Not the same as what has arrived: if we die, our successor has to get what lies between.
@@ -349,6 +356,8 @@ class SubscriberSide:
         if len(topic) != TOPIC_BYTES:
             text = f"x.topic {answer.topic!r} is not a hexadecimal number of {2 * TOPIC_BYTES} digits"
             return self._finish(ProtocolViolation(text))
+        if (other := another_stream(self.endpoint, self.options.stream, answer.stream)) is not None:
+            return [*self.goodbye(), *self._finish(other)]
         if answer.next is UNSET:
             return self._finish(ProtocolViolation("OnSubscribe.x has no next offset"))
         self._dialect = "extended"

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from msgspec import UNSET
+
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log, PendingAppend
@@ -29,6 +31,7 @@ from penstock.aquifer.protocol.messages import (
     OnComplete,
     OnError,
     OnNext,
+    OnNextFields,
     Put,
 )
 from penstock.aquifer.protocol.session import Reply, refusal
@@ -95,7 +98,8 @@ _Key: TypeAlias = tuple[str, str, int, int, int]
 class Transactions:
     """What is staged, and what is being written."""
 
-    def __init__(self, log: Log, limits: Limits, *, writable: bool) -> None:
+    def __init__(self, log: Log, limits: Limits, *, writable: bool, stream: str = "") -> None:
+        self._stream = stream or UNSET
         self._log = log
         self._limits = limits
         self._writable = writable
@@ -122,7 +126,8 @@ class Transactions:
             return [Reply(envelope, refusal(piece, ErrorCode.BAD))]
         if not self._is_owner(put.query, caller):
             return [Reply(envelope, _not_owner(put.query))]
-        done = [Reply(envelope, OnNext(message.count))]
+        fields = OnNextFields(stream=self._stream) if self._stream else UNSET
+        done = [Reply(envelope, OnNext(message.count, x=fields))]
         if self._published(put.query) >= put.batch:
             return done  # A task that does not know yet that another did its work.
         key = caller.owner, put.query, put.batch, put.part, put.attempt
@@ -180,7 +185,7 @@ class Transactions:
             return [Reply(envelope, _not_owner(query))]
         if self._published(query) >= batch:
             self._drop(caller.owner, query, batch)
-            return [Reply(envelope, OnComplete(x=CompleteFields(end=self._log.head)))]
+            return [Reply(envelope, self._done(self._log.head))]
         pending = [number for name, number in self._pending if name == query and number >= batch]
         if pending:
             # It asks again because it has waited for so long. Or it comes late, after a later batch: numbers
@@ -208,13 +213,16 @@ class Transactions:
         if not pieces and _MARK + query not in self._log.marks:
             # An empty batch of a producer that has never published: once or twice is the same. Without this,
             # anybody could fill the journal with names.
-            return [Reply(envelope, OnComplete(x=CompleteFields(end=self._log.head)))]
+            return [Reply(envelope, self._done(self._log.head))]
         transaction = PendingTransaction(
             query=query, batch=batch, batches=pieces, owner=caller.owner, askers=[envelope]
         )
         self._pending[query, batch] = transaction
         self._log.submit(transaction)
         return []
+
+    def _done(self, end: int) -> OnComplete:
+        return OnComplete(x=CompleteFields(end=end, stream=self._stream))
 
     def _problem_with(self, commit: Commit) -> str | None:
         if not self._writable:
@@ -257,7 +265,7 @@ class Transactions:
                 answer: Control = refusal(transaction.failure, ErrorCode.JOURNAL)
             elif transaction.end is not None:
                 self._drop(transaction.owner, transaction.query, transaction.batch)
-                answer = OnComplete(x=CompleteFields(end=transaction.end))
+                answer = self._done(transaction.end)
             else:
                 continue
             del self._pending[key]

@@ -107,7 +107,7 @@ def _check_unused(socket: zmq.Socket[Any]) -> None:
 
 def check_bind(endpoint: str, secure: bool, *, allow_remote: bool = False) -> None:
     """Raise ValueError for an endpoint that other machines can reach though nothing protects it."""
-    place = Endpoint.parse(endpoint)
+    place = Endpoint.parse_address(endpoint)
     if not (secure or allow_remote or place.is_loopback):
         raise ValueError(
             f"{endpoint} can be reached from other machines, and everybody there could read along and send. "

@@ -61,7 +61,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
             f"{address!r} is not an address: it has to start with tcp:// or unix:, as in tcp://127.0.0.1:9000"
         )
     try:
-        endpoint = Endpoint.parse(address)
+        endpoint = Endpoint.parse_address(address)
     except ValueError as error:
         raise CommandError(f"{error}, or write unix:PATH") from None
     if not endpoint.is_one_place:

@@ -1,0 +1,159 @@
+"""One stream of a gateway: a source, the log that it is written to, and the sessions that read it.
+
+Each stream has an intake and a writer, with a thread each. The server, its thread and the sockets belong to
+all streams together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from penstock.aquifer.gateway.intake import Intake, ReplayableSource
+from penstock.aquifer.gateway.writer import FEED_MARK, LogWriter
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Journal, Log, MemoryJournal
+from penstock.aquifer.options import GatewayOptions, check_stream_options
+from penstock.aquifer.protocol.session import DataPorts
+from penstock.aquifer.protocol.session_table import SessionTable
+from penstock.aquifer.records import Codec, codec_named
+from penstock.aquifer.records.packer import Packer
+from penstock.aquifer.security import Access
+from penstock.spec import Publisher
+
+__all__ = ["GatewayStream", "StreamOptions"]
+
+_DEFAULT: Final = GatewayOptions()
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """A stream for :class:`~penstock.aquifer.Gateway`, which serves it by its name.
+
+    ::
+
+        Gateway(streams={
+            "orders": StreamOptions(orders, journal=SqliteJournal("orders.db"), codec="json"),
+            "clicks": StreamOptions(clicks),
+        })
+
+    The options mean what they mean for a gateway with one source.
+    """
+
+    source: Publisher[Any] | Callable[[int], Publisher[Any]] | None = None
+    """A Publisher, or a function that makes one, or None for a stream that others write to."""
+    journal: Journal | None = field(default=None, kw_only=True)
+    """By default a :class:`~penstock.aquifer.MemoryJournal`."""
+    codec: str | Codec = field(default=_DEFAULT.codec, kw_only=True)
+    batched: bool = field(default=_DEFAULT.batched, kw_only=True)
+    prefetch: int = field(default=_DEFAULT.prefetch, kw_only=True)
+    prefetch_bytes: int = field(default=_DEFAULT.prefetch_bytes, kw_only=True)
+    keep_plain: bool = field(default=_DEFAULT.keep_plain, kw_only=True)
+    writable: bool = field(default=_DEFAULT.writable, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_stream_options(self, "StreamOptions")
+        check_source(self.source, "StreamOptions", writable=self.writable)
+
+
+def check_source(source: object, caller: str, *, writable: bool) -> None:
+    """Raise a TypeError unless this can be the source of a stream."""
+    if source is None and not writable:
+        raise TypeError(f"{caller}(None) has no source: give it a Publisher, or writable=True")
+    if source is not None and not isinstance(source, Publisher) and not callable(source):
+        raise TypeError(f"{caller}() needs a Publisher, or a function that makes one, not {source!r}")
+
+
+class GatewayStream:
+    """A stream while its gateway exists."""
+
+    def __init__(self, name: str, options: StreamOptions, limits: Limits) -> None:
+        self.name = name
+        self.options = options
+        self._limits = limits
+        self._codec = codec_named(options.codec)
+        self._journal = options.journal if options.journal is not None else MemoryJournal()
+        self.log = Log(self._journal)
+        self.intake = Intake(self.log, options.prefetch_bytes)
+        self._writer: LogWriter | None = None
+        self._table: SessionTable | None = None
+
+    def check_codec(self) -> None:
+        """JournalError if the journal has records of another codec."""
+        self.log.use_codec(self._codec.name)
+
+    def open_table(self, ports: DataPorts, access: Access | None, names: Sequence[str]) -> SessionTable:
+        """The table for the sessions of this stream."""
+        self._table = SessionTable(
+            self.log,
+            self._limits,
+            ports,
+            source=self.intake,
+            keep_plain=self.options.keep_plain,
+            writable=self.options.writable,
+            access=access,
+            name=self.name,
+            names=names,
+        )
+        return self._table
+
+    def start(self) -> None:
+        """Begin to write what arrives."""
+        self._writer = LogWriter(
+            self.log,
+            self.intake,
+            Packer(self._codec, self._batch_limits(), batched=self.options.batched),
+            prefetch=self.options.prefetch,
+            prefetch_bytes=self.options.prefetch_bytes,
+        )
+        self._writer.start()
+
+    def subscribe(self) -> None:
+        """Begin to read the source."""
+        publisher = self._made_publisher()
+        if publisher is not None:
+            publisher.subscribe(self.intake)
+
+    def _made_publisher(self) -> Publisher[Any] | None:
+        source = self.options.source
+        if source is None or isinstance(source, Publisher):
+            return source
+        if isinstance(source, ReplayableSource):
+            self.intake.feed = source
+            marks = self.log.marks.items()
+            source.resume(
+                {name.removeprefix(FEED_MARK): it for name, it in marks if name.startswith(FEED_MARK)}
+            )
+        return source(self.log.head)
+
+    def complete(self, error: BaseException | None) -> None:
+        """End a stream that others write to."""
+        if self.options.source is not None:
+            raise RuntimeError("this gateway ends when its source does")
+        if error is None:
+            self.intake.on_complete()
+        else:
+            self.intake.on_error(error)
+
+    def stop(self) -> None:
+        """Cancel the source, and store what has arrived."""
+        if self._writer is not None:
+            self._writer.stop()
+
+    def close(self) -> None:
+        """Store the cursors and close the journal; JournalError if that is not possible."""
+        try:
+            if self._table is not None:
+                self._table.registry.note_all()
+            self.log.close()
+        finally:
+            self.intake.note_stored(self.log.head)
+
+    def _batch_limits(self) -> Limits:
+        """Batches are forgotten as a whole, so a small log is made of small ones."""
+        return replace(
+            self._limits,
+            max_frame=min(self._limits.max_frame, self.log.ack_every_bytes),
+            max_frame_records=min(self._limits.max_frame_records, self.log.ack_every_records),
+        )
