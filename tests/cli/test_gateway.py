@@ -299,3 +299,54 @@ def test_on_a_terminal_it_draws_over_its_own_block() -> None:
 
     assert b"subscribers none" in shown
     assert b"interrupted: 0 records taken" in shown
+
+
+# ---------------------------------------------------------------- several streams
+@pytest.mark.slow
+def test_several_streams_have_a_log_each_and_go_on_after_a_kill(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, count in (("orders", 3000), ("clicks", 20)):
+        (tmp_path / name).write_bytes(b"".join(b"%s %d\n" % (name.encode(), n) for n in range(count)))
+    sources = [f"--stream={name}=file:{tmp_path / name}" for name in ("orders", "clicks")]
+    arguments = (*sources, "--journal", str(tmp_path / "logs"))
+
+    with Gateway(*arguments, "--stay") as first:
+        assert main(["gateway", "status", f"{first.endpoint}/clicks"]) == 0
+        shown = capsys.readouterr().out
+        with Program("tail", f"{first.endpoint}/clicks", "--id", "reader", "--count", "5") as tail:
+            printed = tail.stdout.readlines()
+            assert tail.end() == 0
+        first.process.send_signal(signal.SIGKILL)
+        first.process.wait(PATIENCE)
+    with Gateway(*arguments) as second:
+        with Program("tail", f"{second.endpoint}/clicks", "--id", "reader") as tail:
+            printed += tail.stdout.readlines()
+            assert tail.end() == 0
+        assert len(penstock("tail", second.endpoint, "--id", "all").stdout.splitlines()) == 3000
+        assert second.end() == 0
+
+    assert "orders (default):" in shown
+    assert "clicks:" in shown
+    assert [line.rstrip() for line in printed] == [b"clicks %d" % number for number in range(20)]
+    assert "the journal of orders has the offsets 0 to 2,999, the journal of clicks has" in second.said[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--stream", "orders"], "NAME=SOURCE"),
+        (["--stream", "a/b=stdin"], "not the name of a stream"),
+        (["--stream", "a=stdin", "--stream", "a=writers"], "a name of its own"),
+        (["--stream", "a=stdin", "--source", "stdin"], "one or the other"),
+        (["--stream", "a=nothing://x"], "--stream a: "),
+        (["--stream", "a=writers", "--journal", "/dev/null"], "names a directory"),
+    ],
+)
+def test_a_wrong_stream_is_told_before_anything_is_opened(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with contextlib.suppress(SystemExit):
+        assert main(["gateway", "--control", "tcp://127.0.0.1:0", *arguments]) != 0
+
+    assert told in capsys.readouterr().err

@@ -250,7 +250,9 @@ class ClientKeys:
 class ConnectionOptions(ClientKeys):
     """How to reach a gateway; the options of a command inherit from it."""
 
-    endpoint: str = option(positional=True, metavar="ENDPOINT", help="the gateway, as tcp://HOST:PORT")
+    endpoint: str = option(
+        positional=True, metavar="ENDPOINT", help="the gateway, as tcp://HOST:PORT or tcp://HOST:PORT/STREAM"
+    )
     curve: str | None = _curve_option()
     server_key: str | None = _server_key_option()
 

@@ -49,6 +49,9 @@ examples:
                                      kill either, start it again, and every line is there once
   penstock gateway --source writers --control tcp://127.0.0.1:5557 --journal out.db
                                      for the results of a Spark query: penstock run, .into("tcp://…:5557")
+  penstock gateway --stream orders=tcp-listen://127.0.0.1:9000 --stream clicks=stdin --journal logs/
+                                     two streams, each with a log of its own: penstock tail
+                                     tcp://127.0.0.1:5556/clicks reads the second
   penstock gateway --keygen gateway  make gateway.key and gateway.pub
   penstock gateway --source stdin --curve gateway.key --allow clients/ --curve-control tcp://0.0.0.0:5560
                                      beside the local endpoint, an encrypted one for the keys in clients/

@@ -7,7 +7,7 @@ One status says how far everything has come; a :class:`Meter` compares several, 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class GatewayFigures:
     counters: dict[str, int]
     left_out: dict[str, int]
     """How many more there are than the gateway lists: ``subscribers`` and ``absent``."""
+    streams: list[dict[str, Any]] = field(default_factory=list)
+    """All streams of a gateway that has several: their status, each as a dict."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for a line of JSON."""
@@ -156,6 +158,7 @@ class Meter:
             ],
             counters=dict(status.counters),
             left_out=status.left_out.to_dict() if status.left_out else {"subscribers": 0, "absent": 0},
+            streams=[one.to_dict() for one in status.streams] if len(status.streams) > 1 else [],
         )
 
 

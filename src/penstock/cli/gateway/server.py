@@ -5,26 +5,27 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from penstock import feeds
 from penstock.aquifer import (
     CurveServer,
     Gateway,
     GatewayOptions,
-    Journal,
+    GatewayStatus,
     JournalError,
     JournalOptions,
-    MemoryJournal,
-    SqliteJournal,
+    StreamOptions,
     generate_keys,
     save_keys,
 )
 from penstock.cli.dashboard.server import serving
 from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.gateway.figures import Audience, Meter
+from penstock.cli.gateway.served import WRITERS, ServedStream, open_streams, parse_stream
 from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView, QuietView
 from penstock.cli.parser import section
 from penstock.cli.screen import Screen
@@ -35,8 +36,6 @@ from penstock.options import option
 
 __all__ = ["GatewayCommandOptions", "run_gateway", "sources"]
 
-_WRITERS: Final = "writers"
-"""The source of a gateway that has no feed: others write to it."""
 _LOOK: Final = 0.1
 """Seconds between two looks at the gateway."""
 _LOOK_AT_END: Final = 0.01
@@ -50,7 +49,7 @@ def sources() -> str:
     for scheme in feeds.known_schemes().values():
         rows.append((scheme.form, scheme.help))
         rows += [(f"{scheme.form}?{flag}", what) for flag, what in scheme.flags.items()]
-    rows.append((_WRITERS, "nothing is read: a Spark query or a producer writes to the gateway"))
+    rows.append((WRITERS, "nothing is read: a Spark query or a producer writes to the gateway"))
     width = max(len(form) for form, _ in rows)
     return "sources:\n" + "".join(f"  {form:{width}}  {what}\n" for form, what in rows)
 
@@ -77,7 +76,16 @@ class GatewayCommandOptions:
     """The options of ``penstock gateway``."""
 
     source: str | None = option(
-        None, metavar="SOURCE", help=f"where records come from: the URL of a feed, or {_WRITERS}"
+        None, metavar="SOURCE", help=f"where records come from: the URL of a feed, or {WRITERS}"
+    )
+    stream: tuple[str, ...] = option(
+        (),
+        repeated=True,
+        metavar="NAME=SOURCE",
+        parse=parse_stream,
+        help="a stream of this name, in place of --source; may be given several times. It is served at "
+        "tcp://HOST:PORT/NAME, the first one also without a name. The other options hold for each; --journal "
+        "is a directory",
     )
     stay: bool = option(False, help="keep serving after the end of the source")
     quiet: bool = option(False, help="show no progress")
@@ -103,7 +111,9 @@ def run_gateway(options: GatewayCommandOptions) -> int:
 
 def _check(options: GatewayCommandOptions) -> None:
     keys, curve_control = options.keys, options.gateway.curve_control
-    if options.source is None:
+    if options.source is not None and options.stream:
+        raise CommandError("--source is for one stream, and --stream for several: give one or the other")
+    if options.source is None and not options.stream:
         raise CommandError(
             "which source? Give --source stdin, file:PATH, tcp://HOST:PORT or another; "
             "`penstock gateway --help` has examples"
@@ -143,40 +153,26 @@ def _run(options: GatewayCommandOptions) -> int:
     curve = _curve(options.keys)
     with Interruption(reloads=curve is not None) as interruption, ExitStack() as opened:
         # First whatever can be wrong with the command line, so that nothing is left half open.
-        feed = _feed(options)
-        if feed is not None:
-            opened.callback(feed.close)
-        journal = opened.enter_context(closing(_journal(options.journal)))
+        feed_options = replace(options.feed, allow_remote=options.gateway.allow_remote)
+        streams = open_streams(options.source, options.stream, feed_options, options.journal, opened)
         view = _view(options)
         for layer in ("penstock.aquifer", "penstock.net", "penstock.feeds"):
             opened.enter_context(ScreenLog(view.note, logging.WARNING, layer))
-        gateway = _gateway(options, feed, journal, curve)
+        gateway = _gateway(options, streams, curve)
         opened.callback(gateway.close)
         try:
             gateway.start()
         except OSError as error:
             raise CommandError(error.strerror or str(error), 1) from None
-        _introduce(gateway, options, feed, view)
+        _introduce(gateway, options, streams, view)
         where = gateway.endpoint if options.gateway.control is not None else gateway.curve_endpoint
         observer = GatewayObserver({str(where): gateway.status})
         opened.enter_context(serving(observer.snapshot, options.dashboard, view.note, str(where)))
         audience = _watch(gateway, options.stay, view, interruption)
-        return _finish(gateway, journal, audience, view, interruption)
+        return _finish(gateway, streams, audience, view, interruption)
 
 
 # ---------------------------------------------------------------- opening
-def _feed(options: GatewayCommandOptions) -> feeds.Feed | None:
-    """Open the feed that --source names; None if the gateway is only written to."""
-    if options.source is None or options.source == _WRITERS:
-        return None
-    try:
-        return feeds.open(options.source, replace(options.feed, allow_remote=options.gateway.allow_remote))
-    except feeds.FeedError as error:
-        code = 1 if isinstance(error, feeds.FeedUnavailable) else 2
-        writers = f" or {_WRITERS}" if isinstance(error, feeds.UnknownScheme) else ""
-        raise CommandError(f"--source: {error}{writers}", code) from None
-
-
 def _curve(keys: KeyOptions) -> CurveServer | None:
     if keys.curve is None or keys.allow is None:
         return None
@@ -190,20 +186,19 @@ def _curve(keys: KeyOptions) -> CurveServer | None:
         raise CommandError(str(error)) from None
 
 
-def _journal(options: JournalOptions) -> Journal:
-    bounds = {"max_records": options.max_records, "max_bytes": options.max_bytes}
-    given: dict[str, Any] = {name: value for name, value in bounds.items() if value is not None}
-    if options.path is None:
-        return MemoryJournal(**given)
-    return SqliteJournal(options.path, max_age=options.max_age, accept_loss=options.accept_loss, **given)
-
-
 def _gateway(
-    options: GatewayCommandOptions, feed: feeds.Feed | None, journal: Journal, curve: CurveServer | None
+    options: GatewayCommandOptions, streams: Sequence[ServedStream], curve: CurveServer | None
 ) -> Gateway:
+    codec, only = options.feed.codec, streams[0]
     try:
-        settings = replace(options.gateway, codec=options.feed.codec, writable=feed is None)
-        return Gateway(feed, journal=journal, curve=curve, options=settings)
+        if not only.name:
+            settings = replace(options.gateway, codec=codec, writable=only.feed is None)
+            return Gateway(only.feed, journal=only.journal, curve=curve, options=settings)
+        named = {
+            one.name: StreamOptions(one.feed, journal=one.journal, codec=codec, writable=one.feed is None)
+            for one in streams
+        }
+        return Gateway(curve=curve, streams=named, options=options.gateway)
     except ValueError as error:
         raise CommandError(str(error)) from None
 
@@ -218,46 +213,59 @@ def _view(options: GatewayCommandOptions) -> GatewayView:
 
 
 def _introduce(
-    gateway: Gateway, options: GatewayCommandOptions, feed: feeds.Feed | None, view: GatewayView
+    gateway: Gateway, options: GatewayCommandOptions, streams: Sequence[ServedStream], view: GatewayView
 ) -> None:
     plain = gateway.endpoint if options.gateway.control is not None else None
     encrypted = gateway.curve_endpoint if options.keys.curve is not None else None
     where = [plain] if plain is not None else []
     where += [f"{encrypted} (encrypted)"] if encrypted is not None else []
     view.begin(
-        f"serving {feed.name if feed is not None else 'what others write'} at {' and '.join(where)}",
+        f"serving {', '.join(one.shown for one in streams)} at {' and '.join(where)}",
         control=plain,
         curve_control=encrypted,
         source=options.source,
+        streams={one.name: one.source for one in streams if one.name},
         journal=options.journal.path or "memory",
     )
-    if feed is not None and feed.note is not None:
-        view.note(feed.note)
+    for one in streams:
+        if one.feed is not None and one.feed.note is not None:
+            view.note(one.feed.note)
 
 
 # ---------------------------------------------------------------- running
-def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interruption) -> Audience:
-    """Show the progress until every required reader is done or a signal comes."""
-    meter, audience = Meter(), Audience()
+def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interruption) -> list[Audience]:
+    """Show the progress until every required reader is done or a signal comes.
+
+    Of several streams, the progress of the default one is shown.
+    """
+    meter, audiences = Meter(), [Audience() for _ in gateway.streams]
     meter.figures(gateway.status(), time.monotonic())
     next_show = time.monotonic() + _SHOW
     ended = False
     while not interruption.wait(_LOOK_AT_END if ended and not stay else _LOOK):
         if interruption.take_reload() and gateway.reload_keys():
             view.note("SIGHUP: reloaded the list of clients")
-        status, now = gateway.status(), time.monotonic()
+        statuses, now = _look(gateway, audiences)
+        status = statuses[0]
         meter.look(status)
-        audience.look(status, now)
         if now >= next_show:
             next_show = max(next_show + _SHOW, now)
             view.show(meter.figures(status, now))
-        if status.end is not None and not ended:
+        if not ended and all(one.end is not None for one in statuses):
             ended = True
             view.note(_told_of_end(gateway, stay))
-        if ended and not stay and audience.is_served:
+        if ended and not stay and all(audience.is_served for audience in audiences):
             view.show(meter.figures(status, now))
             break
-    return audience
+    return audiences
+
+
+def _look(gateway: Gateway, audiences: Sequence[Audience]) -> tuple[list[GatewayStatus], float]:
+    """The status of each stream, at which its audience has looked."""
+    statuses, now = [gateway.status(name) for name in gateway.streams], time.monotonic()
+    for audience, status in zip(audiences, statuses, strict=True):
+        audience.look(status, now)
+    return statuses, now
 
 
 def _told_of_end(gateway: Gateway, stay: bool) -> str:
@@ -267,30 +275,34 @@ def _told_of_end(gateway: Gateway, stay: bool) -> str:
 
 
 def _finish(
-    gateway: Gateway, journal: Journal, audience: Audience, view: GatewayView, interruption: Interruption
+    gateway: Gateway,
+    streams: Sequence[ServedStream],
+    audiences: Sequence[Audience],
+    view: GatewayView,
+    interruption: Interruption,
 ) -> int:
     """Close, and report what happened to the records."""
-    audience.look(gateway.status(), time.monotonic())
+    _look(gateway, audiences)
     gateway.close()
-    failure = gateway.failure
-    taken = gateway.status().source.received
-    if not journal.durable:
-        whereabouts = "they were only in memory, and are gone"
-    elif journal.head > journal.first:
-        whereabouts = f"the journal has the offsets {journal.first:,} to {journal.head - 1:,}"
+    failure, journal = gateway.failure, streams[0].journal
+    taken = sum(gateway.status(name).source.received for name in gateway.streams)
+    served = sum(audience.records for audience in audiences)
+    if journal.durable:
+        whereabouts = ", ".join(one.whereabouts for one in streams)
     else:
-        whereabouts = "the journal is empty"
+        whereabouts = "they were only in memory, and are gone"
     reason = "source failed" if failure is not None else "everything is served"
     reason = "interrupted" if interruption.signal is not None else reason
     skipped = f", {gateway.skipped:,} bad lines skipped" if gateway.skipped else ""
     view.close(
-        f"{reason}: {taken:,} records taken{skipped}, {audience.records:,} served; {whereabouts}",
+        f"{reason}: {taken:,} records taken{skipped}, {served:,} served; {whereabouts}",
         reason=reason,
         taken=taken,
         skipped=gateway.skipped,
-        served=audience.records,
+        served=served,
         first=journal.first,
         head=journal.head,
+        streams={one.name: [one.journal.first, one.journal.head] for one in streams if one.name},
         durable=journal.durable,
         failure=failure,
     )

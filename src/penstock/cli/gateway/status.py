@@ -107,6 +107,13 @@ def _answers(options: StatusOptions) -> Iterator[tuple[GatewayStatus, GatewayFig
         yield status, meter.figures(status, status.uptime)
 
 
+def _stream(one: dict[str, Any]) -> str:
+    name = printable(one["name"]) or "(no name)"
+    default = " (default)" if one["default"] else ""
+    trouble = f", {printable(one['failure'] or one['stalled'])}" if one["failure"] or one["stalled"] else ""
+    return f"{name}{default}: {one['records']:,} records up to {one['head']:,}{trouble};"
+
+
 def _rates(figures: GatewayFigures) -> dict[str, Any]:
     return {
         "source": round(figures.source_rate, 1),
@@ -121,6 +128,8 @@ def _lines(endpoint: str, figures: GatewayFigures, width: int) -> Iterator[str]:
         f"{endpoint}: up for {up}, epoch {figures.epoch}, {where}, codec {printable(figures.codec)}", width
     )
     yield from block(figures, width)
+    if figures.streams:
+        yield from row("streams", [_stream(one) for one in figures.streams], width)
     if figures.counters:
         odd = [f"{name} {count:,}," for name, count in sorted(figures.counters.items())]
         yield from row("counters", [*odd[:-1], odd[-1].rstrip(",")], width)

@@ -1,0 +1,111 @@
+"""The streams of a gateway at the command line: what feeds each of them, and where its log is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from penstock import feeds
+from penstock.aquifer import Journal, JournalOptions, MemoryJournal, SqliteJournal
+from penstock.cli.errors import CommandError
+from penstock.endpoint import check_stream_name
+
+__all__ = ["WRITERS", "ServedStream", "open_streams", "parse_stream"]
+
+WRITERS: Final = "writers"
+"""The source of a stream that has no feed: others write to it."""
+
+
+@dataclass(frozen=True)
+class ServedStream:
+    """A stream whose feed and journal are open."""
+
+    name: str
+    """Empty for the only one."""
+    source: str
+    feed: feeds.Feed | None
+    """None if others write to it."""
+    journal: Journal
+
+    @property
+    def shown(self) -> str:
+        """What it serves, for people."""
+        what = self.feed.name if self.feed is not None else "what others write"
+        return f"{self.name} ({what})" if self.name else what
+
+    @property
+    def whereabouts(self) -> str:
+        """Where its records are after the gateway was closed."""
+        journal, of = self.journal, f" of {self.name}" if self.name else ""
+        if journal.head > journal.first:
+            return f"the journal{of} has the offsets {journal.first:,} to {journal.head - 1:,}"
+        return f"the journal{of} is empty"
+
+
+def parse_stream(text: str) -> str:
+    """Check ``NAME=SOURCE``; a ValueError shows one that is right."""
+    name, equals, source = text.partition("=")
+    if not (equals and source):
+        raise ValueError(f"{text!r} does not name a stream; write NAME=SOURCE, as in orders=stdin")
+    check_stream_name(name)
+    return text
+
+
+def open_streams(
+    source: str | None,
+    named: Sequence[str],
+    feed: feeds.FeedOptions,
+    journal: JournalOptions,
+    opened: ExitStack,
+) -> list[ServedStream]:
+    """Open the feeds first and then the journals, so that a wrong command line leaves nothing behind."""
+    wanted = [(name, url) for name, _, url in (each.partition("=") for each in named)]
+    names = [name for name, _ in wanted]
+    if len(set(names)) < len(names):
+        raise CommandError(f"--stream: each stream has a name of its own, not {', '.join(names)}")
+    if source is not None:
+        wanted.insert(0, ("", source))
+    sources = [(name, url, _feed(name, url, feed, opened)) for name, url in wanted]
+    if named and journal.path is not None:
+        _make_directory(journal.path)
+    return [
+        ServedStream(name, url, fed, opened.enter_context(closing(_journal(name, journal))))
+        for name, url, fed in sources
+    ]
+
+
+def _feed(name: str, url: str, options: feeds.FeedOptions, opened: ExitStack) -> feeds.Feed | None:
+    if url == WRITERS:
+        return None
+    try:
+        feed = feeds.open(url, options)
+    except feeds.FeedError as error:
+        code = 1 if isinstance(error, feeds.FeedUnavailable) else 2
+        writers = f" or {WRITERS}" if isinstance(error, feeds.UnknownScheme) else ""
+        flag = f"--stream {name}" if name else "--source"
+        raise CommandError(f"{flag}: {error}{writers}", code) from None
+    opened.callback(feed.close)
+    return feed
+
+
+def _make_directory(path: str) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise CommandError(
+            f"with --stream, --journal names a directory, which gets a file for each stream; {path} cannot "
+            f"be one: {error.strerror}",
+            1,
+        ) from None
+
+
+def _journal(name: str, options: JournalOptions) -> Journal:
+    bounds = {"max_records": options.max_records, "max_bytes": options.max_bytes}
+    given: dict[str, Any] = {bound: value for bound, value in bounds.items() if value is not None}
+    if options.path is None:
+        return MemoryJournal(**given)
+    path = os.path.join(options.path, f"{name}.db") if name else options.path
+    return SqliteJournal(path, max_age=options.max_age, accept_loss=options.accept_loss, **given)
