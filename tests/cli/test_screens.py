@@ -84,8 +84,10 @@ def test_a_gateway_says_everything_at_any_width(width: int) -> None:
 
 @pytest.mark.parametrize("width", [50, 80, 132])
 def test_the_demo_says_what_counts_at_any_width(width: int) -> None:
-    lines = picture.drawing(MOMENT, width)
+    limit = "the reader (no id) at tcp://127.0.0.1:40000 limits the flow: the log before it is full"
+    lines = picture.drawing(replace(MOMENT, limit=limit), width)
 
+    assert limit in " ".join(" ".join(lines).split())
     assert all(columns(line) <= width for line in lines)
     assert "".join(lines).count("BLOCKED") == 1
     assert any(line.endswith("SLOW") for line in lines)

@@ -19,6 +19,7 @@ from penstock.cli.demo.ipc import (
     ResultsReport,
     SensorsReport,
 )
+from penstock.cli.demo.onlooker import Onlooker
 from penstock.cli.demo.picture import Moment, Picture
 from penstock.cli.demo.summary import MomentHistory, summary_svg
 from penstock.cli.screen import Screen, say
@@ -97,6 +98,8 @@ class _Run:
         source = self._started(self._intake)
         if sink is None or source is None:
             return self._interrupted()
+        self._onlooker = self._ending.enter_context(Onlooker([source.endpoint, sink.endpoint]))
+        self._onlooker.show(lambda text: self._picture.say(f"  {text}"))
         limit = ["--records", str(records)] if records is not None else []
         pace = ["--rate", str(_RATE), "--duration", str(duration)]
         self._sensors = self._part("sensors", SensorsReport, str(source.port), *pace, *limit)
@@ -207,6 +210,7 @@ class _Run:
             results=results.received,
             results_rate=self._rates.of("results", results.received, now),
             slow=slow,
+            limit=self._onlooker.sentence,
         )
 
     # ---------------------------------------------------------------- the end

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from penstock.cli.block import Block
 from penstock.cli.screen import Screen
 from penstock.cli.style import print_json
-from penstock.cli.table import bar, columns, fit, row, wrap
+from penstock.cli.table import bar, columns, fit, printable, row, wrap
 
 __all__ = ["Moment", "Picture", "drawing", "line"]
 
@@ -43,6 +43,8 @@ class Moment:
     results: int
     results_rate: float
     slow: bool
+    limit: str = ""
+    """Who holds whom up, as an observer of the gateways sees it."""
 
 
 class Picture:
@@ -54,6 +56,7 @@ class Picture:
         self._block = Block(out) if out.is_terminal and not headless and not as_json else None
         self._width = out.width if out.is_terminal else _ANY
         self._next_line = 0.0
+        self._limit = ""
 
     def way(self) -> None:
         """Show the path of the data, in the longest form that fits."""
@@ -100,6 +103,10 @@ class Picture:
         elif moment.elapsed >= self._next_line:
             self._next_line = moment.elapsed + 2
             self._out.write(line(moment, self._width) + "\n")
+            if moment.limit and moment.limit != self._limit:
+                parts = wrap(printable(moment.limit), max(self._width - 9, 20))
+                self._out.write("".join(f"{' ' * 9}{part}\n" for part in parts))
+            self._limit = moment.limit
 
 
 def drawing(m: Moment, width: int) -> list[str]:
@@ -120,12 +127,13 @@ def drawing(m: Moment, width: int) -> list[str]:
         ),
     ]
     lines = [*(f"  {part}" for part in wrap(f"{m.elapsed:5.1f} s  {m.phase}", width - 2)), ""]
+    below = [f"  {part}" for part in wrap(printable(m.limit), width - 2)] if m.limit else [""]
     for label, pieces in rows:
         # What does not fit beside the figures is shortened, or left out.
         short = [piece.partition(":")[0] for piece in pieces]
         shown = next((p for p in (pieces, short) if len(row(label, p, width, indent=10)) == 1), pieces[:2])
         lines.append(row(label, shown, width, indent=10)[0])
-    return lines
+    return [*lines, "", *below]
 
 
 def line(m: Moment, width: int = _ANY) -> str:

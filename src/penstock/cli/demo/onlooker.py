@@ -1,0 +1,81 @@
+"""Who holds whom up, while the demo runs: the verdict of an observer, and a dashboard beside the demo.
+
+Both look at the same two gateways. An observer is used by one thread at a time, so a lock is around it, and a
+thread of its own looks once a second: a gateway that is busy may take a while to answer, and the picture must
+not wait for that. Without the extra ``observe`` there is no dashboard; the verdict needs no extra.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from penstock.aquifer import AquiferError, probe
+from penstock.observe import GatewayObserver
+
+if TYPE_CHECKING:
+    from penstock.observe import Snapshot
+
+__all__ = ["Onlooker"]
+
+_EVERY: Final = 1.0
+_PATIENCE: Final = 2.0
+_LONGEST: Final = 5.0
+"""Seconds that the last look may take; the thread ends with the process otherwise."""
+_ANYWHERE: Final = "127.0.0.1:0"
+
+
+class Onlooker:
+    """Looks at gateways once a second, between entering and leaving a block."""
+
+    def __init__(self, endpoints: Sequence[str]) -> None:
+        self.sentence = ""
+        """Which hop limits the flow, in plain words; empty if that is not known yet, or if none does."""
+        self._observer = GatewayObserver(
+            {endpoint: partial(probe, endpoint, _PATIENCE) for endpoint in endpoints}
+        )
+        self._mutex = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="penstock-demo-onlooker", daemon=True)
+        self._opened = ExitStack()
+
+    def look(self) -> Snapshot:
+        """Take a snapshot; from any thread."""
+        with self._mutex:
+            snapshot = self._observer.snapshot()
+        verdict = snapshot.verdict
+        self.sentence = verdict.sentence if verdict is not None and verdict.limiting is not None else ""
+        return snapshot
+
+    def show(self, note: Callable[[str], object]) -> None:
+        """Serve a dashboard at a free port of this machine, and tell its address."""
+        try:
+            from penstock.cli.dashboard.server import serving
+            from penstock.observe import DashboardOptions
+
+            options = DashboardOptions(listen=_ANYWHERE)
+            self._opened.enter_context(serving(self.look, options, note, "penstock demo"))
+        except ImportError:
+            note("a dashboard needs: pip install 'penstock-streams[observe]'")
+
+    def _watch(self) -> None:
+        while not self._over.wait(_EVERY):
+            try:
+                self.look()
+            except AquiferError:
+                self.sentence = ""  # A gateway that does not answer: the director notices if it is gone.
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._opened.close()
+        self._thread.join(_LONGEST)
