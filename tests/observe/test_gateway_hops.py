@@ -57,6 +57,12 @@ def test_a_reader_that_is_away_is_named_with_what_to_do() -> None:
     assert f"penstock gateway forget {HERE} gone" in found.advice
 
 
+def test_a_transaction_beyond_the_bounds_fills_a_log_though_a_part_of_it_is_read() -> None:
+    now = status(reader("slow", 860), records=200, low=860)
+
+    assert verdict(now, now).limiting == f"{HERE}/cursor/slow"
+
+
 @pytest.mark.parametrize(
     "now",
     [

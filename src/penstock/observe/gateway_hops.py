@@ -204,7 +204,9 @@ def _is_full(status: GatewayStatus) -> bool:
     source = status.source
     has_demand = source.requested == 0 or source.requested > source.received
     bound = _FULL if has_demand else _FULL_WITHOUT_DEMAND
-    return _used(status) >= bound and status.head - status.low_watermark >= bound * status.records > 0
+    needed = status.head - status.low_watermark
+    # A transaction is stored as a whole, and may take more than the bounds: then a part of it is enough.
+    return status.records > 0 and _used(status) * needed / status.records >= bound
 
 
 def _subscribers(endpoint: str, status: GatewayStatus) -> Iterator[SubscriberFigures]:

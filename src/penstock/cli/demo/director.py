@@ -98,7 +98,8 @@ class _Run:
         source = self._started(self._intake)
         if sink is None or source is None:
             return self._interrupted()
-        self._onlooker = self._ending.enter_context(Onlooker([source.endpoint, sink.endpoint]))
+        readers = {source.endpoint: "Spark", sink.endpoint: "the reader"}
+        self._onlooker = self._ending.enter_context(Onlooker(readers))
         self._onlooker.show(lambda text: self._picture.say(f"  {text}"))
         limit = ["--records", str(records)] if records is not None else []
         pace = ["--rate", str(_RATE), "--duration", str(duration)]
@@ -259,7 +260,7 @@ class _Run:
         title = "Nothing was lost, and nothing arrived twice" if same else "NOT THE SAME: this is a defect"
         subtitle = (
             f"{sensors.sent:,} readings sent, {results.counted:,} counted in the results, {seconds:.0f} s; "
-            f"the sensors waited for {sensors.blocked_for:.1f} s"
+            f"the sensors waited for {sensors.blocked_for:.0f} s, Spark's start included"
         )
         try:
             Path(self._drawn).write_text(summary_svg(self._history.moments, title, subtitle), "utf-8")

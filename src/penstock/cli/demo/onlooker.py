@@ -8,17 +8,18 @@ not wait for that. Without the extra ``observe`` there is no dashboard; the verd
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from penstock.aquifer import AquiferError, probe
+from penstock.cli.table import duration
 from penstock.observe import GatewayObserver
 
 if TYPE_CHECKING:
-    from penstock.observe import Snapshot
+    from penstock.observe import Snapshot, Verdict
 
 __all__ = ["Onlooker"]
 
@@ -32,11 +33,13 @@ _ANYWHERE: Final = "127.0.0.1:0"
 class Onlooker:
     """Looks at gateways once a second, between entering and leaving a block."""
 
-    def __init__(self, endpoints: Sequence[str]) -> None:
+    def __init__(self, readers: Mapping[str, str]) -> None:
+        """Look at the endpoints in ``readers``, each of which has one reader, with a name for people."""
         self.sentence = ""
         """Which hop limits the flow, in plain words; empty if that is not known yet, or if none does."""
+        self._readers = dict(readers)
         self._observer = GatewayObserver(
-            {endpoint: partial(probe, endpoint, _PATIENCE) for endpoint in endpoints}
+            {endpoint: partial(probe, endpoint, _PATIENCE) for endpoint in readers}
         )
         self._mutex = threading.Lock()
         self._over = threading.Event()
@@ -47,9 +50,16 @@ class Onlooker:
         """Take a snapshot; from any thread."""
         with self._mutex:
             snapshot = self._observer.snapshot()
-        verdict = snapshot.verdict
-        self.sentence = verdict.sentence if verdict is not None and verdict.limiting is not None else ""
+        self.sentence = "" if snapshot.verdict is None else self._said(snapshot.verdict)
         return snapshot
+
+    def _said(self, verdict: Verdict) -> str:
+        """The verdict with the names of the demo, in which each gateway has one reader."""
+        for endpoint, name in self._readers.items():
+            if verdict.limiting is not None and verdict.limiting.startswith(f"{endpoint}/"):
+                since = duration(int(verdict.since or 0))
+                return f"{name} limits the flow: for {since}, every hop before it has waited"
+        return ""
 
     def show(self, note: Callable[[str], object]) -> None:
         """Serve a dashboard at a free port of this machine, and tell its address."""

@@ -103,10 +103,12 @@ class Picture:
         elif moment.elapsed >= self._next_line:
             self._next_line = moment.elapsed + 2
             self._out.write(line(moment, self._width) + "\n")
-            if moment.limit and moment.limit != self._limit:
+            # Its figures change all the time; what comes before them names the hop.
+            limit = moment.limit.partition(":")[0]
+            if limit and limit != self._limit:
                 parts = wrap(printable(moment.limit), max(self._width - 9, 20))
                 self._out.write("".join(f"{' ' * 9}{part}\n" for part in parts))
-            self._limit = moment.limit
+            self._limit = limit
 
 
 def drawing(m: Moment, width: int) -> list[str]:

@@ -1,0 +1,59 @@
+"""What the demo says of who holds whom up is true of its gateways."""
+
+import threading
+from contextlib import ExitStack
+
+from penstock import Flux
+from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
+from penstock.cli.demo.onlooker import Onlooker
+from penstock.spec import Subscription
+from tests.aquifer.faults.rigs import ANYWHERE, eventually
+
+
+class Stuck:
+    """A required reader that requests nothing until it is let go."""
+
+    def __init__(self) -> None:
+        self.subscribed = threading.Event()
+        self.subscription: Subscription | None = None
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self.subscription = subscription
+        self.subscribed.set()
+
+    def on_next(self, element: object, /) -> None: ...
+    def on_error(self, error: BaseException, /) -> None: ...
+    def on_complete(self) -> None: ...
+
+
+def small_gateway() -> Gateway:
+    return Gateway(Flux.range(0, 1_000_000), ANYWHERE, codec="json", journal=MemoryJournal(max_records=100))
+
+
+def test_the_reader_of_the_last_full_gateway_is_named_and_nobody_when_it_reads_again() -> None:
+    with ExitStack() as opened:
+        first, last = (opened.enter_context(small_gateway()) for _ in range(2))
+        stuck = Stuck()
+        AquiferPublisher(last.endpoint, codec="json", window=1, max_window=1).subscribe(stuck)
+        quick = AquiferPublisher(first.endpoint, codec="json").flux().subscribe(lambda number: None)
+        onlooker = Onlooker({first.endpoint: "Spark", last.endpoint: "the reader"})
+        assert onlooker.sentence == ""
+
+        def looked() -> str:
+            onlooker.look()
+            return onlooker.sentence
+
+        eventually(lambda: looked().startswith("the reader limits the flow: for "))
+        assert stuck.subscribed.wait(30)
+        assert stuck.subscription is not None
+        stuck.subscription.request(10_000_000)
+        eventually(lambda: looked() == "")
+        stuck.subscription.cancel()
+        quick.cancel()
+
+
+def test_the_address_of_a_dashboard_is_told() -> None:
+    with Gateway(Flux.never(), ANYWHERE) as gateway, Onlooker({gateway.endpoint: "Spark"}) as onlooker:
+        told: list[str] = []
+        onlooker.show(told.append)
+        assert told[0].startswith("dashboard at http://127.0.0.1:")
