@@ -336,6 +336,29 @@ def test_closing_ends_the_streams_and_frees_the_address() -> None:
         assert ask(again, "/").status == 200
 
 
+def test_closing_is_quiet_while_a_browser_does_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    with a_dashboard(hops=150, interval=0.005) as dashboard:
+        quick, stalled = Events(dashboard), Events(dashboard, buffer=4096)
+        stalled.next("history")
+        while clock_of(quick.next("update")) < 300:  # the line is full by then
+            pass
+        quick.close()
+    stalled.close()
+
+    assert [each.getMessage() for each in caplog.records] == []
+
+
+def test_what_is_not_http_is_refused_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with a_dashboard() as dashboard:
+        with socket.create_connection(("127.0.0.1", urlsplit(dashboard.url).port), PATIENCE) as peer:
+            peer.sendall(b"\x16\x03\x01 this is not HTTP\r\n\r\n")
+            while peer.recv(4096):
+                pass
+        assert ask(dashboard, "/").status == 200
+
+    assert [each.getMessage() for each in caplog.records] == []
+
+
 def test_an_address_that_is_taken_is_told_in_a_sentence() -> None:
     with a_dashboard() as dashboard:
         taken = dashboard.url.removeprefix("http://").rstrip("/")

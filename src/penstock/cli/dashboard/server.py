@@ -63,7 +63,7 @@ def serving(
         dashboard = Dashboard(look, options, title=title, interval=interval)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    with ScreenLog(note, layer="penstock.observe"), ScreenLog(note, layer="uvicorn"):
+    with ScreenLog(note, layer="penstock.observe"):
         try:
             dashboard.start()
         except OSError as error:

@@ -31,9 +31,26 @@ __all__ = ["Dashboard"]
 
 _log = logging.getLogger("penstock.observe")
 
+_SERVING: Final = "penstock-dashboard"
+"""The name of the thread that serves."""
 _MOST_CONNECTIONS: Final = 128
 _CLOSING: Final = 10.0
 """Seconds that closing may take; the threads are daemons and never hold up the end of the process."""
+
+
+class _OwnMessages(logging.Filter):
+    """Keeps what uvicorn says on our thread out of the log of the program.
+
+    It reports every connection that is cut, with a traceback: a browser that does not read while the
+    dashboard closes, a request that is not HTTP. The application logs its own errors.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Drop the messages of a dashboard; those of other servers in this process pass."""
+        if record.threadName != _SERVING:
+            return True
+        _log.debug("uvicorn: %s", record.getMessage())
+        return False
 
 
 class Dashboard:
@@ -75,6 +92,7 @@ class Dashboard:
         self._latest = LatestUpdate()
         self._instance = secrets.token_hex(6)
         self._closing = threading.Event()
+        self._own_messages = _OwnMessages()
         self._server: Server | None = None
         self._socket: socket.socket | None = None
         self._threads: list[threading.Thread] = []
@@ -109,7 +127,8 @@ class Dashboard:
         self._endpoint = replace(self._endpoint, port=port)
         self._access = self._guard(self._endpoint)
         self._server = self._make_server()
-        for name, run in (("penstock-dashboard", self._serve), ("penstock-dashboard-look", self._poll)):
+        logging.getLogger("uvicorn.error").addFilter(self._own_messages)
+        for name, run in ((_SERVING, self._serve), ("penstock-dashboard-look", self._poll)):
             thread = threading.Thread(target=run, name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -125,6 +144,7 @@ class Dashboard:
             if thread.is_alive():
                 _log.warning("the thread %s of the dashboard has not ended yet", thread.name)
         self._threads.clear()
+        logging.getLogger("uvicorn.error").removeFilter(self._own_messages)
         if self._socket is not None:
             self._socket.close()
 
@@ -200,6 +220,17 @@ class Dashboard:
             await self._server.serve(sockets=[self._socket])
         finally:
             self._latest.close()
+            await self._cut_off()
+
+    async def _cut_off(self) -> None:
+        """Abort what is still connected: a browser that does not read would keep its connection for ever."""
+        assert self._server is not None
+        for connection in list(self._server.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if isinstance(transport, asyncio.WriteTransport):
+                transport.abort()
+        await asyncio.sleep(0)  # the loop tells each connection that it is lost, and closes its socket
+        await asyncio.sleep(0)
 
 
 def _listening(endpoint: Endpoint) -> socket.socket:
