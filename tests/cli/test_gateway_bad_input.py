@@ -23,7 +23,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     [
         ((), "which source? Give --source stdin"),
         (("--source", "kafka"), "'kafka' is not a feed; write file:PATH, "),
-        (("--source", "amqp://127.0.0.1:1"), "udp://HOST:PORT or writers"),
+        (("--source", "amqp://127.0.0.1:1"), "HOST:PORT/PATH or writers"),
         (("--source", "tcp-listen://127.0.0.1:0?what"), "after the ? there can be acknowledge"),
         (("--source", "tcp://127.0.0.1"), "the port is missing"),
         (("--source", "tcp://*:80"), "name the host and the port of one server"),
