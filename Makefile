@@ -4,6 +4,9 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 ARGS ?=
+# What runs with the oldest PySpark as well; PySpark 4.0 leaves sockets to the garbage collector.
+OLDEST_SPARK = -W ignore::pytest.PytestUnraisableExceptionWarning tests/spark/test_every_version.py \
+	tests/spark/test_self_paced.py tests/spark/test_source_stream.py tests/spark/test_sink_once.py
 
 # The first interpreter that starts and is new enough (a version manager may leave names that do not start).
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python3; do \
@@ -44,13 +47,17 @@ format: .venv/.installed ## Mend what can be mended of the style
 	.venv/bin/ruff format .
 
 .PHONY: test
-test: .venv/.installed ## Lint, build the documentation, then run all tests (ARGS="..." goes to pytest)
+test: .venv/.installed .venv-spark40/.installed ## Lint, build the documentation, then run all tests (ARGS="..." goes to pytest)
 	+@$(MAKE) --no-print-directory --jobs=2 ARGS= lint docs
 	.venv/bin/python -m tests.side_by_side $(ARGS)
 
 .PHONY: test-fast
 test-fast: .venv/.installed ## Run the tests that are not slow
 	.venv/bin/python -m pytest -m "not slow" $(ARGS)
+
+.PHONY: test-spark40
+test-spark40: .venv-spark40/.installed ## Run the tests of source and sink with the oldest PySpark (ARGS="..." goes to pytest)
+	.venv-spark40/bin/python -m pytest -p no:cacheprovider $(or $(ARGS),$(OLDEST_SPARK))
 
 .PHONY: coverage
 coverage: .venv/.installed ## Run the fast tests and show what they do not reach, layer by layer
@@ -83,6 +90,7 @@ docs: .venv-docs/.installed ## Build the documentation into site/
 lock: .venv-lock/.installed ## Resolve the requirement files anew (ARGS=--upgrade for newer versions)
 	$(compile) requirements/lock.in --output-file requirements/lock.txt
 	$(compile) pyproject.toml --extra test --extra jvm --extra interop --extra net --extra http --extra aquifer --extra spark --extra connect --extra observe --extra otel --extra mqtt --extra kafka --extra redis --extra schemas --extra zstd requirements/dev.in --output-file requirements/dev.txt
+	$(compile) requirements/spark40.in --output-file requirements/spark40.txt
 	$(compile) requirements/bench.in --output-file requirements/bench.txt
 	$(compile) pyproject.toml --extra docs --output-file requirements/docs.txt
 
@@ -92,12 +100,13 @@ compile = .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.1
 
 .PHONY: clean
 clean: ## Remove everything the other targets made
-	rm -rf .venv .venv-bench .venv-docs .venv-lock build dist site
+	rm -rf .venv .venv-spark40 .venv-bench .venv-docs .venv-lock build dist site
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One environment per purpose, each from a hashed requirement file.
 .venv/.installed: requirements/dev.txt pyproject.toml
+.venv-spark40/.installed: requirements/spark40.txt pyproject.toml
 .venv-bench/.installed: requirements/bench.txt pyproject.toml
 .venv-docs/.installed: requirements/docs.txt
 .venv-lock/.installed: requirements/lock.txt

@@ -41,6 +41,8 @@ BESIDE = {
 }
 """The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas.
 
+Beside them, ``make test-spark40`` runs with the oldest PySpark.
+
 Each run waits most of its time: with fewer runs, two processors have nothing to do for a third of it.
 """
 
@@ -65,6 +67,8 @@ def main(arguments: list[str]) -> int:
                 quick_java.write_archive(archive)
             said = Path(folder, name)
             beside.append((_start(name, said, ending), said))
+        said = Path(folder, "oldest Spark")
+        beside.append((_run(["make", "--no-print-directory", "test-spark40", "ARGS="], said, ending), said))
         codes = [first.wait()]
         for process, said in beside:
             codes.append(process.wait())
@@ -85,7 +89,10 @@ def _start(name: str, said: Path, ending: ExitStack) -> subprocess.Popen[bytes]:
     paths = BESIDE[name]
     others = {path for other, theirs in BESIDE.items() if other != name for path in theirs}
     left_out = [f"--ignore={path}" for path in sorted(others) if path not in paths and _is_in(path, paths)]
-    command = [*_PYTEST, *_notes_in(str(said.parent), name), *paths, *left_out]
+    return _run([*_PYTEST, *_notes_in(str(said.parent), name), *paths, *left_out], said, ending)
+
+
+def _run(command: list[str], said: Path, ending: ExitStack) -> subprocess.Popen[bytes]:
     with said.open("w") as file:
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
     ending.callback(process.wait)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.source.demand import BatchTimes, _folder, write_reports
+from penstock.spark.source.batch_times import BatchTimes, reports_folder, write_reports
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import eventually
 
@@ -23,7 +23,7 @@ HERE = "tcp://127.0.0.1:5556"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return _folder()
+    return reports_folder()
 
 
 def progress(offset: int, seconds: float, waited: float = 0.0, name: str = "query") -> dict[str, Any]:

@@ -7,7 +7,6 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.aquifer import Gateway, GatewayUnreachable, Limits, LogReader, MemoryJournal
@@ -17,6 +16,7 @@ from penstock.spark.source.columns import Columns
 from penstock.spark.source.positions import OffsetRange
 from penstock.spark.source.ranges import read_range, renew_lease
 from penstock.spark.source.readers import AquiferStreamReader
+from penstock.spark.spark_interface import ReadAllAvailable, ReadMaxRows
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually
 

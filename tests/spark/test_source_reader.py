@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from penstock.aquifer import Gateway, GatewayUnreachable, LogState, MemoryJournal
@@ -18,6 +17,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.source.gateway_logs import GatewayLogs
 from penstock.spark.source.positions import QueryPosition
 from penstock.spark.source.readers import AquiferBatchReader, AquiferStreamReader
+from penstock.spark.spark_interface import ReadAllAvailable, ReadMaxRows
 from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, stays
 
 SCHEMA = StructType([StructField("offset", LongType())])

@@ -39,7 +39,8 @@ from penstock.spark.pipeline import Pipeline, Progress, RunningPipeline
 from penstock.spark.processor import SparkProcessor
 from penstock.spark.programs import java_home
 from penstock.spark.registration import package_zip, register, ship
-from penstock.spark.sessions import refuse_unsupported, session, settings
+from penstock.spark.sessions import session, settings
+from penstock.spark.versions import refuse_unsupported
 
 __all__ = [
     "BadOption",

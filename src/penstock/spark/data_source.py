@@ -15,6 +15,7 @@ from pyspark.sql.datasource import (
 from penstock.spark.errors import BadOption, BadSchema
 from penstock.spark.options import SinkOptions, SourceOptions
 from penstock.spark.source.columns import default_schema
+from penstock.spark.versions import has_admission_control
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,14 +44,16 @@ class AquiferDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For ``spark.readStream``."""
         from penstock.spark.source.readers import AquiferStreamReader, RefusedStreamReader
+        from penstock.spark.source.self_paced import RefusedSelfPacedReader, SelfPacedStreamReader
 
+        told = has_admission_control()
         try:
             options = self._source(schema)
             if options.ending != "latest":
                 raise BadOption("endingOffsets", options.ending, "a stream does not end; use spark.read")
         except (BadOption, BadSchema) as error:
-            return RefusedStreamReader(error)
-        return AquiferStreamReader(schema, options)
+            return RefusedStreamReader(error) if told else RefusedSelfPacedReader(error)
+        return AquiferStreamReader(schema, options) if told else SelfPacedStreamReader(schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """For ``df.write``."""

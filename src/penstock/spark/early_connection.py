@@ -13,17 +13,20 @@ import socket
 import sys
 from typing import Any
 
-PATH = os.environ["PYTHON_WORKER_FACTORY_SOCK_PATH"]
+PATH = os.environ.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
+PORT = os.environ.get("PYTHON_WORKER_FACTORY_PORT")
+ADDRESS: Any = PATH or ("127.0.0.1", int(PORT or 0))
+"""Where Spark listens: before 4.1 only on a port."""
 
 
 def connect_early() -> None:
     """Connect to Spark, and use that connection for the next socket that connects there."""
-    early = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
-    early[0].connect(PATH)
+    early = [socket.socket(socket.AF_UNIX if PATH else socket.AF_INET, socket.SOCK_STREAM)]
+    early[0].connect(ADDRESS)
     connect = socket.socket.connect
 
     def connect_once(self: socket.socket, address: Any) -> None:
-        if address != PATH or not early:
+        if address != ADDRESS or not early:
             return connect(self, address)
         connected = early.pop()
         connected.settimeout(self.gettimeout())

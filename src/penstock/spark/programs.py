@@ -93,7 +93,8 @@ _PYTHON: Final = """\
 #!/bin/sh
 # Starts Python for Spark. A process that plans streams connects to Spark before it imports anything,
 # because Spark waits for only 10 seconds, and a busy machine needs more.
-if [ "$1" = "-m" ] && [ "$2" != "pyspark.daemon" ] && [ -n "$PYTHON_WORKER_FACTORY_SOCK_PATH" ]; then
+spark="$PYTHON_WORKER_FACTORY_SOCK_PATH$PYTHON_WORKER_FACTORY_PORT"
+if [ "$1" = "-m" ] && [ "$2" != "pyspark.daemon" ] && [ -n "$spark" ]; then
     exec {python} -P {early} "$@"
 fi
 exec {python} "$@"

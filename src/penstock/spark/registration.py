@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
-from penstock.spark.source.demand import report_batch_times
+from penstock.spark.query_listener import listen_to_queries
+from penstock.spark.versions import has_admission_control
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,14 +52,19 @@ def register(spark: SparkSession, *, again: bool = False) -> None:
     installed on the server. With ``again``, the format is registered even if Spark knows it.
     """
     from penstock.spark.data_source import AquiferDataSource
+    from penstock.spark.source.self_paced import TRIGGER_VARIABLE
 
     if again or not _is_known(spark, AquiferDataSource.name()):
         spark.dataSource.register(AquiferDataSource)
     # Tasks see only settings that were set, and the default is the time zone of the driver's machine.
     spark.conf.set(_TIME_ZONE, spark.conf.get(_TIME_ZONE) or "UTC")
     if not is_remote(spark):
-        _prepare_environment(spark, AquiferDataSource.name())
-        report_batch_times(spark)
+        environment = _prepared_environment(spark, AquiferDataSource.name())
+        if environment is None or has_admission_control():
+            listen_to_queries(spark)
+        else:
+            environment.putIfAbsent(TRIGGER_VARIABLE, "")
+            listen_to_queries(spark, lambda trigger: environment.put(TRIGGER_VARIABLE, trigger))
 
 
 def is_remote(spark: SparkSession) -> bool:
@@ -66,8 +72,8 @@ def is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def _prepare_environment(spark: SparkSession, name: str) -> None:
-    """Let queries start at the same time.
+def _prepared_environment(spark: SparkSession, name: str) -> Any:
+    """The environment of the processes that plan queries, in which queries can start at the same time.
 
     When a query starts, Spark puts four variables into a map that all queries of the format share, without a
     lock. Two concurrent starts can corrupt the map for good: every later query then fails with "Illegal size
@@ -78,8 +84,10 @@ def _prepare_environment(spark: SparkSession, name: str) -> None:
         environment = manager.lookupDataSource(name).dataSourceCls().envVars()
         for variable in _SET_BY_EACH_QUERY:
             environment.putIfAbsent(variable, "")
+        return environment
     except Exception as error:  # This is not part of Spark's public interface.
         _log.info("could not prepare the environment of Spark's Python processes: %s", error)
+        return None
 
 
 def _is_known(spark: SparkSession, name: str) -> bool:

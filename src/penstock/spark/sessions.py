@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.spark.programs import java_home, python_for_workers
+from penstock.spark.versions import installed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["refuse_unsupported", "session", "settings", "unsupported"]
+__all__ = ["session", "settings"]
 
 _log = logging.getLogger("penstock.spark")
 
@@ -49,10 +48,6 @@ _ON_ONE_MACHINE: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     # 200 by default, which costs five seconds for each batch with an aggregation.
     "spark.sql.shuffle.partitions": "2",
-    # The default manager runs chmod and readlink, about 19 times for each batch.
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
     # Hadoop writes a file of checksums beside each file, and runs chmod for both.
     _CHECKSUMS: "false",
     # The remaining forks are fast.
@@ -81,6 +76,11 @@ def settings(master: str = "local[*]", **overrides: str) -> dict[str, str]:
         chosen = {key: value for key, value in chosen.items() if key.startswith("spark.sql.")}
     elif master.startswith("local"):
         chosen |= _ON_ONE_MACHINE
+        # The default manager runs chmod and readlink, about 19 times for each batch.
+        place = "streaming" if installed() < (4, 1) else "streaming.checkpointing"
+        chosen["spark.sql.streaming.checkpointFileManagerClass"] = (
+            f"org.apache.spark.sql.execution.{place}.FileSystemBasedCheckpointFileManager"
+        )
     return chosen | overrides
 
 
@@ -178,34 +178,3 @@ def _connected(name: str, master: str, chosen: Mapping[str, str]) -> SparkSessio
 def option_text(value: object) -> str:
     """A value as a string for Spark, with Spark's spelling of true and false."""
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-_SUPPORTED: Final = (4, 3)
-"""Other minor versions lack parts of the streaming interface, or name them differently."""
-_VERSION: Final = re.compile(r'^__version__\b[^=]*=\s*"((\d+)\.(\d+)[^"]*)"', re.MULTILINE)
-
-
-def unsupported() -> str | None:
-    """A message if the installed PySpark is not supported; None if it is, or if there is none."""
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
-        return None
-    try:
-        # Read, not imported: an import takes long, and may fail with another version.
-        version = _VERSION.search(Path(found.origin).with_name("version.py").read_text(encoding="utf-8"))
-    except OSError:
-        return None  # PySpark is in a zip file, as on some executors. The driver has checked it.
-    if version is None or (int(version[2]), int(version[3])) == _SUPPORTED:
-        return None
-    major, minor = _SUPPORTED
-    return (
-        f"penstock.spark works with PySpark {major}.{minor}, and PySpark {version[1]} is installed: "
-        f"pip install 'penstock-streams[spark]' installs {major}.{minor}"
-    )
-
-
-def refuse_unsupported() -> None:
-    """Raise ImportError if the installed PySpark is not supported."""
-    problem = unsupported()
-    if problem is not None:
-        raise ImportError(problem)

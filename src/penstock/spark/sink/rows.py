@@ -36,7 +36,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     UserDefinedType,
     VariantType,
     VariantVal,
@@ -52,6 +51,7 @@ from penstock.aquifer import (
     to_arrow_stream,
 )
 from penstock.spark.errors import BadSchema, UnwritableRow
+from penstock.spark.spark_interface import TimeType
 
 __all__ = ["RowEncoder", "RowPacker"]
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from penstock.aquifer import PreparedPart, Producer
 from penstock.spark.errors import BadOption
 from penstock.spark.options import SinkOptions
 from penstock.spark.sink.rows import RowPacker
+from penstock.spark.spark_interface import StreamArrowWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,7 @@ def _commit(messages: list[WriterCommitMessage | None], batch: int, options: Sin
         producer.commit(batch, [message.part for message in prepared], timeout=options.timeout)
 
 
-class AquiferStreamWriter(DataSourceStreamArrowWriter):
+class AquiferStreamWriter(StreamArrowWriter):
     """The writer of ``writeStream``."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:

@@ -41,9 +41,9 @@ class Columns:
     """Makes Arrow batches of one schema."""
 
     def __init__(self, schema: StructType, value: str, zone: Zone | None = None) -> None:
-        from pyspark.sql.pandas.types import to_arrow_schema
+        from penstock.spark.spark_interface import arrow_schema
 
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._schema = arrow_schema(schema)
         self._value = value
         self.wire_format = "arrow" if value == "arrow" else "msgpack"
         """The payload format to request from the gateway."""

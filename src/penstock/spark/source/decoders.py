@@ -34,11 +34,12 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
     UserDefinedType,
     VariantType,
     VariantVal,
 )
+
+from penstock.spark.spark_interface import TimeType
 
 __all__ = [
     "Dialect",

@@ -18,22 +18,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
+
+from penstock.aquifer import LogState
+from penstock.spark.errors import BadOption
+from penstock.spark.options import SourceOptions
+from penstock.spark.source.batch_times import BatchTimes
+from penstock.spark.source.columns import Columns
+from penstock.spark.source.decoders import session_zone
+from penstock.spark.source.demand import AdaptiveDemand
+from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions, offset_in
+from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
+from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
+from penstock.spark.spark_interface import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
-
-from penstock.aquifer import LogState
-from penstock.spark.errors import BadOption
-from penstock.spark.options import SourceOptions
-from penstock.spark.source.columns import Columns
-from penstock.spark.source.decoders import session_zone
-from penstock.spark.source.demand import AdaptiveDemand, BatchTimes
-from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions, offset_in
-from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
-from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
 
 if TYPE_CHECKING:
     import pyarrow as pa

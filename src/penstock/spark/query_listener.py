@@ -1,0 +1,85 @@
+"""What the driver does for the stream readers of its queries, which run in processes beside it.
+
+It reports how long a batch took, which only the driver knows. With Spark 4.0 and 4.1 it also notes the
+trigger of a query, because these versions do not tell a reader about it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.spark.source.batch_times import reports_folder, write_reports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["listen_to_queries"]
+
+_log = logging.getLogger("penstock.spark")
+
+_listening: Final[set[str]] = set()
+"""The sessions that have a listener."""
+
+
+def listen_to_queries(spark: SparkSession, note_trigger: Any = None) -> None:
+    """Add a listener to a session, unless it has one.
+
+    ``note_trigger`` is called with the name of the trigger of each query before that query plans anything.
+    """
+    try:
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        key = f"{spark.sparkContext.applicationId} {spark._jsparkSession.sessionUUID()}"
+        if key in _listening:
+            return
+        context = spark.sparkContext
+        assert context._gateway is not None
+        assert context._jvm is not None
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+        streaming = context._jvm.org.apache.spark.sql.streaming
+        queries = spark._jsparkSession.streams()
+        listener = streaming.PythonStreamingQueryListenerWrapper(_QueryListener(queries, note_trigger))
+        queries.addListener(listener)
+        _listening.add(key)
+    except Exception as error:  # This is not part of Spark's public interface.
+        _log.info("the driver cannot report how long batches take: %s", error)
+
+
+class _QueryListener:
+    """Called by Spark. PySpark's own listener would fetch some sixty figures each time."""
+
+    def __init__(self, queries: Any, note_trigger: Any) -> None:
+        self._queries = queries
+        self._note_trigger = note_trigger
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Note the trigger of a query; Spark waits for that before it starts the query's planner."""
+        if self._note_trigger is None:
+            return
+        try:
+            query = self._queries.get(event.id())
+            self._note_trigger(query.streamingQuery().trigger().getClass().getSimpleName().rstrip("$"))
+        except Exception as error:
+            _log.info("could not find out the trigger of a query: %s", error)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Spark requires this method."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Spark requires this method."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Write the reports of a batch that has ended."""
+        try:
+            folder = reports_folder()
+            if any(folder.iterdir()):
+                write_reports(folder, json.loads(event.progress().json()))
+        except Exception as error:
+            _log.info("could not report how long a batch took: %s", error)
+
+    class Java:
+        """Tells py4j which Java interface this is."""
+
+        implements: Final = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]

@@ -1,0 +1,87 @@
+"""How long batches took, as the driver reports it to the process that plans them.
+
+The planner of a stream sees when a batch begins, and when Spark asks for the next one. With a trigger of
+three seconds, that is three seconds later, however short the batch was, and nothing tells the planner when
+the batch ended. The driver knows, afterwards. So the planner leaves a file for its query in a folder of this
+user, and a listener in the driver writes there how long each batch took.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["BatchTimes", "reports_folder", "write_reports"]
+
+_A_DAY: Final = 24 * 3600.0
+
+
+def reports_folder() -> Path:
+    """A folder that only this user can write to."""
+    folder = Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}-batches"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} belongs to another user, or others can write to it")
+    return folder
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
+class BatchTimes:
+    """The planner's side: the reports about the batches of one query."""
+
+    def __init__(self) -> None:
+        self._file: Path | None = None
+
+    def request(self, name: str) -> None:
+        """Request reports from now on; without effect if the folder cannot be used."""
+        if self._file is not None:
+            return
+        with suppress(OSError):
+            folder = reports_folder()
+            for left_behind in folder.iterdir():
+                if left_behind.stat().st_mtime < time.time() - _A_DAY:
+                    left_behind.unlink(missing_ok=True)  # Spark often kills a planner.
+            self._file = _file(folder, name)
+            self._file.touch(mode=0o600)
+
+    def seconds(self, offsets: Mapping[str, int]) -> float | None:
+        """How long the batch that ended at these offsets took; None if there is no report (yet)."""
+        if self._file is None:
+            return None
+        try:
+            report: Any = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            return None
+        return float(report["seconds"]) if report["offsets"] == dict(offsets) else None
+
+    def close(self) -> None:
+        """Stop the reports."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+def write_reports(folder: Path, progress: Mapping[str, Any]) -> None:
+    """Write how long a batch took, without its wait for records, if a planner has requested it."""
+    spent = progress["durationMs"]
+    seconds = (spent["triggerExecution"] - spent.get("latestOffset", 0)) / 1000
+    for source in progress["sources"]:
+        end = source.get("endOffset")
+        if not isinstance(end, dict) or "name" not in end or "offsets" not in end:
+            continue  # The source is not ours.
+        file = _file(folder, str(end["name"]))
+        if file.exists():
+            draft = file.with_name(f"{file.name}.{os.getpid()}")
+            draft.write_text(json.dumps({"offsets": end["offsets"], "seconds": seconds}))
+            draft.replace(file)

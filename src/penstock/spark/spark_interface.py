@@ -1,0 +1,80 @@
+"""PySpark's names that are not in every supported version, under one name each.
+
+The newest version is what the rest of the package is written for. What an older one lacks is defined here, so
+that no other module has to ask for the version.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import DataType
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = [
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "StreamArrowWriter",
+    "SupportsTriggerAvailableNow",
+    "TimeType",
+    "arrow_schema",
+]
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # before 4.2
+
+    class ReadLimit:  # type: ignore[no-redef]
+        """How much a batch may have."""
+
+    @dataclass
+    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
+        """Everything that there is."""
+
+    @dataclass
+    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
+        """A number of rows at most."""
+
+        max_rows: int
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """For a reader that can be asked to end where its source ends now."""
+
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
+except ImportError:  # before 4.1
+
+    class StreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef, misc]
+        """A writer of a stream that gets Arrow batches: 4.0 looks for the base class of batch writers."""
+
+
+try:
+    from pyspark.sql.types import TimeType
+except ImportError:  # before 4.1
+
+    class TimeType(DataType):  # type: ignore[no-redef]
+        """A type that no column has."""
+
+        precision = 6
+
+
+_NAMES_A_ZONE = "timezone" in inspect.signature(to_arrow_schema).parameters
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema of a batch that Spark accepts for these columns; instants are in UTC."""
+    return to_arrow_schema(schema, timezone="UTC") if _NAMES_A_ZONE else to_arrow_schema(schema)
