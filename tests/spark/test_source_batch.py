@@ -93,7 +93,7 @@ def test_the_last_line_of_what_spark_says_is_what_we_say(spark: SparkSession, se
     gateway = serve([b"{}", b"null"])
     assert "did you mean startingOffsets?" in problem(spark, gateway, startingOffset="5")
     assert "has the offsets 0 to 1, and the next will be 2" in problem(spark, gateway, startingOffsets=3)
-    assert "that is after endingOffsets, 0" in problem(spark, gateway, startingOffsets=1, endingOffsets=0)
+    assert "that is after the end" in problem(spark, gateway, startingOffsets=1, endingOffsets=0)
     assert "so give a schema" in problem(spark, gateway, value="json")
     assert "x int is not one of them" in problem(spark, gateway, "x int")
     assert "record 1 of" in problem(spark, gateway, "x int", value="json")

@@ -153,7 +153,14 @@ def test_a_gateway_that_is_started_again_elsewhere_is_the_same_by_its_journal(
 def test_a_checkpoint_of_another_gateway_is_told(queries: Queries, serve: Serve) -> None:
     one, other = serve(numbers(5)), serve(numbers(5))
     queries.run(one)
-    for endpoint in (other.endpoint, f"{one.endpoint},{other.endpoint}"):
-        told = failure_of(queries.start(endpoint))
-        assert f"the query of this checkpoint reads from {one.endpoint}; give these" in told
+    told = failure_of(queries.start(other))
+    assert f"the query of this checkpoint reads from {one.endpoint}, and records that it has not" in told
     assert len(queries.rows) == 5
+
+
+def test_a_gateway_is_added_to_a_checkpoint(queries: Queries, serve: Serve) -> None:
+    one, other = serve(numbers(5)), serve(numbers(3))
+    queries.run(one)
+    queries.run(f"{one.endpoint},{other.endpoint}")
+    assert {row.endpoint for row in queries.batches[-1]} == {other.endpoint}
+    assert sorted(queries.offsets) == [0, 0, 1, 1, 2, 2, 3, 4]

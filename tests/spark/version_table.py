@@ -73,4 +73,5 @@ def _tried(python: str) -> tuple[str, dict[str, str]]:
 
 if __name__ == "__main__":
     for each in sys.argv[1:]:
-        PAGE.write_text(with_column(PAGE.read_text("utf-8"), *_tried(each)), "utf-8")
+        tried = _tried(each)
+        PAGE.write_text(with_column(PAGE.read_text("utf-8"), *tried), "utf-8")

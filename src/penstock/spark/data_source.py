@@ -51,6 +51,9 @@ class AquiferDataSource(DataSource):
             options = self._source(schema)
             if options.ending != "latest":
                 raise BadOption("endingOffsets", options.ending, "a stream does not end; use spark.read")
+            if options.ending_at is not None:
+                given = self.options.get("endingTimestamp")
+                raise BadOption("endingTimestamp", given, "a stream does not end; use spark.read")
         except (BadOption, BadSchema) as error:
             return RefusedStreamReader(error) if told else RefusedSelfPacedReader(error)
         return AquiferStreamReader(schema, options) if told else SelfPacedStreamReader(schema, options)

@@ -15,6 +15,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
 from penstock.aquifer import CurveClient, Endpoint, GatewayUnreachable, Refused, load_keys, load_public
@@ -30,6 +31,7 @@ _OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"
 """Options that Spark itself adds or reads, in lower case."""
 _STREAM_LEASE: Final = 3600.0
 """Seconds for which a gateway keeps the cursor of a stopped query by default."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _VALUE_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow")
 
 
@@ -99,6 +101,22 @@ def _offsets(text: str) -> str | int | dict[str, int]:
             'each: {"tcp://127.0.0.1:5556": 0}'
         )
     return value
+
+
+def _instant(text: str) -> int:
+    """Microseconds since 1970; a time without a zone is in UTC."""
+    try:
+        return 1000 * int(text)
+    except ValueError:
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            "give a time such as 2026-01-31T12:00:00Z, or a number of milliseconds since 1970"
+        ) from None
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def _endpoints(text: str) -> tuple[str, ...]:
@@ -208,6 +226,22 @@ class SourceOptions(_ConnectionOptions):
         parse=_offsets,
         help="where to end, in the same forms; only for `spark.read`",
     )
+    starting_at: int | None = option(
+        None,
+        flag="startingTimestamp",
+        metavar="time",
+        parse=_instant,
+        help="start with the first record of this time or later: `2026-01-31T12:00:00Z`, or milliseconds "
+        "since 1970; instead of `startingOffsets`",
+    )
+    """Microseconds since 1970."""
+    ending_at: int | None = option(
+        None,
+        flag="endingTimestamp",
+        metavar="time",
+        parse=_instant,
+        help="end before the first record of this time or later; instead of `endingOffsets`",
+    )
     partitions: int | None = option(
         None,
         flag="partitions",
@@ -215,6 +249,13 @@ class SourceOptions(_ConnectionOptions):
         parse=_count,
         shown="the number of cores",
         help="tasks for each endpoint and batch",
+    )
+    min_partitions: int | None = option(
+        None,
+        flag="minPartitions",
+        metavar="number",
+        parse=_count,
+        help="the fewest tasks of a batch, over all endpoints, however small it is",
     )
     max_records: int | None = option(
         None, flag="maxRecordsPerTrigger", metavar="number", parse=_count, help="the most records in a batch"
@@ -284,6 +325,10 @@ class SourceOptions(_ConnectionOptions):
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
         """Parse the options of a DataFrame reader."""
         values = _parsed(cls, given)
+        for time, name in (("starting_at", "startingTimestamp"), ("ending_at", "endingTimestamp")):
+            offsets = name.replace("Timestamp", "Offsets")
+            if values[time] is not None and any(each.lower() == offsets.lower() for each in given):
+                raise BadOption(name, given.get(name), f"set either {name} or {offsets}, not both")
         for field, name in (("starting", "startingOffsets"), ("ending", "endingOffsets")):
             values[field] = _for_each_endpoint(name, values[field], values["endpoints"])
         return cls(**values)

@@ -7,7 +7,14 @@ import time
 from collections.abc import Mapping
 from typing import Final, TypedDict, Unpack
 
-from penstock.aquifer import EpochChanged, GatewayUnreachable, LogReader, LogState, OffsetGone
+from penstock.aquifer import (
+    EpochChanged,
+    GatewayUnreachable,
+    LogReader,
+    LogState,
+    OffsetGone,
+    unpack_metadata,
+)
 from penstock.spark.errors import BadOption, DataLoss, SharedSubscription
 from penstock.spark.options import Offsets, SourceOptions
 from penstock.spark.source.positions import QueryPosition
@@ -48,21 +55,21 @@ class GatewayLogs:
         self._ended: dict[str, LogState] = {}
         """The last state of gateways whose streams have ended; they may shut down."""
         self._moves: Mapping[str, str] = {}
-        """The new endpoints of gateways that have moved since the checkpoint was written."""
+        """The new endpoints of gateways that have moved since the checkpoint was written; ``""`` if none."""
+        self._added: dict[str, tuple[str, int]] = {}
+        """The epochs and first offsets of endpoints that were added since then; of moved ones ``""``."""
         self._kept: dict[str, tuple[str, str, int]] = {}
         """The name, epoch and offset of the last cursor that was kept, by endpoint."""
 
     def state(self, endpoint: str, **options: Unpack[StateOptions]) -> LogState:
         """Return the state of a gateway's log; see :meth:`penstock.aquifer.LogReader.state`."""
-        if endpoint not in self._logs:
-            curve = self._options.curve_client()
-            self._logs[endpoint] = LogReader(endpoint, patience=self._options.patience, curve=curve)
+        log = self._log(endpoint)
         ended = self._ended.get(endpoint)
         if ended is not None:
             options["patience"] = min(self._options.patience, _PATIENCE_AT_END)
         try:
             with self._options.connection_hints():
-                state = self._logs[endpoint].state(**options)
+                state = log.state(**options)
         except GatewayUnreachable:
             if ended is None or "within" in options:
                 raise
@@ -74,6 +81,12 @@ class GatewayLogs:
             self._ended.pop(endpoint, None)  # It was restarted, and its stream goes on.
         return state
 
+    def _log(self, endpoint: str) -> LogReader:
+        if endpoint not in self._logs:
+            curve = self._options.curve_client()
+            self._logs[endpoint] = LogReader(endpoint, patience=self._options.patience, curve=curve)
+        return self._logs[endpoint]
+
     @property
     def ended(self) -> list[str]:
         """The gateways whose streams have ended."""
@@ -84,6 +97,48 @@ class GatewayLogs:
         for log in self._logs.values():
             log.close()
         self._logs.clear()
+
+    # ---------------------------------------------------------------- beginnings and ends
+    def start_of(self, endpoint: str, state: LogState) -> int:
+        """The offset at which the options want to start; the oldest if they say nothing."""
+        options = self._options
+        if options.starting_at is not None:
+            return self.offset_at(endpoint, state, options.starting_at)
+        return offset_in(state, options.starting, endpoint, "startingOffsets")
+
+    def end_of(self, endpoint: str, state: LogState) -> int:
+        """The offset before which the options want to end."""
+        options = self._options
+        if options.ending_at is not None:
+            return self.offset_at(endpoint, state, options.ending_at)
+        return offset_in(state, options.ending, endpoint, "endingOffsets")
+
+    def offset_at(self, endpoint: str, state: LogState, instant: int) -> int:
+        """The offset of the first record of a time, or later; the end of the log if there is none.
+
+        Records are in the order in which they arrived, so a few of them tell where a time is. If producers
+        have given them times of their own, in another order, the answer is an offset where an earlier
+        record is followed by one that is not.
+        """
+        first, last = state.first, state.head
+        while first < last:
+            middle = (first + last) // 2
+            if self._time_of(endpoint, middle, state.epoch) < instant:
+                first = middle + 1
+            else:
+                last = middle
+        return first
+
+    def _time_of(self, endpoint: str, offset: int, epoch: str) -> int:
+        wire_format = "arrow" if self._options.value == "arrow" else "msgpack"
+        log = self._log(endpoint)
+        try:
+            with self._options.connection_hints():
+                batch = next(log.read(offset, offset + 1, epoch=epoch, format=wire_format))
+        except OffsetGone:
+            return -(2**63)  # It was the oldest, so the time is in a later one.
+        metadata = unpack_metadata(batch.metadata)
+        return metadata.timestamp if metadata.timestamps is None else metadata.timestamps[0]
 
     # ---------------------------------------------------------------- cursors
     def lease(self, here: QueryPosition) -> float:
@@ -200,28 +255,51 @@ class GatewayLogs:
         return here
 
     def relocated(self, logged: QueryPosition) -> QueryPosition:
-        """The same position with today's endpoints; the epoch identifies a log that has moved."""
+        """The same position with today's endpoints.
+
+        The epoch identifies a log that has moved. An endpoint that the checkpoint does not know begins where
+        the options want to start. One that is no longer wanted is left out.
+        """
         gone = [endpoint for endpoint in logged.offsets if endpoint not in self.endpoints]
         added = [endpoint for endpoint in self.endpoints if endpoint not in logged.offsets]
         if not gone and not added:
             return logged
-        if len(gone) != len(added) or any(endpoint not in self._moves for endpoint in gone):
-            self._moves = self._matched(logged, gone, added)
-        return logged.moved(self._moves)
+        if any(e not in self._moves for e in gone) or any(e not in self._added for e in added):
+            self._match(logged, gone, added)
+        moved = logged.moved({before: after for before, after in self._moves.items() if after})
+        return moved.without([before for before, after in self._moves.items() if not after])
 
-    def _matched(self, logged: QueryPosition, gone: list[str], added: list[str]) -> Mapping[str, str]:
-        now_at = {self.state(endpoint).epoch: endpoint for endpoint in added}
-        moves = {endpoint: now_at.pop(logged.epochs[endpoint], "") for endpoint in gone}
-        if now_at or not all(moves.values()):
+    def with_added(self, here: QueryPosition) -> QueryPosition:
+        """The position with the endpoints that were added to the query since its checkpoint was written."""
+        for endpoint, (epoch, offset) in self._added.items():
+            if endpoint not in here.offsets and epoch:
+                here = here.with_new_log(endpoint, epoch, offset)
+        return here
+
+    def _match(self, logged: QueryPosition, gone: list[str], added: list[str]) -> None:
+        """Find out which endpoints have moved, and which are new or no longer wanted."""
+        states = {endpoint: self.state(endpoint) for endpoint in added}
+        now_at = {state.epoch: endpoint for endpoint, state in states.items()}
+        self._moves = {endpoint: now_at.pop(logged.epochs[endpoint], "") for endpoint in gone}
+        removed = [before for before, after in self._moves.items() if not after]
+        if removed and self._options.fail_on_data_loss:
             raise BadOption(
                 "endpoint",
                 ",".join(self.endpoints),
-                f"the query of this checkpoint reads from {', '.join(sorted(logged.offsets))}; give "
-                "these endpoints, or start with a new checkpoint",
+                f"the query of this checkpoint reads from {', '.join(sorted(logged.offsets))}, and records "
+                f"that it has not read from {', '.join(removed)} would be left out. Give these endpoints; or "
+                'set option("failOnDataLoss", "false") to go on without them; or start with a new checkpoint',
             )
-        for before, after in moves.items():
-            _log.info("the gateway that was at %s is at %s now", before, after)
-        return moves
+        for before, after in self._moves.items():
+            if after:
+                _log.info("the gateway that was at %s is at %s now", before, after)
+            else:
+                _log.warning("the query no longer reads from %s", before)
+        # Those that have moved are known: they have no beginning of their own.
+        self._added = dict.fromkeys(added, ("", 0))
+        for epoch, endpoint in now_at.items():
+            self._added[endpoint] = epoch, self.start_of(endpoint, states[endpoint])
+            _log.info("the query also reads from %s now, from %d on", endpoint, self._added[endpoint][1])
 
 
 def offset_in(state: LogState, wanted: Offsets | None, endpoint: str, option: str) -> int:

@@ -13,7 +13,7 @@ listen elsewhere.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -75,6 +75,15 @@ class QueryPosition:
             initial={**self.initial, endpoint: first},
         )
 
+    def without(self, endpoints: Collection[str]) -> QueryPosition:
+        """The same position without some gateways."""
+        return replace(
+            self,
+            offsets={each: offset for each, offset in self.offsets.items() if each not in endpoints},
+            epochs={each: epoch for each, epoch in self.epochs.items() if each not in endpoints},
+            initial={each: offset for each, offset in self.initial.items() if each not in endpoints},
+        )
+
     def moved(self, endpoints: Mapping[str, str]) -> QueryPosition:
         """The same position if gateways listen elsewhere; ``endpoints`` maps the old endpoints to the new."""
         return replace(
@@ -116,8 +125,10 @@ def cut_ranges(start: QueryPosition, end: QueryPosition) -> list[OffsetRange]:
     return cut
 
 
-def partition_count(wanted: int | None, endpoints: int, records: int) -> int:
-    """The number of ranges for each gateway; ``wanted`` is what the user asked for.
+def partition_count(wanted: int | None, endpoints: int, records: int, least: int | None = None) -> int:
+    """The number of ranges for each gateway.
+
+    ``wanted`` is what the user asked for, and ``least`` the fewest ranges of all gateways together.
 
     Spark does not tell a data source how many cores there are. The number of this machine is right for a
     local master, and a fair guess on a cluster.
@@ -125,4 +136,4 @@ def partition_count(wanted: int | None, endpoints: int, records: int) -> int:
     if wanted is not None:
         return wanted
     cores = max(1, (os.cpu_count() or 2) // endpoints)
-    return max(1, min(cores, records // (_SMALLEST_RANGE * endpoints)))
+    return max(1, -(-(least or 1) // endpoints), min(cores, records // (_SMALLEST_RANGE * endpoints)))

@@ -26,7 +26,7 @@ from penstock.spark.source.batch_times import BatchTimes
 from penstock.spark.source.columns import Columns
 from penstock.spark.source.decoders import session_zone
 from penstock.spark.source.demand import AdaptiveDemand
-from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions, offset_in
+from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions
 from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
 from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
 from penstock.spark.spark_interface import (
@@ -64,23 +64,23 @@ class AquiferBatchReader(DataSourceReader):
             starts, ends, epochs = {}, {}, {}
             for endpoint in options.endpoints:
                 state = logs.state(endpoint)
-                starts[endpoint] = offset_in(state, options.starting, endpoint, "startingOffsets")
-                ends[endpoint] = offset_in(state, options.ending, endpoint, "endingOffsets")
+                starts[endpoint] = logs.start_of(endpoint, state)
+                ends[endpoint] = logs.end_of(endpoint, state)
                 epochs[endpoint] = state.epoch
                 if starts[endpoint] > ends[endpoint]:
-                    remedy = f"that is after endingOffsets, {ends[endpoint]}"
-                    raise BadOption("startingOffsets", starts[endpoint], remedy)
+                    remedy = f"{endpoint} would be read from {starts[endpoint]} to {ends[endpoint]}"
+                    raise BadOption("startingOffsets", starts[endpoint], f"that is after the end: {remedy}")
             start = QueryPosition(starts, epochs, starts, name, 1)
             records = sum(ends.values()) - sum(starts.values())
             if records:
                 lease = options.lease or _PLANNING_LEASE
                 kept = {endpoint: logs.keep(endpoint, start, lease) for endpoint in options.endpoints}
-                if options.starting in (None, "earliest"):
+                if options.starting in (None, "earliest") and options.starting_at is None:
                     # The oldest record may have gone since the first question. From now on it stays.
                     start = replace(start, offsets=kept, initial=kept)
         finally:
             logs.close()
-        parts = partition_count(options.partitions, len(ends), records)
+        parts = partition_count(options.partitions, len(ends), records, options.min_partitions)
         cut = cut_ranges(start, start.at(ends, parts))
         alone = len(cut) == 1
         return [RangePartition(span, alone) for span in cut] or [RangePartition(_empty_range(start))]
@@ -162,8 +162,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for endpoint in options.endpoints:
             state = self._logs.state(endpoint, name=name)
             kept = state.acknowledged
-            offset = offset_in(state, options.starting, endpoint, "startingOffsets")
-            if kept is not None and options.starting is None:
+            offset = self._logs.start_of(endpoint, state)
+            if kept is not None and options.starting is None and options.starting_at is None:
                 offset = kept  # The checkpoint is new, but the subscription is not: resume there.
             elif kept is not None and kept > offset:
                 self._logs.drop_cursor(endpoint, name)
@@ -171,7 +171,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             epochs[endpoint] = state.epoch
         beginning = QueryPosition(offsets, epochs, offsets, name, 1)
         held = {endpoint: self._logs.keep(endpoint, beginning) for endpoint in options.endpoints}
-        if options.starting in (None, "earliest"):
+        if options.starting in (None, "earliest") and options.starting_at is None:
             # The oldest record may have gone since the first question. From now on it stays.
             beginning = replace(beginning, offsets=held, initial=held)
         return beginning
@@ -188,7 +188,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends."""
         self._note_duration()
-        here, states = self._wait_for_records(self._logs.relocated(QueryPosition.from_json(start)))
+        logged = self._logs.relocated(QueryPosition.from_json(start))
+        here, states = self._wait_for_records(self._logs.with_added(logged))
         waiting = {e: max(self._available(e, s) - here.offsets[e], 0) for e, s in states.items()}
         taken = _shares(waiting, self._batch_size(limit))
         if self._options.max_bytes is not None and not isinstance(limit, ReadAllAvailable):
@@ -197,7 +198,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._gave_nothing = not records
         if not records:
             return start  # Spark compares the JSON: the same again means that there is nothing new.
-        parts = partition_count(self._options.partitions, len(taken), records)
+        parts = partition_count(self._options.partitions, len(taken), records, self._options.min_partitions)
         end = here.at({e: here.offsets[e] + n for e, n in taken.items()}, parts)
         if self._demand is not None:
             self._times.request(end.name)
@@ -325,12 +326,13 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if begin.name != end.name:
             self._logs.release(begin)
-        here = replace(begin, name=end.name)
-        if begin.is_beginning or set(begin.offsets) != set(end.offsets):
-            here = replace(end, offsets=end.initial)
-        for endpoint in here.offsets:
-            if begin.epochs.get(endpoint) == end.epochs[endpoint]:
-                self._logs.keep(endpoint, here, self._options.stream_lease)
+        kept = dict(end.initial)
+        for endpoint, offset in begin.offsets.items():
+            if not begin.is_beginning and begin.epochs[endpoint] == end.epochs.get(endpoint):
+                kept[endpoint] = offset
+        for endpoint in end.offsets:
+            if begin.epochs.get(endpoint) in (None, end.epochs[endpoint]):
+                self._logs.keep(endpoint, replace(end, offsets=kept), self._options.stream_lease)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range; runs in a task, on a copy of this object."""
