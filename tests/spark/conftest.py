@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.aquifer import Gateway
-from penstock.spark.versions import has_admission_control
+from penstock.spark.versions import has_admission_control, installed
 from penstock.spec import Publisher
 from penstock.streams import Flux
 from tests.quick_java import OPTIONS
@@ -34,6 +34,12 @@ SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 """What makes short queries short: no second compiler, no collector threads."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """PySpark 4.0 and 4.1 leave sockets to the garbage collector."""
+    if installed() < (4, 2):
+        config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ from penstock.spark.versions import has_admission_control
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSource
 
 __all__ = ["importable", "is_remote", "package_zip", "register", "ship"]
 
@@ -55,7 +56,7 @@ def register(spark: SparkSession, *, again: bool = False) -> None:
     from penstock.spark.source.self_paced import TRIGGER_VARIABLE
 
     if again or not _is_known(spark, AquiferDataSource.name()):
-        spark.dataSource.register(AquiferDataSource)
+        _register(spark, AquiferDataSource, again)
     # Tasks see only settings that were set, and the default is the time zone of the driver's machine.
     spark.conf.set(_TIME_ZONE, spark.conf.get(_TIME_ZONE) or "UTC")
     if not is_remote(spark):
@@ -65,6 +66,22 @@ def register(spark: SparkSession, *, again: bool = False) -> None:
         else:
             environment.putIfAbsent(TRIGGER_VARIABLE, "")
             listen_to_queries(spark, lambda trigger: environment.put(TRIGGER_VARIABLE, trigger))
+
+
+def _register(spark: SparkSession, source: type[DataSource], again: bool) -> None:
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        # Spark 4.0 does not replace a format that it has found by itself; later versions do.
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+            raise
+        if again:
+            raise RuntimeError(
+                "Spark 4.0 cannot send a format to its executors that is installed beside the driver: "
+                "install penstock-streams on the executors as well, or use Spark 4.1 or newer"
+            ) from error
 
 
 def is_remote(spark: SparkSession) -> bool:

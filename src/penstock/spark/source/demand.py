@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
-__all__ = ["AdaptiveDemand"]
+__all__ = ["FIRST_BATCH", "AdaptiveDemand"]
+
+FIRST_BATCH: Final = 1000
+"""Records in the first batch of an adaptive query; sizes double until the target is reached."""
 
 _MEMORY: Final = 0.7
 """The weight of earlier batches when a new batch has run."""

@@ -25,7 +25,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.source.batch_times import BatchTimes
 from penstock.spark.source.columns import Columns
 from penstock.spark.source.decoders import session_zone
-from penstock.spark.source.demand import AdaptiveDemand
+from penstock.spark.source.demand import FIRST_BATCH, AdaptiveDemand
 from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions
 from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
 from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
@@ -103,8 +103,6 @@ def _empty_range(start: QueryPosition) -> OffsetRange:
 
 
 _UNBOUNDED: Final = 2**63 - 1
-_FIRST_BATCH: Final = 10_000
-"""Records in the first batch of an adaptive query."""
 _TURN: Final = 0.05
 """Seconds to wait for one gateway if there are several."""
 _SHORT_WAIT: Final = 0.02
@@ -145,7 +143,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Whether this reader has planned a batch."""
         if options.target_seconds is not None:
             most = options.max_records or _UNBOUNDED
-            start = min(_FIRST_BATCH, most)
+            start = min(FIRST_BATCH, most)
             self._demand = AdaptiveDemand(options.target_seconds, start=start, most=most)
 
     # ---------------------------------------------------------------- the beginning
