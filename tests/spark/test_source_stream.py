@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.spark.versions import has_admission_control
 from tests.aquifer.faults.rigs import ByHand, eventually, free_endpoint, stays
 from tests.spark.conftest import failure_of
 

@@ -8,18 +8,21 @@ batches for ever if ``a`` alone is longer than the target; this one stops where 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["FIRST_BATCH", "AdaptiveDemand"]
+__all__ = ["FIRST_BATCH", "AdaptiveDemand", "shares"]
 
 FIRST_BATCH: Final = 1000
-"""Records in the first batch of an adaptive query; sizes double until the target is reached."""
+"""Records in the first batch of an adaptive query; sizes grow until the target is reached."""
 
 _MEMORY: Final = 0.7
 """The weight of earlier batches when a new batch has run."""
 _SURPRISE: Final = 2.0
 """If a batch takes this many times longer, or shorter, than expected, what was learned is outdated."""
 
+_LEAP: Final = 4
+"""How many times larger the next batch may be if this one was far too short; otherwise twice."""
 _REMEMBERED: Final = 20
 """Among so many recent batches, the shortest counts."""
 
@@ -63,7 +66,8 @@ class AdaptiveDemand:
         least = self.size * (0.05 if seconds > _SURPRISE * acceptable else 0.5)
         # A batch may have been smaller than requested because there were no more records. Then the size stays
         # as it is: we have not seen yet what a batch of that size costs.
-        most = self.size if seconds > acceptable else max(self.size, 2 * records)
+        growth = _LEAP if seconds < acceptable / _LEAP else 2
+        most = self.size if seconds > acceptable else max(self.size, growth * records)
         self.size = self._bounded(min(max(wanted, least), most))
 
     def _learn(self, n: float, t: float, memory: float) -> None:
@@ -101,3 +105,15 @@ class AdaptiveDemand:
 
 def _far_from(expected: float, seconds: float) -> bool:
     return not expected / _SURPRISE < seconds < expected * _SURPRISE
+
+
+def shares(waiting: Mapping[str, int], most: int) -> dict[str, int]:
+    """How many records to take from each gateway: equal shares, as far as they have records."""
+    taken = dict.fromkeys(waiting, 0)
+    while most > 0 and (hungry := [e for e in waiting if taken[e] < waiting[e]]):
+        share = max(1, most // len(hungry))
+        for endpoint in hungry:
+            more = min(share, waiting[endpoint] - taken[endpoint], most)
+            taken[endpoint] += more
+            most -= more
+    return taken

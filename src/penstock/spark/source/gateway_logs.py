@@ -123,20 +123,22 @@ class GatewayLogs:
         first, last = state.first, state.head
         while first < last:
             middle = (first + last) // 2
-            if self._time_of(endpoint, middle, state.epoch) < instant:
+            found = self.time_of(endpoint, middle, state.epoch)
+            if found is None or found < instant:  # The oldest may go: then the time is in a later one.
                 first = middle + 1
             else:
                 last = middle
         return first
 
-    def _time_of(self, endpoint: str, offset: int, epoch: str) -> int:
+    def time_of(self, endpoint: str, offset: int, epoch: str | None = None) -> int | None:
+        """The time of a record in microseconds since 1970; None if it is gone."""
         wire_format = "arrow" if self._options.value == "arrow" else "msgpack"
         log = self._log(endpoint)
         try:
             with self._options.connection_hints():
                 batch = next(log.read(offset, offset + 1, epoch=epoch, format=wire_format))
-        except OffsetGone:
-            return -(2**63)  # It was the oldest, so the time is in a later one.
+        except (OffsetGone, EpochChanged):
+            return None
         metadata = unpack_metadata(batch.metadata)
         return metadata.timestamp if metadata.timestamps is None else metadata.timestamps[0]
 

@@ -25,8 +25,9 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.source.batch_times import BatchTimes
 from penstock.spark.source.columns import Columns
 from penstock.spark.source.decoders import session_zone
-from penstock.spark.source.demand import FIRST_BATCH, AdaptiveDemand
+from penstock.spark.source.demand import FIRST_BATCH, AdaptiveDemand, shares
 from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions
+from penstock.spark.source.lag import Lag
 from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
 from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
 from penstock.spark.spark_interface import (
@@ -131,6 +132,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._has_pauses = False
         """Whether Spark waits between batches, as with a trigger that has an interval."""
         self._heads: dict[str, int] = {}
+        self._lag = Lag(self._logs.time_of)
         self._until: Mapping[str, int] | None = None
         """Where to end with the trigger AvailableNow."""
         self._beginning: QueryPosition | None = None
@@ -187,28 +189,36 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends."""
         self._note_duration()
         logged = self._logs.relocated(QueryPosition.from_json(start))
+        began = time.monotonic()
         here, states = self._wait_for_records(self._logs.with_added(logged))
+        waited = time.monotonic() - began
         waiting = {e: max(self._available(e, s) - here.offsets[e], 0) for e, s in states.items()}
-        taken = _shares(waiting, self._batch_size(limit))
+        taken = shares(waiting, self._batch_size(limit))
         if self._options.max_bytes is not None and not isinstance(limit, ReadAllAvailable):
             taken = self._within_bytes(here, taken, self._options.max_bytes)
         records = sum(taken.values())
+        ends = {endpoint: here.offsets[endpoint] + count for endpoint, count in taken.items()}
+        self._lag.planned(self._heads, ends, waited, sum(state.nbytes for state in states.values()))
         self._gave_nothing = not records
         if not records:
             return start  # Spark compares the JSON: the same again means that there is nothing new.
         parts = partition_count(self._options.partitions, len(taken), records, self._options.min_partitions)
-        end = here.at({e: here.offsets[e] + n for e, n in taken.items()}, parts)
+        end = here.at(ends, parts)
         if self._demand is not None:
             self._times.request(end.name)
             self._asked = time.monotonic(), records, end.offsets
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return how far the logs go, and which have ended, for the query's progress report."""
+        """Return how far the logs go, how far the query is behind, and which logs have ended.
+
+        Spark shows it in the query's progress report.
+        """
         if not self._heads:
             return None
         ended = self._logs.ended
-        return {"offsets": dict(sorted(self._heads.items())), **({"ended": ended} if ended else {})}
+        heads = dict(sorted(self._heads.items()))
+        return {"offsets": heads, **self._lag.figures(), **({"ended": ended} if ended else {})}
 
     def _wait_for_records(self, here: QueryPosition) -> tuple[QueryPosition, dict[str, LogState]]:
         """Wait for new records in any of the logs, and return the position and the states of the logs.
@@ -351,18 +361,6 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Close the connections. Spark often skips this call, so nothing depends on it."""
         self._times.close()
         self._logs.close()
-
-
-def _shares(waiting: Mapping[str, int], most: int) -> dict[str, int]:
-    """How many records to take from each gateway: equal shares, as far as they have records."""
-    taken = dict.fromkeys(waiting, 0)
-    while most > 0 and (hungry := [e for e in waiting if taken[e] < waiting[e]]):
-        share = max(1, most // len(hungry))
-        for endpoint in hungry:
-            more = min(share, waiting[endpoint] - taken[endpoint], most)
-            taken[endpoint] += more
-            most -= more
-    return taken
 
 
 class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
