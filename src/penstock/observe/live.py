@@ -101,7 +101,7 @@ class LiveFigures:
         now = self._monotonic()
         if self._troubled_since is None:
             self._troubled_since = now
-            _log.warning("no snapshot: %s", error)
+            _log.info("no snapshot: %s", error)
         told = str(error) or type(error).__name__
         for_seconds = now - self._troubled_since
         last = self._seen[-1] if self._seen else Snapshot(at=time.time(), clock=now)
