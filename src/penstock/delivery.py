@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["UP", "Delivery", "FeedState", "FeedStatus"]
+__all__ = ["UP", "BadRecord", "Delivery", "FeedState", "FeedStatus"]
 
 FeedStatus: TypeAlias = Literal["connecting", "up", "down"]
 """Whether a source can give records at the moment."""
@@ -36,6 +36,18 @@ class Delivery:
     """Small texts to store with the records, by name: where to resume. None deletes a mark."""
     stored: Callable[[], None] | None = None
     """Called once, after the commit, on the log's writer thread: tell the sender, and do not block."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """An element that the source could read and not understand: what happens to it is the log's choice."""
+
+    value: bytes
+    """What came."""
+    reason: str
+    """Why it is not a record."""
+    position: str = ""
+    """Where it stands in the source: a line of a file, for instance."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ from penstock.aquifer.log import (
     compact_journal,
     verify_journal,
 )
-from penstock.aquifer.options import GatewayOptions, JournalOptions
+from penstock.aquifer.options import GatewayOptions, JournalOptions, OnBadRecord
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.records import (
     ARROW,
@@ -171,6 +171,7 @@ __all__ = [
     "MemoryJournal",
     "Metrics",
     "OffsetGone",
+    "OnBadRecord",
     "Overtaken",
     "PreparedPart",
     "Producer",

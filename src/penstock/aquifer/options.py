@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from penstock.aquifer.records import codec_named
 from penstock.aquifer.records.codecs import Codec
@@ -13,7 +13,11 @@ from penstock.arguments import a_count, a_flag
 from penstock.endpoint import Endpoint
 from penstock.options import option, parse_count, parse_duration, parse_size
 
-__all__ = ["GatewayOptions", "JournalOptions", "check_stream_options"]
+__all__ = ["GatewayOptions", "JournalOptions", "OnBadRecord", "check_stream_options"]
+
+
+OnBadRecord: TypeAlias = Literal["fail", "skip", "dead-letter"]
+"""What happens to an element that cannot become a record."""
 
 
 def _endpoint_or_none(text: str) -> str | None:
@@ -75,6 +79,13 @@ class GatewayOptions:
         flag="--insecure",
     )
     writable: bool = option(False, help="let others write to the gateway", flag=None)
+    on_bad_record: OnBadRecord = option(
+        "fail",
+        choices=("fail", "skip", "dead-letter"),
+        help="what happens to an element that cannot become a record: the stream fails, the element is left "
+        "out and counted, or it goes to the stream dead-letters",
+        flag=None,
+    )
 
     def __post_init__(self) -> None:
         check_stream_options(self, "Gateway")
@@ -103,6 +114,8 @@ class _OfAStream(Protocol):
     def keep_plain(self) -> bool: ...
     @property
     def writable(self) -> bool: ...
+    @property
+    def on_bad_record(self) -> OnBadRecord: ...
 
 
 def check_stream_options(options: _OfAStream, caller: str) -> None:
@@ -111,6 +124,15 @@ def check_stream_options(options: _OfAStream, caller: str) -> None:
     a_count(options.prefetch_bytes, f"{caller}(prefetch_bytes=…)")
     for name in ("batched", "keep_plain", "writable"):
         a_flag(getattr(options, name), f"{caller}({name}=…)")
+    if options.on_bad_record not in ("fail", "skip", "dead-letter"):
+        raise ValueError(
+            f"{caller}(on_bad_record={options.on_bad_record!r}): give 'fail', 'skip' or 'dead-letter'"
+        )
+    if options.on_bad_record != "fail" and options.batched:
+        raise ValueError(
+            f"{caller}(batched=True, on_bad_record={options.on_bad_record!r}): a list is taken as a whole; "
+            "emit the records one by one"
+        )
     if codec_named(options.codec).name == "arrow" and options.batched:
         raise ValueError(f"{caller}(batched=True, codec='arrow'): an Arrow batch is a batch already")
 

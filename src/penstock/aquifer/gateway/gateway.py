@@ -24,7 +24,7 @@ from penstock.aquifer.gateway.socket_ports import SocketPorts
 from penstock.aquifer.gateway.stream import GatewayStream, StreamOptions, check_source
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Journal
-from penstock.aquifer.options import GatewayOptions
+from penstock.aquifer.options import GatewayOptions, OnBadRecord
 from penstock.aquifer.protocol.administration import Administration
 from penstock.aquifer.protocol.stream_directory import StreamDirectory
 from penstock.aquifer.records import Codec
@@ -76,6 +76,10 @@ class Gateway:
     only, unless ``allow_remote`` says that the network can be trusted. With ``curve`` and ``curve_control``
     there is a second, encrypted endpoint beside the first; with ``control=None`` it is the only one.
 
+    ``on_bad_record`` says what happens to an element that cannot become a record, or that a feed calls bad:
+    ``"fail"`` ends the stream with an error, ``"skip"`` leaves it out and counts it, and ``"dead-letter"``
+    keeps it, with the reason, in the stream ``dead-letters``.
+
     ``streams`` are further streams by name, each with a source, a journal and a codec of its own
     (:class:`StreamOptions`). They are read and written at ``tcp://HOST:PORT/NAME``. Without a name,
     readers get the gateway's own source, or, if it has none, the first of the streams.
@@ -100,6 +104,7 @@ class Gateway:
         curve_control: str | None = _DEFAULT.curve_control,
         allow_remote: bool = _DEFAULT.allow_remote,
         writable: bool = _DEFAULT.writable,
+        on_bad_record: OnBadRecord = _DEFAULT.on_bad_record,
         streams: Mapping[str, StreamOptions] | None = None,
         options: GatewayOptions | None = None,
     ) -> None:
@@ -114,6 +119,7 @@ class Gateway:
             keep_plain=keep_plain,
             allow_remote=allow_remote,
             writable=writable,
+            on_bad_record=on_bad_record,
         )
         if publisher is not None or options.writable or not streams:
             check_source(publisher, "Gateway", writable=options.writable)
@@ -128,7 +134,11 @@ class Gateway:
         named = {check_stream_name(name): one for name, one in (streams or {}).items()}
         if publisher is not None or options.writable:
             named = {"": self._own_stream(publisher, journal), **named}
-        self._streams = {name: GatewayStream(name, one, self._limits) for name, one in named.items()}
+        self._streams: dict[str, GatewayStream] = {}
+        for name, one in named.items():
+            for stream in GatewayStream(name, one, self._limits).with_dead_letters():
+                if self._streams.setdefault(stream.name, stream) is not stream:
+                    raise ValueError(f"Gateway(streams=…): {stream.name!r} is the name for dead letters")
         self._default = next(iter(self._streams.values()))
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._authenticator: Authenticator | None = None
@@ -147,6 +157,7 @@ class Gateway:
             prefetch_bytes=options.prefetch_bytes,
             keep_plain=options.keep_plain,
             writable=options.writable,
+            on_bad_record=options.on_bad_record,
         )
 
     # ---------------------------------------------------------------- life
@@ -289,9 +300,10 @@ class Gateway:
     def drained(self) -> bool:
         """Whether the source has ended, a reader has had all of it, and no required reader lacks anything.
 
-        With several streams: of each.
+        With several streams: of each, but for dead letters, which nobody has to read.
         """
-        return self._server.call(lambda streams: all(table.registry.is_drained() for table in streams.tables))
+        counted = [name for name, stream in self._streams.items() if not stream.for_dead_letters]
+        return self._server.call(lambda streams: all(streams[name].registry.is_drained() for name in counted))
 
     # ---------------------------------------------------------------- what there is to know
     @property

@@ -73,6 +73,8 @@ class Intake:
         self.done = False
         """Whether the source has ended; ``error`` says how."""
         self.error: BaseException | None = None
+        self.left_out = 0
+        """How many elements the writer has left out, because they could not become records."""
         self.writer_idle = False
         """Whether the writer waits for elements, and has to be woken."""
         self.feed: ReplayableSource | None = None
@@ -179,7 +181,7 @@ class Intake:
     @property
     def skipped(self) -> int:
         """How many elements the source has left out, because they could not become records."""
-        return 0 if self.feed is None else self.feed.skipped
+        return self.left_out + (0 if self.feed is None else self.feed.skipped)
 
     def note_stored(self, head: int) -> None:
         """Tell the source how many records the log has, if it wants to know."""

@@ -10,21 +10,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from penstock.aquifer.gateway.dead_letters import BadRecords, DeadLetters
 from penstock.aquifer.gateway.intake import Intake, ReplayableSource
 from penstock.aquifer.gateway.writer import FEED_MARK, LogWriter
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Journal, Log, MemoryJournal
-from penstock.aquifer.options import GatewayOptions, check_stream_options
+from penstock.aquifer.log import Journal, Log, MemoryJournal, SqliteJournal
+from penstock.aquifer.options import GatewayOptions, OnBadRecord, check_stream_options
 from penstock.aquifer.protocol.session import DataPorts
 from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records import Codec, codec_named
 from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import Access
 from penstock.spec import Publisher
+from penstock.streams import Flux
 
 __all__ = ["GatewayStream", "StreamOptions"]
 
 _DEFAULT: Final = GatewayOptions()
+_DEAD_LETTERS: Final = "dead-letters"
+_MOST_LETTERS: Final = 100_000
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""The bounds of a journal of dead letters; the oldest ones make space."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +57,24 @@ class StreamOptions:
     prefetch_bytes: int = field(default=_DEFAULT.prefetch_bytes, kw_only=True)
     keep_plain: bool = field(default=_DEFAULT.keep_plain, kw_only=True)
     writable: bool = field(default=_DEFAULT.writable, kw_only=True)
+    on_bad_record: OnBadRecord = field(default=_DEFAULT.on_bad_record, kw_only=True)
+    """An element that cannot become a record fails the stream (``"fail"``), is left out and counted
+    (``"skip"``), or goes to the stream ``NAME.dead-letters`` (``"dead-letter"``)."""
+    dead_letters: Journal | None = field(default=None, kw_only=True)
+    """The journal of the dead letters; by default one in memory, or beside the file of the stream's own."""
 
     def __post_init__(self) -> None:
         check_stream_options(self, "StreamOptions")
         check_source(self.source, "StreamOptions", writable=self.writable)
+
+
+def _beside(journal: Journal) -> Journal:
+    """A journal for the dead letters of a stream: in a file if that of the stream is in one."""
+    if isinstance(journal, SqliteJournal):
+        return SqliteJournal(
+            f"{journal.path}.{_DEAD_LETTERS}", max_records=_MOST_LETTERS, max_bytes=_MOST_BYTES
+        )
+    return MemoryJournal(max_records=_MOST_LETTERS, max_bytes=_MOST_BYTES)
 
 
 def check_source(source: object, caller: str, *, writable: bool) -> None:
@@ -68,16 +88,32 @@ def check_source(source: object, caller: str, *, writable: bool) -> None:
 class GatewayStream:
     """A stream while its gateway exists."""
 
-    def __init__(self, name: str, options: StreamOptions, limits: Limits) -> None:
+    def __init__(
+        self, name: str, options: StreamOptions, limits: Limits, *, for_dead_letters: bool = False
+    ) -> None:
+        self.for_dead_letters = for_dead_letters
+        """Whether its records are the dead letters of another stream."""
         self.name = name
         self.options = options
         self._limits = limits
         self._codec = codec_named(options.codec)
         self._journal = options.journal if options.journal is not None else MemoryJournal()
-        self.log = Log(self._journal)
+        self.log = Log(self._journal, drops_oldest=for_dead_letters)
         self.intake = Intake(self.log, options.prefetch_bytes)
         self._writer: LogWriter | None = None
+        self._letters: DeadLetters | None = None
         self._table: SessionTable | None = None
+
+    def with_dead_letters(self) -> list[GatewayStream]:
+        """This stream, and that of its dead letters if it has one."""
+        if self.options.on_bad_record != "dead-letter":
+            return [self]
+        journal = self.options.dead_letters or _beside(self._journal)
+        options = StreamOptions(Flux.never(), journal=journal, codec="json", keep_plain=False)
+        name = f"{self.name}.{_DEAD_LETTERS}" if self.name else _DEAD_LETTERS
+        letters = GatewayStream(name, options, self._limits, for_dead_letters=True)
+        self._letters = DeadLetters(letters.log, letters.intake)
+        return [self, letters]
 
     def check_codec(self) -> None:
         """JournalError if the journal has records of another codec."""
@@ -106,6 +142,7 @@ class GatewayStream:
             Packer(self._codec, self._batch_limits(), batched=self.options.batched),
             prefetch=self.options.prefetch,
             prefetch_bytes=self.options.prefetch_bytes,
+            bad=BadRecords(self.options.on_bad_record, self._letters),
         )
         self._writer.start()
 

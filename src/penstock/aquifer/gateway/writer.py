@@ -6,6 +6,7 @@ larger the groups.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
@@ -15,11 +16,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked
+from penstock.aquifer.gateway.dead_letters import BadRecords
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.records.batch import Batch
-from penstock.aquifer.records.packer import Packer
-from penstock.delivery import Delivery
+from penstock.aquifer.records.packer import Packed, Packer
+from penstock.delivery import BadRecord, Delivery
 from penstock.spec import UNBOUNDED
 
 __all__ = ["FEED_MARK", "LogWriter"]
@@ -28,6 +30,7 @@ _log = logging.getLogger("penstock.aquifer")
 
 FEED_MARK: Final = "feed:"
 """What the names of a source's marks begin with in the journal."""
+_UNPACKED: Final = Packed([], 0)
 _GROUP: Final = 50_000
 """The most elements in one transaction."""
 _IDLE: Final = 0.25
@@ -40,8 +43,16 @@ class LogWriter:
     """The only thread that appends to the log."""
 
     def __init__(
-        self, log: Log, intake: Intake, packer: Packer, *, prefetch: int, prefetch_bytes: int
+        self,
+        log: Log,
+        intake: Intake,
+        packer: Packer,
+        *,
+        prefetch: int,
+        prefetch_bytes: int,
+        bad: BadRecords | None = None,
     ) -> None:
+        self._bad = bad or BadRecords("fail")
         self._log = log
         self._intake = intake
         self._packer = packer
@@ -121,13 +132,49 @@ class LogWriter:
             deliveries = [each if isinstance(each, Delivery) else Delivery([each]) for each in elements]
             self._intake.count_delivered(len(deliveries), sum(len(each.records) for each in deliveries))
             return self._write_deliveries(deliveries)
-        batches, taken, error = self._packer.pack(elements, self._log.head)
+        told_bad = BadRecord in set(map(type, elements))
+        batches, taken, error = self._packer.pack(elements, self._log.head) if not told_bad else _UNPACKED
+        if (told_bad or error is not None) and self._bad.policy != "fail":
+            return self._write_the_good(elements)
+        if told_bad:
+            batches, taken, error = self._before_bad_record(elements)
         if batches and not self._append(batches):
             return False
         self._written += taken
         if error is not None:
             return self._give_up(error)
         self._request_more()
+        return True
+
+    def _before_bad_record(self, elements: list[object]) -> Packed:
+        """What comes before the first element that the source itself calls bad."""
+        at = next(index for index, each in enumerate(elements) if isinstance(each, BadRecord))
+        packed, bad = self._packer.pack(elements[:at], self._log.head), elements[at]
+        assert isinstance(bad, BadRecord)
+        return packed if packed.error is not None else packed._replace(error=ValueError(bad.reason))
+
+    def _write_the_good(self, elements: list[object]) -> bool:
+        """Leave the bad ones out, or make dead letters of them, which are stored first."""
+        good, bad = self._bad.sieve(elements, self._packer)
+        if not self._divert(bad):
+            return False
+        batches, _, error = self._packer.pack(good, self._log.head)
+        if error is not None:
+            return self._give_up(error)
+        if batches and not self._append(batches):
+            return False
+        self._written += len(elements)
+        self._request_more()
+        return True
+
+    def _divert(self, bad: list[BadRecord]) -> bool:
+        for pending in self._bad.take(bad, self._log.head, self._log):
+            while not pending.is_done:
+                if self._bad.wait(pending) is None and self._stopping and not pending.is_done:
+                    return False  # They come again after a restart, if the source can be read again.
+            if pending.failure is not None:
+                raise JournalError(f"a dead letter could not be stored: {pending.failure}")
+        self._intake.left_out = self._bad.count
         return True
 
     def _give_up(self, error: Exception) -> bool:
@@ -139,7 +186,13 @@ class LogWriter:
     def _write_deliveries(self, deliveries: list[Delivery]) -> bool:
         """Each delivery with its marks in one transaction, and as many deliveries as fit in the same one."""
         records = [record for delivery in deliveries for record in delivery.records]
+        if BadRecord in set(map(type, records)):
+            if self._bad.policy == "fail":
+                return self._fail_at_bad_record(deliveries)
+            return self._write_good_deliveries(deliveries)
         batches, taken, error = self._packer.pack(records, self._log.head, len(deliveries))
+        if error is not None and self._bad.policy != "fail":
+            return self._write_good_deliveries(deliveries)
         if error is not None:
             whole = _whole_within(deliveries, taken)
             return (not whole or self._write_deliveries(whole)) and self._give_up(error)
@@ -160,6 +213,20 @@ class LogWriter:
         self._written += len(deliveries)
         self._request_more()
         return True
+
+    def _write_good_deliveries(self, deliveries: list[Delivery]) -> bool:
+        sieved = [self._bad.sieve(each.records, self._packer) for each in deliveries]
+        if not self._divert([one for _, bad in sieved for one in bad]):
+            return False
+        pairs = zip(deliveries, sieved, strict=True)
+        return self._write_deliveries([dataclasses.replace(each, records=good) for each, (good, _) in pairs])
+
+    def _fail_at_bad_record(self, deliveries: list[Delivery]) -> bool:
+        """Store the deliveries before the first one with a record that its source calls bad, and fail."""
+        found = [[one for one in each.records if isinstance(one, BadRecord)] for each in deliveries]
+        at = next(index for index, bad in enumerate(found) if bad)
+        stored = at == 0 or self._write_deliveries(deliveries[:at])
+        return stored and self._give_up(ValueError(found[at][0].reason))
 
     def _append_submitted(self, pending: PendingAppend) -> bool:
         """All of it at once, with its marks: it is in the log as a whole, or not at all."""
@@ -271,6 +338,7 @@ class LogWriter:
     def _end(self, failure: str | None) -> None:
         # The text of an error may hold what UTF-8 cannot encode: a part of a file name, for instance.
         self._log.finish(failure and failure.encode(errors="backslashreplace").decode())
+        self._bad.end()
 
     # ---------------------------------------------------------------- demand
     def _request_more(self) -> None:

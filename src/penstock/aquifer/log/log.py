@@ -54,7 +54,9 @@ class PendingAppend:
 class Log:
     """One sequence of records; the writer appends, the server reads, each on its own thread."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, *, drops_oldest: bool = False) -> None:
+        self._drops_oldest = drops_oldest
+        """Whether records that no reader needs make space, though no reader has come yet."""
         self.epoch = journal.epoch
         # The journal's own, as of the last change: sessions look at these two all the time.
         self.first = journal.first
@@ -190,6 +192,8 @@ class Log:
             return
         with self.changed:
             self.needed = needed
+            if self._drops_oldest:
+                self.changed.notify_all()
             if low_watermark != self.low_watermark:
                 self.low_watermark = low_watermark
                 self.changed.notify_all()
@@ -238,6 +242,7 @@ class Log:
         with self.changed:
             if self._submitted and self._submitted[0] is pending:
                 self._submitted.popleft()
+            self.changed.notify_all()
 
     def refuse_submissions(self, why: str) -> None:
         """Nothing that was submitted, or will be, can be appended any more."""
@@ -245,6 +250,7 @@ class Log:
             self._closed = why
             while self._submitted:
                 self._submitted.popleft().failure = why
+            self.changed.notify_all()
 
     def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
         """Store batches, marks and the cursors that were saved, in one transaction.
@@ -271,7 +277,8 @@ class Log:
             return self._make_space(most or 0, most_bytes or 0)
 
     def _make_space(self, records: int, nbytes: int) -> bool:
-        fits = self._journal.make_space(records, nbytes, self.low_watermark)
+        keep = max(self.low_watermark, self.needed) if self._drops_oldest else self.low_watermark
+        fits = self._journal.make_space(records, nbytes, keep)
         self.first = self._journal.first
         return fits
 

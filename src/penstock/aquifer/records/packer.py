@@ -50,6 +50,7 @@ class Packer:
         start = 0
         try:
             for chunk in self._chunks(elements):
+                whole, begun = len(packed), first
                 try:
                     for batch in self._batches(chunk, first):
                         packed.append(batch)
@@ -57,8 +58,9 @@ class Packer:
                 except Exception as error:
                     if len(chunk) == 1:
                         return Packed(packed, start, error)
-                    # One of them is at fault: pack those before it.
-                    packed, done = self._one_by_one(chunk, first, packed)
+                    # One of them is at fault: pack those before it. Some are perhaps packed.
+                    done = next(n for n, one in enumerate(chunk) if self.problem_with(one) is not None)
+                    packed = packed[:whole] + list(self._batches(chunk[:done], begun) if done else ())
                     return Packed(packed, start + done, error)
                 start += len(chunk)
         except TypeError as error:  # From _chunks: an element that is not a list of records.
@@ -137,16 +139,14 @@ class Packer:
             timestamps if any(record.timestamp is not None for record in records) else None,
         )
 
-    def _one_by_one(self, chunk: Sequence[Any], first: int, packed: list[Batch]) -> tuple[list[Batch], int]:
-        done = 0
-        for element in chunk:
-            try:
-                packed = [*packed, *self._batches([element], first)]
-            except Exception:
-                break
-            first = packed[-1].end if packed else first
-            done += 1
-        return packed, done
+    def problem_with(self, element: Any) -> Exception | None:
+        """Why this element cannot become a record; None if it can."""
+        try:
+            for _ in self._batches([element], 0):
+                pass
+        except Exception as error:
+            return error
+        return None
 
     def _learn(self, elements: int, packed: list[Batch]) -> None:
         self.first_request = 0

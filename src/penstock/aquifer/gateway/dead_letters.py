@@ -1,0 +1,158 @@
+"""Elements that cannot become records: they fail the stream, are left out, or become dead letters.
+
+A dead letter is a JSON object with the reason, the time, where it would have stood, and its bytes. It is in
+its log before the records around it are in theirs, so a crash in between may repeat a dead letter, and loses
+none.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from penstock.aquifer.gateway.intake import Intake
+from penstock.aquifer.log import Log, PendingAppend
+from penstock.aquifer.options import OnBadRecord
+from penstock.aquifer.records import Record
+from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
+from penstock.aquifer.records.packer import Packer
+from penstock.delivery import BadRecord
+
+__all__ = ["BadRecords", "DeadLetters"]
+
+_log = logging.getLogger("penstock.aquifer")
+
+_BETWEEN_WARNINGS: Final = 1.0
+"""Seconds. A source of nothing but bad elements must not fill a log file."""
+_GLANCE: Final = 0.25
+_BATCH_BYTES: Final = 256 * 1024
+_LONGEST: Final = 1024 * 1024
+"""Bytes of an element that a dead letter keeps."""
+
+
+class DeadLetters:
+    """The stream of dead letters of another stream; its own writer stores them."""
+
+    def __init__(self, log: Log, intake: Intake) -> None:
+        self._log = log
+        self._intake = intake
+
+    def submit(self, letters: Sequence[dict[str, Any]]) -> list[PendingAppend]:
+        """Hand them to the writer of their log, in batches."""
+        pending = [PendingAppend(batches=[batch]) for batch in self._batches(letters)]
+        for each in pending:
+            self._log.submit(each)
+        return pending
+
+    def _batches(self, letters: Sequence[dict[str, Any]]) -> list[Batch]:
+        """Small ones for a small log, because the oldest batches are dropped as a whole."""
+        most, most_bytes = self._log.ack_every_records, min(self._log.ack_every_bytes, _BATCH_BYTES)
+        made: list[Batch] = []
+        values: list[bytes] = []
+        size = 0
+        for letter in letters:
+            values.append(msgspec.json.encode(letter))
+            size += len(values[-1])
+            if size >= most_bytes or len(values) >= most:
+                made.append(_batch(values))
+                values, size = [], 0
+        return [*made, _batch(values)] if values else made
+
+    def wait(self, pending: PendingAppend, seconds: float) -> None:
+        """Wait until it is stored or refused, for some time."""
+        with self._log.changed:
+            if not pending.is_done:
+                self._log.changed.wait(seconds)
+
+    def end(self) -> None:
+        """The stream that they come from has ended."""
+        self._intake.on_complete()
+
+
+class BadRecords:
+    """What a writer does with the elements that cannot become records."""
+
+    def __init__(self, policy: OnBadRecord, letters: DeadLetters | None = None) -> None:
+        self.policy = policy
+        self.count = 0
+        """How many were left out of the stream."""
+        self._letters = letters
+        self._told = float("-inf")
+
+    def sieve(self, elements: Sequence[Any], packer: Packer) -> tuple[list[Any], list[BadRecord]]:
+        """The elements that can become records, and the others."""
+        good: list[Any] = []
+        bad: list[BadRecord] = []
+        for element in elements:
+            if isinstance(element, BadRecord):
+                bad.append(element)
+            elif (error := packer.problem_with(element)) is not None:
+                bad.append(BadRecord(_bytes_of(element), f"{type(error).__name__}: {error}"))
+            else:
+                good.append(element)
+        return good, bad
+
+    def take(self, bad: Sequence[BadRecord], offset: int, log: Log) -> list[PendingAppend]:
+        """Count and report them; the dead letters that have to be stored before the stream goes on."""
+        if not bad:
+            return []
+        self.count += len(bad)
+        now = time.monotonic()
+        if now - self._told >= _BETWEEN_WARNINGS:
+            self._told = now
+            where = "skipped" if self._letters is None else "a dead letter"
+            _log.warning(
+                "an element could not become a record: %s; it is %s (so far: %d)",
+                bad[-1].reason,
+                where,
+                self.count,
+            )
+        if self._letters is None:
+            return []
+        return self._letters.submit([_letter(each, offset, log.epoch) for each in bad])
+
+    def wait(self, pending: PendingAppend) -> str | None:
+        """Wait a moment for a dead letter; why it will never be stored, if so."""
+        assert self._letters is not None
+        self._letters.wait(pending, _GLANCE)
+        return pending.failure
+
+    def end(self) -> None:
+        """The stream has ended."""
+        if self._letters is not None:
+            self._letters.end()
+
+
+def _letter(bad: BadRecord, offset: int, epoch: str) -> dict[str, Any]:
+    value = bad.value[:_LONGEST]
+    letter: dict[str, Any] = {
+        "offset": offset,
+        "epoch": epoch,
+        "position": bad.position,
+        "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "reason": bad.reason.encode(errors="backslashreplace").decode(),
+        "bytes": len(bad.value),
+    }
+    try:
+        letter["text"] = value.decode()
+    except UnicodeDecodeError:
+        letter["base64"] = b64encode(value).decode()
+    return letter
+
+
+def _batch(values: list[bytes]) -> Batch:
+    metadata = pack_metadata(RecordMetadata(time.time_ns() // 1000))
+    return Batch(0, len(values), pack_values(values), metadata)
+
+
+def _bytes_of(element: object) -> bytes:
+    value = element.value if isinstance(element, Record) else element
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    return (value if isinstance(value, str) else repr(value)).encode(errors="backslashreplace")

@@ -1,0 +1,125 @@
+"""Elements that cannot become records: the stream fails, leaves them out, or keeps them as dead letters."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.aquifer import (
+    AquiferPublisher,
+    Gateway,
+    MemoryJournal,
+    SourceFailed,
+    SqliteJournal,
+    StreamOptions,
+)
+from penstock.delivery import BadRecord
+from penstock.streams import Flux
+from tests.aquifer.faults.rigs import ANYWHERE, ByHand, eventually, read
+
+BAD = BadRecord(b"{broken", "Expecting value", "line 2")
+ELEMENTS: list[Any] = [{"n": 0}, BAD, {"n": 1}, object(), {"n": 2}]
+
+
+def values(endpoint: str, **settings: Any) -> list[Any]:
+    return list(AquiferPublisher(endpoint, codec="json", **settings).flux())
+
+
+def test_one_bad_element_is_left_out_and_counted() -> None:
+    with Gateway(Flux.from_iterable(ELEMENTS), ANYWHERE, codec="json", on_bad_record="skip") as gateway:
+        assert values(gateway.endpoint) == [{"n": 0}, {"n": 1}, {"n": 2}]
+        assert gateway.streams == ("",)
+        assert gateway.skipped == gateway.status().source.skipped == 2
+
+
+def test_by_default_a_bad_element_fails_the_stream_after_those_before_it() -> None:
+    for bad in (BAD, object()):
+        with Gateway(Flux.just({"n": 0}, bad, {"n": 1}), ANYWHERE, codec="json") as gateway:
+            reader = read(gateway.endpoint, codec="json").wait()
+            assert reader.items == [{"n": 0}]
+            assert isinstance(reader.error, SourceFailed)
+
+
+def test_dead_letters_say_what_why_where_and_when() -> None:
+    source = Flux.from_iterable([*ELEMENTS, BadRecord(b"\xff\xfe", "not UTF-8")])
+    with Gateway(source, ANYWHERE, codec="json", on_bad_record="dead-letter") as gateway:
+        assert gateway.streams == ("", "dead-letters")
+        assert values(gateway.endpoint) == [{"n": 0}, {"n": 1}, {"n": 2}]
+        first, second, third = values(f"{gateway.endpoint}/dead-letters")
+        assert gateway.skipped == 3
+        assert gateway.drained(), "nobody has to read dead letters"
+        assert first.pop("time").endswith("Z")
+        assert first == {
+            "offset": 0,
+            "epoch": gateway.status().epoch,
+            "position": "line 2",
+            "reason": "Expecting value",
+            "bytes": 7,
+            "text": "{broken",
+        }
+        assert "object object" in second["text"]
+        assert second["reason"].startswith("TypeError: ")
+        assert b64decode(third["base64"]) == b"\xff\xfe"
+
+
+def test_dead_letters_of_a_named_stream_carry_its_name_and_survive_with_it(tmp_path: Path) -> None:
+    def streams(*elements: Any) -> dict[str, StreamOptions]:
+        journal = SqliteJournal(tmp_path / "orders.db")
+        source = Flux.from_iterable(elements)
+        return {"orders": StreamOptions(source, journal=journal, codec="json", on_bad_record="dead-letter")}
+
+    with Gateway(control=ANYWHERE, streams=streams(*ELEMENTS)) as gateway:
+        gateway.join(10)
+    with Gateway(control=ANYWHERE, streams=streams(BAD)) as gateway:
+        letters = values(f"{gateway.endpoint}/orders.dead-letters")
+        assert [letter["position"] for letter in letters] == ["line 2", "", "line 2"]
+        assert [letter["offset"] for letter in letters] == [0, 0, 3]
+
+
+def test_dead_letters_are_bounded_and_the_oldest_make_space_unless_a_reader_needs_them() -> None:
+    source, few = ByHand(), MemoryJournal(max_records=10)
+    stream = StreamOptions(source, codec="json", on_bad_record="dead-letter", dead_letters=few)
+    with Gateway(control=ANYWHERE, streams={"orders": stream}) as gateway:
+        for number in range(50):
+            source.give(BadRecord(b"%d" % number, "bad"))
+        source.give({"good": True})
+        reading = read(gateway.endpoint, 1, codec="json")
+        eventually(lambda: reading.items == [{"good": True}], "the stream waits for its dead letters")
+        status = gateway.status("orders.dead-letters")
+        assert status.head == 50
+        assert 0 < status.records <= 10
+
+        needed = read(f"{gateway.endpoint}/orders.dead-letters", 1, codec="json", id="mender")
+        eventually(lambda: needed.items, "a dead letter")
+        first = gateway.status("orders.dead-letters").first
+        for number in range(5):
+            source.give(BadRecord(b"%d" % number, "bad"))
+        source.complete()
+        needed.request(1000)
+        assert [letter["reason"] for letter in needed.wait().items] == ["bad"] * (55 - first)
+        reading.cancel()
+
+
+def test_a_thousand_bad_elements_among_good_ones_cost_no_batch_each() -> None:
+    source = Flux.from_iterable([{"n": n} if n % 10 else BAD for n in range(10_000)])
+    journal = MemoryJournal()
+    with Gateway(source, ANYWHERE, codec="json", on_bad_record="skip", journal=journal) as gateway:
+        assert values(gateway.endpoint) == [{"n": n} for n in range(10_000) if n % 10]
+        assert gateway.skipped == 1000
+
+
+def test_wrong_policies_are_refused() -> None:
+    with pytest.raises(ValueError, match="'fail', 'skip' or 'dead-letter'"):
+        StreamOptions(Flux.empty(), on_bad_record="ignore")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one by one"):
+        StreamOptions(Flux.empty(), batched=True, on_bad_record="skip")
+    with pytest.raises(ValueError, match="the name for dead letters"):
+        Gateway(
+            Flux.empty(),
+            ANYWHERE,
+            on_bad_record="dead-letter",
+            streams={"dead-letters": StreamOptions(Flux.empty())},
+        )
