@@ -217,8 +217,12 @@ def table_lines(
         side: Literal["left", "right"] = "right" if head.right else "left"
         table.add_column(head.title, justify=side, width=wide, no_wrap=True, overflow="ellipsis")
     for row in cells:
+        # Cut here: rich leaves a gap before its ellipsis where half of a wide character would not fit.
         table.add_row(
-            *(Text(cell, style=cell.tone if isinstance(cell, Toned) else "", no_wrap=True) for cell in row)
+            *(
+                Text(fit(cell, wide), style=cell.tone if isinstance(cell, Toned) else "", no_wrap=True)
+                for cell, wide in zip(row, widths, strict=True)
+            )
         )
     whole = sum(widths) + _GAP * len(widths)
     return [line.rstrip() for line in rendered(table, whole, coloured=True).splitlines()]
