@@ -155,6 +155,14 @@ def test_a_question_about_another_stream_ends_no_session() -> None:
         assert peer.frame().count
 
 
+def test_a_late_message_is_answered_by_the_stream_whose_session_has_ended() -> None:
+    with Gateway(control=ANYWHERE, streams=two()) as gateway, Peer(gateway.endpoint) as peer:
+        peer.subscribe(stream="clicks", id="nightly")
+        gateway.evict("nightly", "clicks")
+        answer = peer.ask({"jsonClass": "Next", "count": 1, "x": {"limit": 1}})
+        assert answer["x"]["code"] == "EVICTED"
+
+
 def test_the_routing_id_of_another_key_ends_no_session_of_another_stream() -> None:
     server, alice, bob = generate_keys(), generate_keys(), generate_keys()
     curve = CurveServer(server, [alice.public, bob.public])

@@ -51,7 +51,7 @@ class StreamDirectory:
         """The table that deals with a message; one about an unknown stream is refused by the default one."""
         if len(self.tables) == 1:
             return self.default
-        before = self._table_of_peer(parts[0])
+        before = self._table_of_peer(parts[0]) or self._last_table_of(parts[0])
         _, body, _ = unwrap(parts)
         if len(body) > self.default.limits.max_message or not any(mark in body for mark in _NAMES_A_STREAM):
             return before or self.default
@@ -70,6 +70,10 @@ class StreamDirectory:
 
     def _table_of_peer(self, peer: bytes) -> SessionTable | None:
         return next((table for table in self.tables if peer in table.sessions), None)
+
+    def _last_table_of(self, peer: bytes) -> SessionTable | None:
+        """The table that knows why the session of this peer has ended: it has to answer its late messages."""
+        return next((table for table in self.tables if peer in table.registry.ended), None)
 
     def table_of(self, session: Session) -> SessionTable:
         """The table that a session is in."""
