@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock.spark.source.demand import FIRST_BATCH
 from penstock.spark.versions import has_admission_control
 from tests.aquifer.faults.rigs import ByHand, eventually, free_endpoint, stays
 from tests.spark.conftest import failure_of
@@ -49,7 +50,7 @@ def test_batches_become_as_large_as_the_query_can_take_in_the_target_time(
     batches = queries.run(serve(numbers(40_000)), targetBatchSeconds=0.5, maxRecordsPerTrigger=10_000)
     assert queries.offsets == list(range(40_000))
     sizes = [len(batch) for batch in batches]
-    assert sizes[0] == 10_000
+    assert sizes[0] == FIRST_BATCH
     # Most of them: a machine that is busy with something else makes the odd one look cheap or dear.
     assert 100 <= sorted(sizes[2:])[len(sizes[2:]) // 2] <= 6_000, sizes
 
