@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Processor, Publisher, Subscriber, Subscription
@@ -21,3 +23,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(streams, name)
     raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+
+
+if os.environ.get("PENSTOCK_OBSERVE", "").strip() not in ("", "0"):
+    # By name: no layer below it imports the observer, and neither does this module unless it is asked to.
+    import_module("penstock.observe").publish()

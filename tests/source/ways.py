@@ -33,6 +33,11 @@ QUIET = 1.0
 """Seconds without a call that has not been seen before: then everything stands still."""
 PATIENCE = 60.0
 
+MEASURING = frozenset(
+    {"penstock.aquifer.hop_clock", "penstock.aquifer.log.growth", "penstock.streams.stage_meter"}
+)
+"""Modules that look on: neither records nor demand pass them."""
+
 Call = tuple[str, str, str, str]
 """Module and function of the caller, module and function of the callee."""
 
@@ -92,7 +97,9 @@ def _module(frame: FrameType) -> str:
     if frame.f_code.co_filename.startswith("<penstock "):
         return _compiler().rpartition(".")[0] + ".<compiled loop>"
     name = frame.f_globals.get("__name__", "")
-    return name if isinstance(name, str) and name.startswith("penstock.") else ""
+    if not isinstance(name, str) or name in MEASURING:
+        return ""
+    return name if name.startswith("penstock.") else ""
 
 
 @cache

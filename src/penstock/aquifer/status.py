@@ -16,15 +16,21 @@ from penstock.delivery import FeedState
 
 __all__ = [
     "AdminAnswer",
+    "ConnectionFigures",
     "CursorStatus",
     "DepartedStatus",
     "GatewayStatus",
     "Handover",
+    "HopTimes",
     "IdList",
     "IdStatus",
     "LeftOut",
+    "LogFigures",
+    "ProducerStatus",
+    "QueryReport",
     "SessionStatus",
     "SourceStatus",
+    "StageStatus",
     "StreamStatus",
 ]
 
@@ -44,6 +50,100 @@ class _Status(msgspec.Struct, kw_only=True):
         return shown
 
 
+class HopTimes(_Status):
+    """Where the time went, in seconds on a monotonic clock since the gateway, or the session, began."""
+
+    waiting_for_demand: float = 0.0
+    """There were records, and nobody below took them."""
+    waiting_for_data: float = 0.0
+    working: float = 0.0
+
+
+class LogFigures(_Status):
+    """How the log is written."""
+
+    times: HopTimes = field(default_factory=HopTimes)
+    """``working`` is the time in the journal, ``waiting_for_demand`` the time without space."""
+    appended: int = 0
+    appended_bytes: int = 0
+    """Since the gateway was started."""
+    commits: int = 0
+    commit_seconds: float = 0.0
+    """How many transactions were written, and how long that took in all."""
+    full_seconds: float | None = None
+    """For how long there has been no space without a break; None if there is."""
+    oldest_seconds: float = 0.0
+    """The age of the oldest record in the log."""
+
+
+class ProducerStatus(_Status):
+    """A program that writes to the gateway."""
+
+    name: str = ""
+    owner: str = ""
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    pending: int = 0
+    """Records that it has committed and that are not in the log yet."""
+    times: HopTimes = field(default_factory=HopTimes)
+    """``waiting_for_demand`` is the time in which it waited for space, ``working`` that in the journal."""
+
+
+class QueryReport(_Status, omit_defaults=True):
+    """What a query says about its last batch, in the probes by which it keeps its cursor."""
+
+    name: str = ""
+    """The name that its user gave it, if any."""
+    query: str = ""
+    """Spark's id of it, which is also the name under which it writes."""
+    batch: int = -1
+    rows: int = 0
+    at: float = 0.0
+    """When the batch began, in seconds since 1970."""
+    seconds: float = 0.0
+    """How long the batch took, without the wait for records."""
+    phases: dict[str, float] = field(default_factory=dict)
+    """Seconds by phase, in Spark's words."""
+    sink: str = ""
+    """The endpoint of the gateway that it writes to, or Spark's description of another sink."""
+    sink_seconds: float = 0.0
+    """How long the sink took to commit the batch, as far as is known."""
+    errors: int = 0
+
+
+class StageStatus(_Status):
+    """A stage of the stream that feeds the gateway."""
+
+    number: int = 0
+    name: str = ""
+    kind: str = "stage"
+    """``stage``, ``boundary`` if it has a queue, or ``connection``."""
+    upstreams: list[int] = field(default_factory=list)
+    requested: int = 0
+    emitted: int = 0
+    queued: int = 0
+    capacity: int | None = None
+    queued_bytes: int | None = None
+    capacity_bytes: int | None = None
+    runs_on: str = ""
+    times: HopTimes = field(default_factory=HopTimes)
+    by_operator: dict[str, float] = field(default_factory=dict)
+    """Seconds of work, by operator."""
+
+
+class ConnectionFigures(_Status):
+    """The connections of a feed, all together."""
+
+    open: int = 0
+    paused: int = 0
+    """How many are not read at the moment, because the gateway has no space."""
+    waiting_bytes: int = 0
+    capacity_bytes: int = 0
+    times: HopTimes = field(default_factory=HopTimes)
+    """The mean of all: ``waiting_for_demand`` is the time in which a socket was paused."""
+
+
 class SourceStatus(_Status):
     """How far the source of a gateway has come."""
 
@@ -60,6 +160,13 @@ class SourceStatus(_Status):
     """Why the feed is down."""
     attempts: int | UnsetType = UNSET
     """How many attempts to connect have failed since the feed was up."""
+    waiting: int | UnsetType = UNSET
+    """How many elements have arrived and are not in the log yet."""
+    times: HopTimes | UnsetType = UNSET
+    stages: list[StageStatus] | UnsetType = UNSET
+    """The stages of the stream that the gateway subscribes to, from its source down."""
+    connections: ConnectionFigures | UnsetType = UNSET
+    """The sockets of the senders, if the source is a feed that listens."""
 
     @classmethod
     def of(cls, requested: int, received: int, skipped: int, state: FeedState | None) -> SourceStatus:
@@ -100,6 +207,10 @@ class SessionStatus(_Status):
     format: str | UnsetType = UNSET
     repeats: int | UnsetType = UNSET
     """Requests that said nothing new."""
+    lag_seconds: float | UnsetType = UNSET
+    """How long the next record to send has been in the log."""
+    times: HopTimes | UnsetType = UNSET
+    """``waiting_for_demand`` is the time in which the gateway had records, but no credit."""
     name: str | UnsetType = UNSET
     """In a list for an administrator: what the access list calls the owner."""
 
@@ -112,6 +223,13 @@ class CursorStatus(_Status):
     remaining: float = 0.0
     """Seconds until its lease ends, and its records need not be kept any more."""
     owner: str | None = None
+    lag: int | UnsetType = UNSET
+    lag_seconds: float | UnsetType = UNSET
+    times: HopTimes | UnsetType = UNSET
+    """Of one that asks for ranges, as a Spark query does; ``waiting_for_data`` is the time in which its probe
+    waited for records."""
+    batches: list[QueryReport] | UnsetType = UNSET
+    """What it has said about its last batches, if it is a query; the newest comes last."""
 
 
 class DepartedStatus(_Status):
@@ -192,6 +310,9 @@ class GatewayStatus(_Status):
     departed: DepartedStatus = field(default_factory=DepartedStatus)
     counters: dict[str, int] = field(default_factory=dict)
     """What came in that should not have, by kind."""
+    log: LogFigures | UnsetType = UNSET
+    producers: list[ProducerStatus] | UnsetType = UNSET
+    """The programs that write to this gateway."""
     left_out: LeftOut | UnsetType = UNSET
     """In the answer to a probe: how much of ``subscribers`` and ``saved`` it does not show."""
 
@@ -223,6 +344,8 @@ class IdStatus(_Status):
     in_flight: int | UnsetType = UNSET
     format: str | UnsetType = UNSET
     repeats: int | UnsetType = UNSET
+    lag_seconds: float | UnsetType = UNSET
+    times: HopTimes | UnsetType = UNSET
 
 
 class IdList(_Status):

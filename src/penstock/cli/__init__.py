@@ -25,6 +25,7 @@ from penstock.cli import (
     tail,
     tck,
     top,
+    why,
 )
 from penstock.cli.parser import Commands, Parser
 from penstock.cli.screen import complete_descriptors, ending_quietly, say
@@ -33,6 +34,7 @@ REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     demo.add_parser,
     gateway.add_parser,
     tail.add_parser,
+    why.add_parser,
     run.add_parser,
     top.add_parser,
     dashboard.add_parser,
@@ -52,6 +54,8 @@ examples:
                                    serve lines to any number of subscribers
   penstock tail tcp://127.0.0.1:5556
                                    read them, here or elsewhere
+  penstock why tcp://127.0.0.1:5556
+                                   who holds whom up?
   penstock run app.py --checkpoint state
                                    a Spark query between them, exactly once
   penstock top tcp://127.0.0.1:5556

@@ -58,6 +58,7 @@ class ExitCode(IntEnum):
     )
     FAILED = 1, "something failed: nobody answers, a file is damaged, a check is not passed, the answer is no"
     USAGE = 2, "the command line is wrong, or a confirmation is missing"
+    LIMITED = 3, "`penstock why`: a hop limits the flow"
     DEFECT = (
         70,
         "an error that nobody expected, in Penstock or in code that it ran; `--debug` shows the traceback",

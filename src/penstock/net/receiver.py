@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary
 from penstock.net.sole_publisher import SolePublisher, tell_end
 from penstock.net.transport import EventLoop, Transport
 from penstock.spec import UNBOUNDED, Subscriber
-from penstock.streams.spi import Link
+from penstock.streams import StageState
+from penstock.streams.spi import Glimpse, Link
 
 __all__ = ["MOST_CHUNKS", "Receiver", "Turn"]
 
@@ -75,7 +76,9 @@ class Receiver(SolePublisher[bytes], Link):
     Every signal is given on the event loop; requests may come from any thread.
     """
 
+    meter_kind: ClassVar[str] = "connection"
     __slots__ = (
+        "__weakref__",
         "_ended",
         "_error",
         "_held",
@@ -319,6 +322,20 @@ class Receiver(SolePublisher[bytes], Link):
     def waiting(self) -> int:
         """Bytes that wait for the subscriber."""
         return self._queued
+
+    def waiting_bytes(self) -> tuple[int | None, int | None]:
+        """The bytes that wait for the subscriber, and after how many the socket is paused."""
+        return self._queued, self._high if self._high < _ALL else None
+
+    def glimpse(self) -> Glimpse | None:
+        """Whether the socket is paused because nobody wants more, or is waited for; from any thread."""
+        if self._ended or self._cancelled:
+            return None
+        return Glimpse(0 if self._paused else 1)
+
+    def meter_state(self) -> StageState:
+        """The queue in front of the subscriber, in chunks."""
+        return StageState("socket", self._demand, 0, len(self._queue), MOST_CHUNKS, "event loop", self._ended)
 
     @property
     def settled(self) -> bool:

@@ -2,7 +2,9 @@
 
 from penstock.observe.dashboard import BadToken, Dashboard, DashboardOptions
 from penstock.observe.gateway_hops import GatewayObserver
+from penstock.observe.judge import judge
 from penstock.observe.live import LiveFigures, LiveUpdate, level
+from penstock.observe.metrics import METRICS, MetricFamily, MetricsServer, exposition, metrics_app
 from penstock.observe.model import (
     HOP_KINDS,
     Hop,
@@ -14,9 +16,12 @@ from penstock.observe.model import (
     Verdict,
     rates,
 )
+from penstock.observe.observer import Observer, snapshots, why
+from penstock.observe.publication import NotPublished, Publication, publish
 
 __all__ = [
     "HOP_KINDS",
+    "METRICS",
     "BadToken",
     "Dashboard",
     "DashboardOptions",
@@ -25,11 +30,22 @@ __all__ = [
     "HopRates",
     "LiveFigures",
     "LiveUpdate",
+    "MetricFamily",
+    "MetricsServer",
+    "NotPublished",
+    "Observer",
+    "Publication",
     "QueryBatch",
     "RecentError",
     "Snapshot",
     "SubscriberFigures",
     "Verdict",
+    "exposition",
+    "judge",
     "level",
+    "metrics_app",
+    "publish",
     "rates",
+    "snapshots",
+    "why",
 ]

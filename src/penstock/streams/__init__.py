@@ -30,6 +30,7 @@ from penstock.streams.parallel_flux import ParallelFlux
 from penstock.streams.processor import StreamProcessor, processor
 from penstock.streams.single import Single
 from penstock.streams.sinks import EmissionFailed, EmitResult, Sink, SinkOne, Sinks
+from penstock.streams.stage_meter import StageFigures, StageMeter, metering
 from penstock.streams.stream import Stream
 from penstock.streams.terminal import Running
 
@@ -69,6 +70,8 @@ __all__ = [
     "SinkOne",
     "Sinks",
     "Stage",
+    "StageFigures",
+    "StageMeter",
     "StageState",
     "Stream",
     "StreamProcessor",
@@ -78,6 +81,7 @@ __all__ = [
     "WorkerDied",
     "explain",
     "listening",
+    "metering",
     "on_dropped",
     "processor",
     "scan",

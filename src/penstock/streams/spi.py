@@ -32,6 +32,7 @@ from penstock.streams.operators.sources import DeferSource, FailedSource
 from penstock.streams.schedulers.bound_clock import bound_to
 from penstock.streams.schedulers.scheduler import Renewable, asks_main_thread_to_stop, renew_after_fork
 from penstock.streams.source import IterableSource, Next, PublisherSource, Source
+from penstock.streams.stage_meter import Glimpse, meter_everything
 from penstock.streams.stream import Stream, as_stream, flux_of, mono_of
 from penstock.streams.terminal import AsyncReader
 
@@ -41,6 +42,7 @@ __all__ = [
     "DeferSource",
     "FailedSource",
     "FutureSource",
+    "Glimpse",
     "Head",
     "Kind",
     "Link",
@@ -63,6 +65,7 @@ __all__ = [
     "connect",
     "drop_error",
     "flux_of",
+    "meter_everything",
     "mono_of",
     "piecewise_operators",
     "pulled_elements",

@@ -32,7 +32,7 @@ from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 from penstock.aquifer.records.batch import MSGPACK, Batch
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.status import GatewayStatus
+from penstock.aquifer.status import GatewayStatus, QueryReport
 from penstock.endpoint import Endpoint
 
 __all__ = ["LogReader", "LogState"]
@@ -97,6 +97,7 @@ class LogReader:
         wait: float = 0.0,
         start: int | None = None,
         within: int | None = None,
+        report: QueryReport | None = None,
         patience: float | None = None,
     ) -> LogState:
         """Return the state of the log.
@@ -113,6 +114,9 @@ class LogReader:
 
         With ``start`` and ``within``, ``fits`` tells how many records from ``start`` on have no more than
         ``within`` bytes. The gateway looks at a few megabytes at most, so there may be more.
+
+        ``report`` tells the gateway about the last batch of the query that reads under ``name``, for the
+        gateway's status.
 
         ``patience`` replaces the reader's own for this call.
         """
@@ -131,6 +135,7 @@ class LogReader:
                 wait=round(wait * 1000) if beyond is not None else UNSET,
                 from_=start if start is not None else UNSET,
                 within=within if within is not None else UNSET,
+                report=report if report is not None else UNSET,
             )
         )
         answer = self._connection.ask(question, patience=patience, held=wait)

@@ -10,10 +10,13 @@ from contextlib import suppress
 from itertools import repeat
 from typing import Any, Final, Protocol, runtime_checkable
 
+from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log import Log
 from penstock.aquifer.records import Record
+from penstock.aquifer.status import ConnectionFigures, HopTimes, SourceStatus, StageStatus
 from penstock.delivery import Delivery, FeedState
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
+from penstock.streams import StageFigures, StageMeter, metering
 from penstock.streams.spi import drop_error
 
 __all__ = ["Intake", "ReplayableSource"]
@@ -62,6 +65,15 @@ class ReplayableSource(Protocol):
         ...
 
 
+@runtime_checkable
+class FeedOfConnections(Protocol):
+    """A source that others connect to."""
+
+    def connections(self) -> ConnectionFigures:
+        """Its connections, all together; any thread may ask."""
+        ...
+
+
 class Intake:
     """Receives elements on any thread, and requests them on one of its own.
 
@@ -79,6 +91,8 @@ class Intake:
         """Whether the writer waits for elements, and has to be woken."""
         self.feed: ReplayableSource | None = None
         """The source, if it wants to know how far the log has come."""
+        self._meter = StageMeter()
+        self._clock = HopClock()
         self._log = log
         self._arrived: deque[Any] = deque()
         self._most_bytes = nbytes
@@ -202,6 +216,27 @@ class Intake:
                 # The records are stored; only its sender does not know, and may send them again.
                 _log.exception("the source could not acknowledge a delivery")
 
+    def subscribe_to(self, publisher: Publisher[Any]) -> None:
+        """Subscribe, and follow the stages of the stream from now on."""
+        with metering(self._meter):
+            publisher.subscribe(self)
+
+    def sample(self, now: float) -> None:
+        """Note what the source, its stages and its connections do at this moment."""
+        self._meter.sample(now)
+        starved = not self.waiting and self.received < self.requested
+        self._clock.now(Doing.WAITING_FOR_DATA if starved else Doing.WAITING_FOR_DEMAND, now)
+
+    def status(self) -> SourceStatus:
+        """How far the source has come, and where its time goes."""
+        status = SourceStatus.of(self.requested, self.received, self.skipped, self.state)
+        status.waiting = self.waiting
+        status.times = self._clock.times()
+        status.stages = [_stage_status(figures) for figures in self._meter.figures()]
+        if isinstance(self.feed, FeedOfConnections):
+            status.connections = self.feed.connections()
+        return status
+
     @property
     def waiting(self) -> int:
         """How many elements have arrived and not been taken."""
@@ -273,6 +308,28 @@ class Intake:
             mean = (size_of(self._arrived[-1]) + size_of(self._arrived[-came])) / 2
             # Growth is believed at once, shrinking slowly.
             self._mean_bytes = max(mean, (self._mean_bytes * 3 + mean) / 4, 1.0)
+
+
+def _stage_status(figures: StageFigures) -> StageStatus:
+    return StageStatus(
+        number=figures.number,
+        name=figures.name,
+        kind=figures.kind,
+        upstreams=list(figures.upstreams),
+        requested=min(figures.requested, UNBOUNDED),
+        emitted=figures.emitted,
+        queued=figures.queued,
+        capacity=figures.capacity,
+        queued_bytes=figures.queued_bytes,
+        capacity_bytes=figures.capacity_bytes,
+        runs_on=figures.runs_on,
+        times=HopTimes(
+            waiting_for_demand=round(figures.waiting_for_demand, 3),
+            waiting_for_data=round(figures.waiting_for_data, 3),
+            working=round(figures.working, 3),
+        ),
+        by_operator={name: round(spent, 3) for name, spent in figures.by_operator.items()},
+    )
 
 
 def size_of(element: Any) -> int:

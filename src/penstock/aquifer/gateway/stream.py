@@ -150,7 +150,7 @@ class GatewayStream:
         """Begin to read the source."""
         publisher = self._made_publisher()
         if publisher is not None:
-            publisher.subscribe(self.intake)
+            self.intake.subscribe_to(publisher)
 
     def _made_publisher(self) -> Publisher[Any] | None:
         source = self.options.source

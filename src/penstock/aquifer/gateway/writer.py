@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked
 from penstock.aquifer.gateway.dead_letters import BadRecords
 from penstock.aquifer.gateway.intake import Intake
+from penstock.aquifer.hop_clock import Doing
 from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.records.batch import Batch
 from penstock.aquifer.records.packer import Packed, Packer
@@ -123,11 +124,16 @@ class LogWriter:
             intake.writer_idle = True
             nothing = not intake.waiting and self._log.next_submitted() is None and intake.done == done
             if nothing and not self._stopping:
+                if intake.arrived < self._demand or done:
+                    self._log.clock.now(Doing.WAITING_FOR_DATA)
+                else:
+                    self._log.waits_for_space()
                 self._log.changed.wait(_IDLE)
             intake.writer_idle = False
         return True
 
     def _write(self, elements: list[object]) -> bool:
+        self._log.clock.now(Doing.WORKING)
         if self._intake.feed is not None and Delivery in set(map(type, elements)):
             deliveries = [each if isinstance(each, Delivery) else Delivery([each]) for each in elements]
             self._intake.count_delivered(len(deliveries), sum(len(each.records) for each in deliveries))
@@ -278,6 +284,7 @@ class LogWriter:
                     return True
                 if self._stopping:
                     return False
+                self._log.waits_for_space()
                 self._log.changed.wait(_IDLE)
             self._look_after_the_house()  # Records that get too old meanwhile make space.
 

@@ -8,21 +8,27 @@ thread that waits on sockets gives the log its :class:`~penstock.waker.Waker`.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log.excerpts import in_format, joined, part, sizes_of
+from penstock.aquifer.log.growth import Growth
 from penstock.aquifer.log.journal import Cursor, Held, Journal
 from penstock.aquifer.records import MSGPACK, Batch
+from penstock.aquifer.status import LogFigures
 from penstock.waker import Waker
 
 __all__ = ["Log", "PendingAppend"]
 
 _MEASURED_AT_ONCE: Final = 8 * 1024 * 1024
 """Bytes."""
+_A_BREAK: Final = 1.0
+"""Seconds for which a log has to have space before it counts as not full any more."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -74,6 +80,12 @@ class Log:
         self.needed = journal.first
         """The lowest offset that a reader needs: records before it may go when they are too old."""
         self.codec = ""
+        self.growth = Growth(journal.head)
+        """When it had come how far."""
+        self.clock = HopClock()
+        """What the writer does."""
+        self._figures = LogFigures()
+        self._full_since = self._full_last = float("-inf")
         self.changed = threading.Condition()
         """Held while something is forgotten; notified when there may be room, or something to write."""
         self._journal = journal
@@ -259,7 +271,15 @@ class Log:
         was stored, and that trying again may help.
         """
         self._hand_over_cursors()
+        began = time.monotonic()
+        self.clock.now(Doing.WORKING, began)
         self._journal.append(batches, marks)
+        figures = self._figures
+        figures.commits += 1
+        figures.commit_seconds += time.monotonic() - began
+        figures.appended_bytes += sum(batch.nbytes for batch in batches)
+        self.growth.grown(self.head)
+        figures.appended += self._journal.head - self.head
         self.head = self._journal.head
         self.wake_readers()
 
@@ -296,6 +316,32 @@ class Log:
         with self.changed:
             self._journal.retire(self.low_watermark, needed=self.needed)
             self.first = self._journal.first
+            self.growth.forget(self.first)
+
+    def age(self, offset: int) -> float:
+        """For how many seconds the record at ``offset`` has been in the log; 0 if it is not there yet."""
+        return self.growth.age(offset, self.head)
+
+    def waits_for_space(self) -> None:
+        """The writer has something to write, or could request something, and there is no space for it."""
+        now = time.monotonic()
+        if now - self._full_last > _A_BREAK:
+            self._full_since = now
+        self._full_last = now
+        self.clock.now(Doing.WAITING_FOR_DEMAND, now)
+
+    def figures(self) -> LogFigures:
+        """How it is written."""
+        now, figures = time.monotonic(), self._figures
+        return LogFigures(
+            times=self.clock.times(),
+            appended=figures.appended,
+            appended_bytes=figures.appended_bytes,
+            commits=figures.commits,
+            commit_seconds=round(figures.commit_seconds, 6),
+            full_seconds=round(now - self._full_since, 3) if now - self._full_last <= _A_BREAK else None,
+            oldest_seconds=round(self.age(self.first), 3),
+        )
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last transaction."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from msgspec import UNSET
 
 from penstock.aquifer.errors import ErrorCode
+from penstock.aquifer.hop_clock import Doing
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.frames import CutFrame, Flag, Frame
@@ -137,6 +138,13 @@ class ExtendedSession(Session):
         if self.credit_end_bytes is not None:
             left_bytes = min(left_bytes, self.credit_end_bytes - self.sent_bytes)
         return left_bytes
+
+    def doing(self) -> Doing:
+        """What the gateway does for this subscriber at the moment."""
+        if self.cursor >= self.stop:
+            return Doing.WAITING_FOR_DATA
+        free = self.credit() and self.credit_bytes() > 0 and self.line_is_free()
+        return Doing.WORKING if free else Doing.WAITING_FOR_DEMAND
 
     def line_is_free(self) -> bool:
         """Whether little enough is on its way that more may be sent."""

@@ -20,6 +20,7 @@ from msgspec import UNSET, UnsetType, field
 
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.records.batch import MSGPACK
+from penstock.aquifer.status import QueryReport
 from penstock.spec import UNBOUNDED
 
 __all__ = [
@@ -132,6 +133,8 @@ class SubscribeFields(_Extension):
     """With ``probe``: something for an administrator to ask."""
     stream: str | UnsetType = UNSET
     """The name of the stream that is meant, if it is not the default one."""
+    report: QueryReport | UnsetType = UNSET
+    """With ``probe`` and ``id``: what a query says about its last batch."""
 
 
 class SegmentFields(_Extension):

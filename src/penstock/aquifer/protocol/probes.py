@@ -7,6 +7,7 @@ now and then so that the gateway keeps its records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -48,11 +49,14 @@ class _Waiting(NamedTuple):
 class Probes:
     """Answers probes, and keeps the cursors that they name."""
 
-    def __init__(self, log: Log, limits: Limits, registry: SessionRegistry) -> None:
+    def __init__(
+        self, log: Log, limits: Limits, registry: SessionRegistry, status: Callable[[], GatewayStatus]
+    ) -> None:
         self._log = log
         self._limits = limits
         self._registry = registry
         self._cursors = registry.cursors
+        self._status = status
         self._waiting: list[_Waiting] = []
 
     def ask(
@@ -65,6 +69,8 @@ class Probes:
             where = {"first": self._log.first, "head": self._log.head, "epoch": self._log.epoch}
             return [Reply(envelope, refusal(text, code, **where))]
         self._move(fields, caller)
+        if fields.id is not UNSET:
+            self._registry.watch(fields.id, fields.report if fields.report is not UNSET else None)
         if self._has_news(fields) or fields.wait is UNSET or len(self._waiting) >= _MOST_WAITING:
             return [self._answer(fields, envelope, caller)]
         # One question at a time from each peer: a new question replaces the one before.
@@ -81,6 +87,10 @@ class Probes:
         due = [one for one in self._waiting if self._has_news(one.fields) or now >= one.deadline]
         self._waiting = [one for one in self._waiting if one not in due]
         return [self._answer(one.fields, one.envelope, one.caller) for one in due]
+
+    def names(self) -> set[str]:
+        """The ids whose probes wait for records."""
+        return {one.fields.id for one in self._waiting if one.fields.id is not UNSET}
 
     def owners(self) -> set[str]:
         """The keys of the peers that wait for an answer."""
@@ -156,7 +166,7 @@ class Probes:
             next=cursor.acknowledged if cursor is not None else UNSET,
             head=self._log.head,
             lease=cursor.lease_ms if cursor is not None else UNSET,
-            status=raw_status(status_for(caller, self._registry.status(), self._limits.max_listed)),
+            status=raw_status(status_for(caller, self._status(), self._limits.max_listed)),
             fits=self._measured(fields),
             stream=self._registry.stream or UNSET,
         )
@@ -176,6 +186,8 @@ def status_for(caller: Caller, status: GatewayStatus, most: int) -> GatewayStatu
     if not caller.may(Right.ADMIN):
         status.subscribers = [one for one in status.subscribers if one.owner == caller.owner]
         status.saved = {name: one for name, one in status.saved.items() if one.owner == caller.owner}
+        if status.producers is not UNSET:
+            status.producers = [one for one in status.producers if one.owner == caller.owner]
     subscribers, saved = len(status.subscribers), len(status.saved)
     status.left_out = LeftOut(subscribers=max(subscribers - most, 0), absent=max(saved - most, 0))
     status.subscribers = status.subscribers[:most]

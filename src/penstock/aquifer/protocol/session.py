@@ -17,6 +17,7 @@ from enum import Enum, auto
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeAlias
 
 from penstock.aquifer.errors import ErrorCode
+from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.messages import Control, OnError, OnErrorFields, SegmentFields
@@ -151,6 +152,8 @@ class Session(ABC):
         """and how many that cannot: they have another address, or another key."""
         self.sent_records = 0
         self.sent_bytes = 0
+        self.clock = HopClock()
+        """Where its time goes."""
         self.ended_by: SessionEvent | None = None
         """What closed it; None while it is not closed."""
         self._state = SessionState.JOINING
@@ -221,6 +224,12 @@ class Session(ABC):
     def credit(self) -> int:
         """How many records may be sent now."""
 
+    def doing(self) -> Doing:
+        """What the gateway does for this subscriber at the moment."""
+        if self.cursor >= self.log.head:
+            return Doing.WAITING_FOR_DATA
+        return Doing.WORKING if self.credit() else Doing.WAITING_FOR_DEMAND
+
     def sent(self, count: int, nbytes: int) -> None:
         """So many records, from the cursor on, were sent."""
         self.cursor += count
@@ -252,6 +261,8 @@ class Session(ABC):
             required=self.required,
             records=self.sent_records,
             bytes=self.sent_bytes,
+            lag_seconds=round(self.log.age(self.cursor), 3),
+            times=self.clock.times(),
         )
 
 

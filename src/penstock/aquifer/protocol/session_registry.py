@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable
-from itertools import count
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Container
+from itertools import count, islice
 from typing import Final, Protocol
 
 from msgspec import UNSET
 
+from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Cursor, Log
 from penstock.aquifer.protocol.admission import Budgets, too_many_ids, too_many_sessions
@@ -18,11 +19,21 @@ from penstock.aquifer.protocol.messages import OnError, SubscribeFields
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.session import FAREWELLS, DataPorts, Reply, Session, SessionEvent
 from penstock.aquifer.security import Caller
-from penstock.aquifer.status import DepartedStatus, GatewayStatus, SourceStatus, StreamStatus
-from penstock.delivery import FeedState
+from penstock.aquifer.status import (
+    CursorStatus,
+    DepartedStatus,
+    GatewayStatus,
+    QueryReport,
+    SourceStatus,
+    StreamStatus,
+)
 
 __all__ = ["SessionRegistry", "SourceView", "is_older", "same_subscriber"]
 
+_BATCHES: Final = 16
+"""How many batches of a query are remembered."""
+_PHASES: Final = 16
+_LONGEST: Final = 256
 _REMEMBERED: Final = 1024
 """How many sessions that have ended are remembered, to tell their late messages from new ones."""
 
@@ -30,25 +41,31 @@ _REMEMBERED: Final = 1024
 class SourceView(Protocol):
     """The source of a gateway, as far as its status shows it."""
 
-    @property
-    def requested(self) -> int:
-        """How many elements the gateway has asked for."""
+    def sample(self, now: float) -> None:
+        """Note what the source does at this moment."""
         ...
 
-    @property
-    def received(self) -> int:
-        """How many elements have come."""
+    def status(self) -> SourceStatus:
+        """What there is to know of the source."""
         ...
 
-    @property
-    def skipped(self) -> int:
-        """How many elements the source has left out."""
-        ...
 
-    @property
-    def state(self) -> FeedState | None:
-        """Whether it can give records at the moment; None if it does not say."""
-        ...
+class WatchedCursor:
+    """A saved cursor whose reader asks for ranges, and what that reader has said about its batches."""
+
+    __slots__ = ("batches", "clock")
+
+    def __init__(self) -> None:
+        self.clock = HopClock()
+        self.batches: deque[QueryReport] = deque(maxlen=_BATCHES)
+
+
+def bounded(report: QueryReport) -> QueryReport:
+    """The report with no more text than a gateway keeps: anybody who may read can send one."""
+    report.name, report.query = report.name[:_LONGEST], report.query[:_LONGEST]
+    report.sink = report.sink[:_LONGEST]
+    report.phases = {name[:_LONGEST]: spent for name, spent in islice(report.phases.items(), _PHASES)}
+    return report
 
 
 class SessionRegistry:
@@ -80,6 +97,8 @@ class SessionRegistry:
         self._limits = limits
         self._ports = ports
         self._source = source
+        self.watched: dict[str, WatchedCursor] = {}
+        """The ids whose readers ask for ranges, as Spark queries do."""
         self._watermark = LowWatermark(log, limits)
         self._numbers = count(1)
         self._farewells: list[Reply] = []
@@ -227,9 +246,46 @@ class SessionRegistry:
         required += [saved.acknowledged for saved in self.cursors.saved.values()]
         return min(required, default=end) >= end and max([*required, self.departed.to]) >= end
 
+    # ---------------------------------------------------------------- where time goes
+    def watch(self, name: str, report: QueryReport | None) -> None:
+        """The reader of a saved cursor has asked something, perhaps with news of its last batch."""
+        watched = self.watched.get(name)
+        if watched is None:
+            if name not in self.cursors.saved:
+                return
+            watched = self.watched[name] = WatchedCursor()
+        if report is not None and report.batch not in [known.batch for known in watched.batches]:
+            watched.batches.append(bounded(report))
+
+    def sample(self, now: float, waiting: Container[str]) -> None:
+        """Note what each session, each saved cursor and the source do; the probes of ``waiting`` ids wait."""
+        for session in self.sessions.values():
+            session.clock.now(session.doing(), now)
+        head = self._log.head
+        for name, watched in list(self.watched.items()):
+            cursor = self.cursors.saved.get(name)
+            if cursor is None:
+                del self.watched[name]
+                continue
+            idle = name in waiting or cursor.acknowledged >= head
+            watched.clock.now(Doing.WAITING_FOR_DATA if idle else Doing.WAITING_FOR_DEMAND, now)
+        if self._source is not None:
+            self._source.sample(now)
+
+    def _saved(self) -> dict[str, CursorStatus]:
+        saved, log = self.cursors.status(), self._log
+        for name, status in saved.items():
+            status.lag = max(log.head - status.acknowledged, 0)
+            status.lag_seconds = round(log.age(status.acknowledged), 3)
+            if (watched := self.watched.get(name)) is not None:
+                status.times = watched.clock.times()
+                if watched.batches:
+                    status.batches = list(watched.batches)
+        return saved
+
     def status(self) -> GatewayStatus:
         """The log, the source, the sessions and the counters at this moment."""
-        log, source, held = self._log, self._source, self._log.held
+        log, held = self._log, self._log.held
         departed = self.departed
         return GatewayStatus(
             stream=self.stream,
@@ -248,11 +304,9 @@ class SessionRegistry:
             max_bytes=log.max_bytes,
             stalled=log.stalled,
             codec=log.codec,
-            source=SourceStatus()
-            if source is None
-            else SourceStatus.of(source.requested, source.received, source.skipped, source.state),
+            source=SourceStatus() if self._source is None else self._source.status(),
             subscribers=[session.status() for session in self.sessions.values()],
-            saved=self.cursors.status(),
+            saved=self._saved(),
             departed=DepartedStatus(
                 subscribers=departed.subscribers,
                 records=departed.records,
@@ -260,6 +314,7 @@ class SessionRegistry:
                 to=departed.to,
             ),
             counters=dict(self.counters),
+            log=log.figures(),
         )
 
     def summary(self, *, default: bool = True) -> StreamStatus:

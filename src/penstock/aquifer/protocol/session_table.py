@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from penstock.aquifer.errors import ErrorCode, ProtocolViolation
+from penstock.aquifer.hop_clock import Samples
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.administration import Administration
@@ -113,7 +114,8 @@ class SessionTable:
         self.limits = limits
         self._ports = ports
         self._keep_plain = keep_plain
-        self._probes = Probes(log, limits, self.registry)
+        self._probes = Probes(log, limits, self.registry, self.status)
+        self._samples = Samples()
         self.elsewhere: Callable[[bytes], SessionRegistry | None] = lambda peer: None
         """Finds the session of a peer that reads another stream of this gateway."""
         self._names = names
@@ -132,7 +134,9 @@ class SessionTable:
 
     def status(self) -> GatewayStatus:
         """The log, the source, the sessions and the counters at this moment."""
-        return self.registry.status()
+        status = self.registry.status()
+        status.producers = self.transactions.producers()
+        return status
 
     # ---------------------------------------------------------------- messages
     def receive(self, parts: Sequence[bytes], now: float, caller: Caller = LOCAL) -> list[Reply]:
@@ -441,6 +445,9 @@ class SessionTable:
                 replies += session.tick(now)
         replies += self._probes.tick(now)
         replies += self.transactions.tick()
+        if self._samples.due(now):
+            registry.sample(now, self._probes.names())
+            self.transactions.sample(now)
         registry.note_idle()
         if ended := registry.cursors.expired():
             self.counters["leases ended"] += len(ended)

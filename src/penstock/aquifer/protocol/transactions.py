@@ -14,13 +14,16 @@ the answer is sent once that is done.
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from penstock.aquifer.errors import ErrorCode
+from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.protocol.messages import (
@@ -46,6 +49,7 @@ from penstock.aquifer.records.batch import (
     unpack_values,
 )
 from penstock.aquifer.security.access import Caller
+from penstock.aquifer.status import ProducerStatus
 
 __all__ = ["PendingTransaction", "Transactions"]
 
@@ -59,6 +63,8 @@ _MOST_ASKERS: Final = 64
 """How many envelopes wait for the answer to one commit; one producer may ask again and again."""
 _MOST_PENDING: Final = 4096
 """How many batches may wait to be written."""
+_MOST_PRODUCERS: Final = 256
+"""How many producers the status shows."""
 _LONGEST_NAME: Final = 256
 _LARGEST: Final = 2**63
 
@@ -109,6 +115,8 @@ class Transactions:
         """By name, those that are not written yet."""
         self.nbytes = 0
         """How much is staged."""
+        self._producers: OrderedDict[str, tuple[ProducerStatus, HopClock]] = OrderedDict()
+        """By name, the one that has published last comes last."""
 
     # ---------------------------------------------------------------- staging
     def put(
@@ -218,6 +226,7 @@ class Transactions:
             query=query, batch=batch, batches=pieces, owner=caller.owner, askers=[envelope]
         )
         self._pending[query, batch] = transaction
+        self._producer(query, caller.owner)[1].now(Doing.WORKING)
         self._log.submit(transaction)
         return []
 
@@ -264,6 +273,7 @@ class Transactions:
             if transaction.failure is not None:
                 answer: Control = refusal(transaction.failure, ErrorCode.JOURNAL)
             elif transaction.end is not None:
+                self._count(transaction)
                 self._drop(transaction.owner, transaction.query, transaction.batch)
                 answer = self._done(transaction.end)
             else:
@@ -271,6 +281,42 @@ class Transactions:
             del self._pending[key]
             replies += [Reply(envelope, answer) for envelope in transaction.askers]
         return replies
+
+    # ---------------------------------------------------------------- who writes
+    def _producer(self, query: str, owner: str) -> tuple[ProducerStatus, HopClock]:
+        if query not in self._producers:
+            while len(self._producers) >= _MOST_PRODUCERS:
+                self._producers.popitem(last=False)
+            self._producers[query] = ProducerStatus(name=query, owner=owner), HopClock()
+        self._producers.move_to_end(query)
+        return self._producers[query]
+
+    def _count(self, transaction: PendingTransaction) -> None:
+        status, clock = self._producer(transaction.query, transaction.owner)
+        status.batches += 1
+        status.records += sum(batch.count for batch in transaction.batches)
+        status.bytes += sum(batch.nbytes for batch in transaction.batches)
+        clock.now(Doing.WAITING_FOR_DATA)
+
+    def sample(self, now: float) -> None:
+        """Note what each producer waits for: for space, for the journal, or for nothing of ours."""
+        writing = {transaction.query for transaction in self._pending.values()}
+        blocked = self._log.clock.doing is Doing.WAITING_FOR_DEMAND
+        for query, (_, clock) in self._producers.items():
+            if query not in writing:
+                clock.now(Doing.WAITING_FOR_DATA, now)
+            else:
+                clock.now(Doing.WAITING_FOR_DEMAND if blocked else Doing.WORKING, now)
+
+    def producers(self) -> list[ProducerStatus]:
+        """The programs that have written lately."""
+        waiting = Counter[str]()
+        for transaction in self._pending.values():
+            waiting[transaction.query] += sum(batch.count for batch in transaction.batches)
+        return [
+            replace(status, pending=waiting[name], times=clock.times())
+            for name, (status, clock) in self._producers.items()
+        ]
 
     # ---------------------------------------------------------------- making room
     def give(self, query: str, owner: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from penstock.aquifer import PreparedPart, Producer
 from penstock.spark.errors import BadOption
 from penstock.spark.options import SinkOptions
 from penstock.spark.sink.rows import RowPacker
+from penstock.spark.source.batch_times import note_commit
 from penstock.spark.spark_interface import StreamArrowWriter
 
 if TYPE_CHECKING:
@@ -91,7 +93,12 @@ class AquiferStreamWriter(StreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit a batch when its tasks are done; runs beside the driver, perhaps again after a restart."""
+        began = time.monotonic()
         _commit(messages, batchId, self._options)
+        for message in messages:
+            if isinstance(message, PreparedRows):
+                note_commit(message.query, self._options.endpoint, time.monotonic() - began)
+                break
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Log it. There is nothing to undo: the gateway drops what is not committed."""

@@ -16,10 +16,15 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["BatchTimes", "reports_folder", "write_reports"]
+import msgspec
+
+from penstock.aquifer import QueryReport
+
+__all__ = ["BatchTimes", "note_commit", "reports_folder", "write_reports"]
 
 _A_DAY: Final = 24 * 3600.0
 
@@ -66,6 +71,15 @@ class BatchTimes:
             return None
         return float(report["seconds"]) if report["offsets"] == dict(offsets) else None
 
+    def report(self) -> QueryReport | None:
+        """What the driver says about the batch that has ended last; None if there is no report (yet)."""
+        if self._file is None:
+            return None
+        try:
+            return msgspec.convert(json.loads(self._file.read_text())["batch"], QueryReport)
+        except (OSError, ValueError, KeyError):
+            return None  # An empty file, or one of an earlier version. (msgspec's error is a ValueError.)
+
     def close(self) -> None:
         """Stop the reports."""
         if self._file is not None:
@@ -83,5 +97,44 @@ def write_reports(folder: Path, progress: Mapping[str, Any]) -> None:
         file = _file(folder, str(end["name"]))
         if file.exists():
             draft = file.with_name(f"{file.name}.{os.getpid()}")
-            draft.write_text(json.dumps({"offsets": end["offsets"], "seconds": seconds}))
+            batch = _described(folder, progress, seconds).to_dict()
+            draft.write_text(json.dumps({"offsets": end["offsets"], "seconds": seconds, "batch": batch}))
             draft.replace(file)
+
+
+def _described(folder: Path, progress: Mapping[str, Any], seconds: float) -> QueryReport:
+    """What a gateway is told about a batch: how long it took, on what, and where it wrote to."""
+    query = str(progress.get("id") or "")
+    sink = _read(_file(folder, f"sink {query}"))
+    written = (progress.get("sink") or {}).get("description")
+    with suppress(ValueError):
+        began = datetime.fromisoformat(str(progress.get("timestamp", ""))).timestamp()
+        return QueryReport(
+            name=str(progress.get("name") or ""),
+            query=query,
+            batch=int(progress.get("batchId", -1)),
+            rows=int(progress.get("numInputRows", 0)),
+            at=began,
+            seconds=seconds,
+            phases={phase: spent / 1000 for phase, spent in progress["durationMs"].items()},
+            sink=str(sink.get("endpoint") or written or ""),
+            sink_seconds=float(sink.get("seconds", 0.0)),
+        )
+    return QueryReport(query=query, seconds=seconds)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        read: Any = json.loads(file.read_text())
+    except (OSError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def note_commit(query: str, endpoint: str, seconds: float) -> None:
+    """The sink's side: where a query writes to, and how long the last commit took."""
+    with suppress(OSError):  # Only a report is lost.
+        file = _file(reports_folder(), f"sink {query}")
+        draft = file.with_name(f"{file.name}.{os.getpid()}")
+        draft.write_text(json.dumps({"endpoint": endpoint, "seconds": seconds}))
+        draft.replace(file)

@@ -13,6 +13,7 @@ from penstock.aquifer import (
     LogReader,
     LogState,
     OffsetGone,
+    QueryReport,
     unpack_metadata,
 )
 from penstock.spark.errors import BadOption, DataLoss, SharedSubscription
@@ -42,6 +43,7 @@ class StateOptions(TypedDict, total=False):
     wait: float
     start: int
     within: int
+    report: QueryReport
     patience: float
 
 

@@ -204,8 +204,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start  # Spark compares the JSON: the same again means that there is nothing new.
         parts = partition_count(self._options.partitions, len(taken), records, self._options.min_partitions)
         end = here.at(ends, parts)
+        self._times.request(end.name)
         if self._demand is not None:
-            self._times.request(end.name)
             self._asked = time.monotonic(), records, end.offsets
         return end.to_json()
 
@@ -227,8 +227,10 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         deadline = time.monotonic() + self._wait_seconds()
         states = {}
+        report = self._times.report()
+        told: StateOptions = {} if report is None else {"report": report}
         for endpoint in self._options.endpoints:
-            here, states[endpoint] = self._checked_state(endpoint, here)
+            here, states[endpoint] = self._checked_state(endpoint, here, **told)
             self._acknowledge(endpoint, here, states[endpoint])
         while self._until is None and not any(s.head > here.offsets[e] for e, s in states.items()):
             left = deadline - time.monotonic()

@@ -32,6 +32,7 @@ from penstock.streams.fusion.link import last_passed
 from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers
 from penstock.streams.fusion.termination import Termination
 from penstock.streams.home import Home, home_here
+from penstock.streams.stage_meter import Glimpse, meters_for_new_streams
 
 __all__ = ["Drain"]
 
@@ -286,6 +287,8 @@ class Drain(Termination):
             if self._listener is not None:
                 self._listener.subscribed(self)
                 self._still_since = monotonic()
+            for meter in meters_for_new_streams():
+                meter.add(self)
             try:
                 self.downstream.on_subscribe(self)
             except BaseException as error:
@@ -433,3 +436,20 @@ class Drain(Termination):
         return StageState(
             name, self.demand, self.emitted, self.queued(), self.capacity(), self.runs_on(), self.closed
         )
+
+    def glimpse(self) -> Glimpse | None:
+        """What this stage does now, seen from any thread; None if it is over."""
+        if self.closed:
+            return None
+        loop = self._loop
+        if loop is not None and loop.gi_running and (frame := loop.gi_frame) is not None:
+            shape = self._shape
+            owner = shape.loops[-1].owner.get(frame.f_lineno, SOURCE)
+            if owner >= 0:
+                return Glimpse(2, self.ops[shape.bases[-1] + owner].label)
+            if owner == TAIL:
+                return Glimpse(0)  # the stages below are at work
+            if len(shape.loops) > 1:
+                return Glimpse(2, " ".join(op.label for op in self.ops[: shape.bases[-1]]))
+            return Glimpse(1)
+        return Glimpse(1 if self.demand > self.emitted or self.mailbox else 0)

@@ -62,6 +62,10 @@ class Link:
         """The bound of that queue."""
         return None
 
+    def waiting_bytes(self) -> tuple[int | None, int | None]:
+        """How many bytes wait in our own queue, and their bound, as far as bytes are counted."""
+        return None, None
+
     def runs_on(self) -> str:
         """The scheduler that we emit on."""
         return "caller"

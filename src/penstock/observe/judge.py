@@ -1,0 +1,203 @@
+"""The verdict: which hop limits the flow, found from two snapshots.
+
+In a chain with backpressure the slowest hop works, the hops above it wait for demand, and those below it wait
+for data. So the search begins at the log of the first gateway. If the log has no space, or a required reader
+falls behind, the reader that needs the oldest record is followed downwards: it may be a query that waits for
+the gateway it writes to. If the journal works all the time while elements wait for it, the disk is slow.
+Otherwise the search goes up, to the stage that works while everything below it waits. If nothing works all
+the time, nobody limits the flow: the source is slower than everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from penstock.observe.model import Hop, HopRates, Snapshot, Verdict, rates
+from penstock.observe.wording import Finding, sentence_for
+
+__all__ = ["judge"]
+
+_HELD_UP: Final = 0.2
+"""A hop that waits for demand for this share of the time is held up."""
+_BUSY: Final = 0.5
+"""A hop that works for this share of the time may be the one that limits the flow."""
+_BEHIND: Final = 0.1
+"""A reader that gets so much less than comes in falls behind,"""
+_BEHIND_SECONDS: Final = 1.0
+"""if it is behind by so many seconds already."""
+
+
+def judge(before: Snapshot, after: Snapshot) -> Verdict:
+    """Say which hop limits the flow between two snapshots of the same observer."""
+    return _Judge(before, after).verdict()
+
+
+class _Judge:
+    def __init__(self, before: Snapshot, after: Snapshot) -> None:
+        self._before = {hop.id: hop for hop in before.hops}
+        self._after = after
+        self._rates = rates(before, after)
+        self._hops = {hop.id: hop for hop in after.hops}
+        self._below: dict[str, list[Hop]] = {}
+        for hop in after.hops:
+            for above in hop.upstream:
+                self._below.setdefault(above, []).append(hop)
+
+    def verdict(self) -> Verdict:
+        found = self._search()
+        verdict = sentence_for(found, self._after, self._rates)
+        return replace(verdict, also=tuple(self._also(found)))
+
+    # ---------------------------------------------------------------- the search
+    def _search(self) -> Finding:
+        logs = [hop for hop in self._after.hops if hop.kind == "log"]
+        for log in logs:
+            if (found := self._held_up_by(log, set())) is not None:
+                return found
+        for log in logs:
+            if (found := self._falls_behind(log)) is not None:
+                return found
+        for log in logs:
+            if (found := self._above(log)) is not None:
+                return found
+        if not logs:
+            ends = [hop for hop in self._after.hops if hop.id not in self._below]
+            for end in ends:
+                if (found := self._upwards(end)) is not None:
+                    return found
+        return self._nobody(logs)
+
+    def _held_up_by(self, log: Hop, seen: set[str]) -> Finding | None:
+        """What keeps a log full, or does not let it be written."""
+        if log.id in seen:
+            return None
+        if log.state == "stalled":
+            return self._found(log, "stalled", log)
+        if log.full_seconds is None and self._share(log, "waiting_for_demand") < _HELD_UP:
+            return None
+        if log.full_seconds is None and log.state != "full":
+            return None
+        reader = self._needs_the_oldest(log)
+        if reader is None:
+            return self._found(log, "unread", log)
+        return self._slow_reader(reader, log, "slow", seen | {log.id})
+
+    def _slow_reader(self, cursor: Hop, log: Hop, why: str, seen: set[str]) -> Finding:
+        """The reader, or what it waits for itself."""
+        for query in self._below.get(cursor.id, []):
+            if query.kind != "query":
+                continue
+            for producer in self._below.get(query.id, []):
+                for sink in self._below.get(producer.id, []):
+                    if (found := self._sink_is_slow(query, producer, sink, seen)) is not None:
+                        return found
+            return self._found(query, why, log)
+        if cursor.state == "away":
+            return self._found(cursor, "away", log)
+        return self._found(cursor, why, log)
+
+    def _sink_is_slow(self, query: Hop, producer: Hop, sink: Hop, seen: set[str]) -> Finding | None:
+        if self._share(producer, "waiting_for_demand") >= _HELD_UP or sink.state == "full":
+            found = self._held_up_by(sink, seen)
+            if found is not None:
+                return found
+        if self._share(producer, "working") >= _BUSY:
+            return self._found(sink, "slow", sink)
+        return None
+
+    def _needs_the_oldest(self, log: Hop) -> Hop | None:
+        readers = [hop for hop in self._below.get(log.id, []) if hop.required and hop.kind == "cursor"]
+        return min(readers, key=lambda hop: hop.records_out, default=None)
+
+    def _falls_behind(self, log: Hop) -> Finding | None:
+        """A required reader whose lag grows although the log still has space."""
+        coming = self._rate(log).records_in
+        slowest = self._needs_the_oldest(log)
+        if slowest is None or coming <= 0 or slowest.id not in self._rates:
+            return None
+        grown = (slowest.lag_records or 0) - (self._before[slowest.id].lag_records or 0)
+        grown_seconds = (slowest.lag_seconds or 0.0) - (self._before[slowest.id].lag_seconds or 0.0)
+        behind = grown > _BEHIND * coming * self._rate(log).seconds and grown_seconds > 0
+        if not behind or (slowest.lag_seconds or 0.0) < max(_BEHIND_SECONDS, self._batch_seconds(slowest)):
+            return None
+        return self._slow_reader(slowest, log, "behind", {log.id})
+
+    def _batch_seconds(self, cursor: Hop) -> float:
+        """A query is always behind by a batch or two."""
+        queries = [hop for hop in self._below.get(cursor.id, []) if hop.kind == "query"]
+        return max((2 * hop.details.get("batch_seconds", 0.0) for hop in queries), default=0.0)
+
+    def _above(self, log: Hop) -> Finding | None:
+        """The journal, or a stage above it."""
+        intakes = [self._hops[id] for id in log.upstream if id in self._hops]
+        waits = any(
+            self._share(hop, "waiting_for_demand") >= _BUSY or (hop.waiting or 0) > 0
+            for hop in intakes
+            if hop.kind in ("intake", "producer")
+        )
+        if self._share(log, "working") >= _BUSY and waits:
+            return self._found(log, "slow", log)
+        for intake in intakes:
+            if intake.kind == "intake" and (found := self._upwards(intake)) is not None:
+                return replace(found, log=log)
+        return None
+
+    def _upwards(self, hop: Hop) -> Finding | None:
+        """The lowest stage from here on up that works while what is below it waits for data."""
+        seen: set[str] = set()
+        waiting = [hop]
+        while waiting:
+            current = waiting.pop()
+            if current.id in seen:
+                continue
+            seen.add(current.id)
+            if self._share(current, "working") >= _BUSY and current.kind in ("stage", "boundary"):
+                operator, _ = self._operator(current)
+                return self._found(current, "slow", None, operator)
+            if (
+                current.kind in ("stage", "boundary", "reader")
+                and current.id not in self._below
+                and self._share(current, "waiting_for_demand") >= _BUSY
+            ):
+                return self._found(current, "slow", None, "its subscriber")
+            waiting += [self._hops[id] for id in current.upstream if id in self._hops]
+        return None
+
+    def _operator(self, stage: Hop) -> tuple[str, float]:
+        """The operator that took most of the time between the two snapshots."""
+        before = self._before[stage.id].details if stage.id in self._before else {}
+        spent = {name: total - before.get(name, 0.0) for name, total in stage.details.items()}
+        return max(spent.items(), key=lambda item: item[1], default=("", 0.0))
+
+    def _nobody(self, logs: list[Hop]) -> Finding:
+        first = logs[0] if logs else None
+        if first is not None and first.state in ("ended", "failed"):
+            return Finding(None, "ended", first)
+        moving = [hop for hop in self._after.hops if self._rate(hop).records_out > 0]
+        rate = self._rate(first).records_in if first is not None else 0.0
+        return Finding(None, "slower" if moving else "idle", first, rate=rate)
+
+    # ---------------------------------------------------------------- figures
+    def _found(self, hop: Hop, why: str, log: Hop | None, operator: str = "") -> Finding:
+        rate = self._rate(hop).records_out
+        possible: float | None = None
+        if log is not None and log.id != hop.id:
+            coming, free = self._rate(log).records_in, 1 - self._share(log, "waiting_for_demand")
+            possible = coming if why == "behind" else coming / max(free, 0.05)
+        return Finding(hop, why, log, operator, rate, possible)
+
+    def _also(self, found: Finding) -> Iterator[str]:
+        """Other stages that would limit the flow next: they work most of the time as well."""
+        for hop in self._after.hops:
+            limiting = found.hop is not None and hop.id == found.hop.id
+            if not limiting and hop.kind in ("stage", "boundary") and self._share(hop, "working") >= _BUSY:
+                yield hop.id
+
+    def _rate(self, hop: Hop) -> HopRates:
+        return self._rates.get(hop.id) or HopRates(hop=hop.id, seconds=1.0)
+
+    def _share(self, hop: Hop, of: str) -> float:
+        value = getattr(self._rate(hop), of)
+        return 0.0 if value is None else float(value)

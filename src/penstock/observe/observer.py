@@ -1,0 +1,163 @@
+"""Looking at a whole pipeline: gateways, the queries that read them, and the gateways these write to."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from penstock.arguments import seconds
+from penstock.observe.judge import judge
+from penstock.observe.model import Hop, RecentError, Snapshot, Verdict
+from penstock.observe.publication import look_at_process
+
+if TYPE_CHECKING:
+    from penstock.aquifer import CurveClient, GatewayStatus
+    from penstock.observe.status_hops import GatewayHops
+
+__all__ = ["Observer", "snapshots", "why"]
+
+_MOST_GATEWAYS: Final = 64
+_ERRORS: Final = 50
+_WINDOW: Final = 5.0
+"""Seconds that a verdict looks back: the slowest hop is found from what has happened since then."""
+_TIMEOUT: Final = 2.5
+
+
+class Observer:
+    """Takes snapshots of the gateways at some endpoints and of all that can be reached from them.
+
+    The number of a process stands for the streams of that process, if it publishes them.
+
+    ::
+
+        with Observer("tcp://127.0.0.1:5556") as observer:
+            observer.look()
+            time.sleep(2)
+            print(observer.look().verdict.sentence)
+
+    ``curve`` are the keys for gateways that need some. One thread uses an observer.
+    """
+
+    def __init__(
+        self,
+        *endpoints: str,
+        curve: CurveClient | None = None,
+        timeout: float = _TIMEOUT,
+        looks: Mapping[str, Callable[[], GatewayStatus]] | None = None,
+    ) -> None:
+        """``looks`` has functions that return the status of gateways in this process, by endpoint."""
+        if not endpoints:
+            raise ValueError("Observer() needs the endpoint of a gateway, for instance tcp://127.0.0.1:5556")
+        # A process by its number is asked over a Unix socket: see penstock.observe.publish().
+        self._endpoints = endpoints
+        self._curve = curve
+        self._looks = dict(looks or {})
+        self._timeout = seconds(timeout, "Observer(timeout=…)", positive=True)
+        self._past: deque[Snapshot] = deque()
+        self._errors: deque[RecentError] = deque(maxlen=_ERRORS)
+        self._limiting: tuple[str | None, float] | None = None
+        """The hop that limits, and since when."""
+
+    def look(self) -> Snapshot:
+        """A snapshot of this moment, with a verdict if it is not the first one.
+
+        Raises :class:`~penstock.aquifer.AquiferError` if none of the endpoints answers; a gateway further
+        down that does not is among the errors of the snapshot.
+        """
+        snapshot = self._gather()
+        while self._past and snapshot.clock - self._past[0].clock > _WINDOW and len(self._past) > 1:
+            self._past.popleft()
+        if self._past:
+            verdict = judge(self._past[0], snapshot)
+            snapshot = replace(snapshot, verdict=self._dated(verdict, snapshot.clock))
+        self._past.append(snapshot)
+        return snapshot
+
+    def _dated(self, verdict: Verdict, now: float) -> Verdict:
+        """The verdict, with the time since which this observer has seen it if that is longer."""
+        if self._limiting is None or self._limiting[0] != verdict.limiting:
+            self._limiting = verdict.limiting, self._past[0].clock
+        seen = now - self._limiting[1]
+        return replace(verdict, since=max(seen, verdict.since or 0.0))
+
+    def _gather(self) -> Snapshot:
+        from penstock.aquifer import AquiferError, probe
+        from penstock.observe.status_hops import hops_of
+
+        found: dict[str, GatewayHops] = {}
+        waiting = list(self._endpoints)
+        failure: AquiferError | None = None
+        processes: list[Hop] = []
+        while waiting and len(found) < _MOST_GATEWAYS:
+            endpoint = waiting.pop(0)
+            if endpoint in found:
+                continue
+            if endpoint.isdigit():
+                processes += look_at_process(int(endpoint)).hops
+                continue
+            try:
+                look = self._looks.get(endpoint)
+                status = probe(endpoint, self._timeout, self._curve) if look is None else look()
+            except AquiferError as error:
+                failure = error
+                self._errors.append(RecentError(at=time.time(), hop=endpoint, message=str(error)))
+                continue
+            found[endpoint] = hops_of(endpoint, status)
+            waiting += [sink for sink in found[endpoint].sinks.values() if sink.startswith("tcp://")]
+        if not found and not processes and failure is not None:
+            raise failure
+        gateways = list(found.values())
+        return Snapshot(
+            at=time.time(),
+            clock=time.monotonic(),
+            hops=(*processes, *_linked(found)),
+            errors=tuple(self._errors),
+            batches=tuple(batch for each in gateways for batch in each.batches),
+            subscribers=tuple(one for each in gateways for one in each.subscribers),
+        )
+
+    def close(self) -> None:
+        """Forget what was seen."""
+        self._past.clear()
+
+    def __enter__(self) -> Observer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _linked(gateways: Mapping[str, GatewayHops]) -> Iterator[Hop]:
+    """The hops of all gateways; a producer stands below the query that writes under its name."""
+    writers: dict[str, list[str]] = {}
+    for each in gateways.values():
+        for query, sink in each.sinks.items():
+            for producer in gateways[sink].producers.values() if sink in gateways else ():
+                writers.setdefault(producer, []).append(query)
+    for each in gateways.values():
+        for hop in each.hops:
+            yield replace(hop, upstream=tuple(writers[hop.id])) if hop.id in writers else hop
+
+
+def snapshots(*endpoints: str, every: float = 1.0, curve: CurveClient | None = None) -> Iterator[Snapshot]:
+    """Look again and again, ``every`` so many seconds; the first snapshot has no verdict."""
+    pause = seconds(every, "snapshots(every=…)", positive=True)
+    with Observer(*endpoints, curve=curve) as observer:
+        while True:
+            began = time.monotonic()
+            yield observer.look()
+            time.sleep(max(0.0, pause - (time.monotonic() - began)))
+
+
+def why(*endpoints: str, within: float = 2.0, curve: CurveClient | None = None) -> Verdict:
+    """Look at the gateways twice, ``within`` so many seconds, and say which hop limits the flow."""
+    pause = seconds(within, "why(within=…)", positive=True)
+    with Observer(*endpoints, curve=curve) as observer:
+        observer.look()
+        time.sleep(pause)
+        verdict = observer.look().verdict
+    assert verdict is not None, "the second snapshot has a verdict"
+    return verdict

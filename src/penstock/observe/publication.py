@@ -1,0 +1,161 @@
+"""A process shows its streams to ``penstock why PID``: over a Unix socket that only its owner can reach.
+
+Nothing is measured and nothing listens before :func:`publish` is called, or Penstock is imported with
+``PENSTOCK_OBSERVE=1`` in the environment. From then on a thread looks at the streams twenty times a second,
+and answers whoever connects with one snapshot as JSON.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import stat
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from penstock.observe.model import Hop, Snapshot
+from penstock.streams import StageFigures, StageMeter
+from penstock.streams.spi import meter_everything
+
+__all__ = ["NotPublished", "Publication", "look_at_process", "publish"]
+
+_EVERY: Final = 0.05
+"""Seconds between two looks at the streams."""
+_PATIENCE: Final = 2.5
+_LARGEST: Final = 64 * 1024 * 1024
+"""Bytes of a snapshot that another process may send."""
+_LONGEST_PATH: Final = 100
+"""Characters of a socket's path; the system allows a few more."""
+
+
+class NotPublished(Exception):
+    """A process does not show its streams, or is not there."""
+
+
+def _folder() -> Path:
+    """A folder that only this user can use."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    base = Path(runtime) if runtime and len(runtime) < _LONGEST_PATH - 40 else Path(tempfile.gettempdir())
+    folder = base / f"penstock-{os.getuid()}-observe"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} belongs to another user, or others can use it: remove it")
+    return folder
+
+
+class Publication:
+    """The thread that looks and answers; :meth:`close` ends it."""
+
+    def __init__(self) -> None:
+        self._meter = StageMeter()
+        self._pid = os.getpid()
+        self.path = _folder() / f"{self._pid}.sock"
+        self.path.unlink(missing_ok=True)  # Of a process that had this number before.
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.bind(str(self.path))
+            self.path.chmod(0o600)
+            self._socket.listen(8)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._socket.settimeout(_EVERY)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="penstock-observe", daemon=True)
+        meter_everything(self._meter)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closed.is_set():
+            self._meter.sample()
+            try:
+                asker, _ = self._socket.accept()
+            except TimeoutError:
+                continue
+            except OSError:
+                if self._closed.is_set():
+                    return
+                raise
+            with asker:
+                asker.settimeout(_PATIENCE)
+                try:
+                    asker.sendall(self.snapshot().to_json().encode())
+                except OSError:
+                    continue  # It has left, or does not read.
+
+    def snapshot(self) -> Snapshot:
+        """The streams of this process at this moment."""
+        hops = tuple(_hop(f"pid:{self._pid}", figures) for figures in self._meter.figures())
+        return Snapshot(at=time.time(), clock=time.monotonic(), hops=hops)
+
+    def close(self) -> None:
+        """Stop; it can be called again."""
+        if self._closed.is_set() or os.getpid() != self._pid:
+            return  # After a fork, the socket is the parent's.
+        self._closed.set()
+        meter_everything(self._meter, follow=False)
+        self._thread.join()
+        self._socket.close()
+        self.path.unlink(missing_ok=True)
+
+
+def _hop(where: str, figures: StageFigures) -> Hop:
+    return Hop(
+        id=f"{where}/stage/{figures.number}",
+        kind=figures.kind,
+        name=figures.name,
+        upstream=tuple(f"{where}/stage/{number}" for number in figures.upstreams),
+        where=where,
+        records_out=figures.emitted,
+        waiting=figures.queued,
+        capacity=figures.capacity,
+        waiting_bytes=figures.queued_bytes,
+        capacity_bytes=figures.capacity_bytes,
+        demand=max(figures.requested - figures.emitted, 0),
+        waiting_for_demand=round(figures.waiting_for_demand, 3),
+        waiting_for_data=round(figures.waiting_for_data, 3),
+        working=round(figures.working, 3),
+        details=figures.by_operator,
+    )
+
+
+_publication: Publication | None = None
+_mutex = threading.Lock()
+
+
+def publish() -> Publication:
+    """Show the streams of this process, those subscribed to from now on, to other processes of this user.
+
+    Returns what ``close()`` ends; a second call returns the same. It is closed when the process ends.
+    """
+    global _publication
+    with _mutex:
+        if _publication is None or _publication._closed.is_set() or _publication._pid != os.getpid():
+            _publication = Publication()
+            atexit.register(_publication.close)
+        return _publication
+
+
+def look_at_process(pid: int) -> Snapshot:
+    """The snapshot of a process of this user; NotPublished if it does not show its streams."""
+    path = _folder() / f"{pid}.sock"
+    answer = bytearray()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asker:
+        asker.settimeout(_PATIENCE)
+        try:
+            asker.connect(str(path))
+            while len(answer) < _LARGEST and (more := asker.recv(1 << 16)):
+                answer += more
+        except (FileNotFoundError, ConnectionRefusedError):
+            raise NotPublished(
+                f"process {pid} does not show its streams: start it with PENSTOCK_OBSERVE=1, or call "
+                "penstock.observe.publish() in it"
+            ) from None
+        except OSError as error:
+            raise NotPublished(f"process {pid} does not answer: {error}") from None
+    return Snapshot.from_json(bytes(answer))

@@ -1,0 +1,69 @@
+"""A slow hop is planted in each place in turn, and the verdict names it within five seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from penstock.observe import Observer, Snapshot, Verdict
+
+PROCESS = Path(__file__).with_name("pipeline_process.py")
+WITHIN = 5.0
+"""Seconds of the observer's clock, from the first look on, in which the slow hop has to be named."""
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[str]:
+    """A process of the pipeline; yields what it prints first: an endpoint, or that it runs."""
+    command = [sys.executable, str(PROCESS), *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.stdin.close()  # The process ends with its standard input.
+            process.wait(30)
+
+
+def named_within_five_seconds(endpoint: str, expected: str) -> tuple[Verdict, Snapshot]:
+    """Look until the verdict names what was planted; it may not take more than five seconds."""
+    with Observer(endpoint) as observer:
+        began = observer.look().clock
+        while True:
+            time.sleep(0.5)  # The observer's pace, not a wait for something.
+            snapshot = observer.look()
+            assert snapshot.verdict is not None
+            text = f"{snapshot.verdict.limiting} {snapshot.verdict.sentence}"
+            if expected in text:
+                return snapshot.verdict, snapshot
+            assert snapshot.clock - began < WITHIN, f"{text!r} does not name {expected!r}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("slow", "expected"),
+    [
+        ("receive", "map(read_slowly)"),
+        ("map", "map(enrich_slowly)"),
+        ("journal", "/log"),
+        ("reader", "/cursor/last"),
+        ("map,reader", "/cursor/last"),
+        ("map,quick-reader", "map(enrich_slowly)"),
+        ("none", "Nobody limits the flow: the source gives"),
+    ],
+)
+def test_the_planted_hop_is_named(slow: str, expected: str) -> None:
+    with running("gateway", slow) as endpoint, running("reader", slow, endpoint) as ready:
+        assert ready == "reading"
+        verdict, snapshot = named_within_five_seconds(endpoint, expected)
+    if slow != "none":
+        assert verdict.advice
+        assert verdict.rate is not None
+        assert verdict.limiting in {hop.id for hop in snapshot.hops}
