@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.observe.model import Hop, HopRates, Snapshot, Verdict, rates
-from penstock.observe.wording import Finding, sentence_for
+from penstock.observe.sentences import LimitingHop, sentence_for
 
 __all__ = ["judge"]
 
@@ -51,7 +51,7 @@ class _Judge:
         return replace(verdict, also=tuple(self._also(found)))
 
     # ---------------------------------------------------------------- the search
-    def _search(self) -> Finding:
+    def _search(self) -> LimitingHop:
         logs = [hop for hop in self._after.hops if hop.kind == "log"]
         for log in logs:
             if (found := self._held_up_by(log, set())) is not None:
@@ -69,7 +69,7 @@ class _Judge:
                     return found
         return self._nobody(logs)
 
-    def _held_up_by(self, log: Hop, seen: set[str]) -> Finding | None:
+    def _held_up_by(self, log: Hop, seen: set[str]) -> LimitingHop | None:
         """What keeps a log full, or does not let it be written."""
         if log.id in seen:
             return None
@@ -84,7 +84,7 @@ class _Judge:
             return self._found(log, "unread", log)
         return self._slow_reader(reader, log, "slow", seen | {log.id})
 
-    def _slow_reader(self, cursor: Hop, log: Hop, why: str, seen: set[str]) -> Finding:
+    def _slow_reader(self, cursor: Hop, log: Hop, why: str, seen: set[str]) -> LimitingHop:
         """The reader, or what it waits for itself."""
         for query in self._below.get(cursor.id, []):
             if query.kind != "query":
@@ -98,7 +98,7 @@ class _Judge:
             return self._found(cursor, "away", log)
         return self._found(cursor, why, log)
 
-    def _sink_is_slow(self, query: Hop, producer: Hop, sink: Hop, seen: set[str]) -> Finding | None:
+    def _sink_is_slow(self, query: Hop, producer: Hop, sink: Hop, seen: set[str]) -> LimitingHop | None:
         if self._share(producer, "waiting_for_demand") >= _HELD_UP or sink.state == "full":
             found = self._held_up_by(sink, seen)
             if found is not None:
@@ -111,7 +111,7 @@ class _Judge:
         readers = [hop for hop in self._below.get(log.id, []) if hop.required and hop.kind == "cursor"]
         return min(readers, key=lambda hop: hop.records_out, default=None)
 
-    def _falls_behind(self, log: Hop) -> Finding | None:
+    def _falls_behind(self, log: Hop) -> LimitingHop | None:
         """A required reader whose lag grows although the log still has space."""
         coming = self._rate(log).records_in
         slowest = self._needs_the_oldest(log)
@@ -129,7 +129,7 @@ class _Judge:
         queries = [hop for hop in self._below.get(cursor.id, []) if hop.kind == "query"]
         return max((2 * hop.details.get("batch_seconds", 0.0) for hop in queries), default=0.0)
 
-    def _above(self, log: Hop) -> Finding | None:
+    def _above(self, log: Hop) -> LimitingHop | None:
         """The journal, or a stage above it."""
         intakes = [self._hops[id] for id in log.upstream if id in self._hops]
         waits = any(
@@ -144,7 +144,7 @@ class _Judge:
                 return replace(found, log=log)
         return None
 
-    def _upwards(self, hop: Hop) -> Finding | None:
+    def _upwards(self, hop: Hop) -> LimitingHop | None:
         """The lowest stage from here on up that works while what is below it waits for data."""
         seen: set[str] = set()
         waiting = [hop]
@@ -171,24 +171,24 @@ class _Judge:
         spent = {name: total - before.get(name, 0.0) for name, total in stage.details.items()}
         return max(spent.items(), key=lambda item: item[1], default=("", 0.0))
 
-    def _nobody(self, logs: list[Hop]) -> Finding:
+    def _nobody(self, logs: list[Hop]) -> LimitingHop:
         first = logs[0] if logs else None
         if first is not None and first.state in ("ended", "failed"):
-            return Finding(None, "ended", first)
+            return LimitingHop(None, "ended", first)
         moving = [hop for hop in self._after.hops if self._rate(hop).records_out > 0]
         rate = self._rate(first).records_in if first is not None else 0.0
-        return Finding(None, "slower" if moving else "idle", first, rate=rate)
+        return LimitingHop(None, "slower" if moving else "idle", first, rate=rate)
 
     # ---------------------------------------------------------------- figures
-    def _found(self, hop: Hop, why: str, log: Hop | None, operator: str = "") -> Finding:
+    def _found(self, hop: Hop, why: str, log: Hop | None, operator: str = "") -> LimitingHop:
         rate = self._rate(hop).records_out
         possible: float | None = None
         if log is not None and log.id != hop.id:
             coming, free = self._rate(log).records_in, 1 - self._share(log, "waiting_for_demand")
             possible = coming if why == "behind" else coming / max(free, 0.05)
-        return Finding(hop, why, log, operator, rate, possible)
+        return LimitingHop(hop, why, log, operator, rate, possible)
 
-    def _also(self, found: Finding) -> Iterator[str]:
+    def _also(self, found: LimitingHop) -> Iterator[str]:
         """Other stages that would limit the flow next: they work most of the time as well."""
         for hop in self._after.hops:
             limiting = found.hop is not None and hop.id == found.hop.id

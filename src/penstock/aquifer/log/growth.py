@@ -14,16 +14,16 @@ from typing import Final
 __all__ = ["Growth"]
 
 _EVERY: Final = 0.05
-"""Seconds between two notes, at first."""
+"""Seconds between two samples, at first."""
 _MOST: Final = 1024
-"""Notes that are kept. When there are more, every second one goes, and the next ones are further apart."""
+"""Samples that are kept. When there are more, every second one goes, and the next ones are further apart."""
 
 
 class Growth:
-    """Notes of one log. The writer notes, any thread may ask."""
+    """Samples of one log. The writer notes, any thread may ask."""
 
     def __init__(self, head: int) -> None:
-        self._notes: tuple[list[int], list[float]] = [head], [time.monotonic()]
+        self._samples: tuple[list[int], list[float]] = [head], [time.monotonic()]
         """Offsets, and when the log had come so far. Replaced as a whole, so that both always agree."""
         self._every = _EVERY
         self._next = 0.0
@@ -34,24 +34,24 @@ class Growth:
         if now < self._next:
             return
         self._next = now + self._every
-        heads, times = self._notes
+        heads, times = self._samples
         if len(heads) >= _MOST:
             heads, times = heads[::2], times[::2]
             self._every *= 2
-        self._notes = [*heads, before], [*times, now]
+        self._samples = [*heads, before], [*times, now]
 
     def forget(self, first: int) -> None:
-        """The log begins at ``first`` now: older notes are of no use."""
-        heads, times = self._notes
+        """The log begins at ``first`` now: older samples are of no use."""
+        heads, times = self._samples
         gone = bisect_right(heads, first) - 1
         if gone >= max(_MOST // 8, 1):
-            self._notes = heads[gone:], times[gone:]
+            self._samples = heads[gone:], times[gone:]
             self._every = max(_EVERY, self._every / 2)
 
     def age(self, offset: int, head: int) -> float:
         """For how many seconds the record at ``offset`` has been in the log; 0 if it is not there yet."""
         if offset >= head:
             return 0.0
-        heads, times = self._notes
+        heads, times = self._samples
         noted = max(bisect_right(heads, offset) - 1, 0)
         return max(0.0, time.monotonic() - times[noted])

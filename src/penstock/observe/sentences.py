@@ -8,11 +8,11 @@ from typing import Final
 
 from penstock.observe.model import Hop, HopRates, Snapshot, Verdict
 
-__all__ = ["Finding", "amount", "sentence_for", "span"]
+__all__ = ["LimitingHop", "amount", "sentence_for", "span"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class LimitingHop:
     """What the search has found, before it is put into words."""
 
     hop: Hop | None
@@ -40,7 +40,7 @@ _STATES: Final = {
 }
 
 
-def sentence_for(found: Finding, snapshot: Snapshot, rates: Mapping[str, HopRates]) -> Verdict:
+def sentence_for(found: LimitingHop, snapshot: Snapshot, rates: Mapping[str, HopRates]) -> Verdict:
     """Put a finding into words."""
     hop, log = found.hop, found.log
     if hop is None:
@@ -64,7 +64,7 @@ def sentence_for(found: Finding, snapshot: Snapshot, rates: Mapping[str, HopRate
     )
 
 
-def _nobody(found: Finding) -> str:
+def _nobody(found: LimitingHop) -> str:
     if found.why == "ended":
         return "Nobody limits the flow: the source has ended."
     if found.why == "idle":
@@ -87,7 +87,7 @@ def _name(hop: Hop, operator: str) -> str:
     return f"The {hop.kind} `{hop.name}`{where}"
 
 
-def _verb(found: Finding) -> str:
+def _verb(found: LimitingHop) -> str:
     return {
         "stalled": "cannot be written, and limits the flow",
         "away": "is away, and limits the flow",
@@ -96,13 +96,13 @@ def _verb(found: Finding) -> str:
     }.get(found.why, "limits the flow")
 
 
-def _cost(found: Finding) -> str:
+def _cost(found: LimitingHop) -> str:
     if found.possible is None or found.possible <= found.rate * 1.05:
         return f"{amount(found.rate)} records/s"
     return f"{amount(found.rate)} of {amount(found.possible)} records/s"
 
 
-def _evidence(found: Finding, snapshot: Snapshot, rates: Mapping[str, HopRates]) -> list[str]:
+def _evidence(found: LimitingHop, snapshot: Snapshot, rates: Mapping[str, HopRates]) -> list[str]:
     hop, said = found.hop, []
     assert hop is not None
     seconds = hop.details.get("batch_seconds", 0.0)
