@@ -25,12 +25,8 @@ _EXTRAS: Final = {
 }
 """The extras with commands, and the modules that each brings."""
 _OTHERS: Final = {
-    "otel": ("opentelemetry.sdk",),
     "mqtt": ("aiomqtt",),
-    "kafka": ("confluent_kafka",),
     "redis": ("redis",),
-    "schemas": ("fastavro", "jsonschema", "google.protobuf"),
-    "zstd": ("zstandard",),
     "interop": ("reactivex", "rsocket"),
     "jvm": ("jpype",),
 }
