@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -183,3 +185,128 @@ def test_a_journal_of_a_running_gateway_is_refused(
     code, _, err = run(capsys, command, str(tmp_path / "nothing.db"))
     assert code == 1
     assert "there is no journal" in err
+
+
+# ---------------------------------------------------------------- exports that cannot be what was asked for
+def begun(file: Path, gateway: Gateway, up_to: int) -> None:
+    """An export that was interrupted."""
+    file.write_bytes(b"".join(b'{"n":%d}\n' % number for number in range(up_to)))
+    state = {
+        "epoch": gateway.status().epoch,
+        "start": 0,
+        "next": up_to,
+        "bytes": file.stat().st_size,
+        "raw": True,
+    }
+    Path(f"{file}-progress").write_text(json.dumps(state))
+
+
+def test_a_resumed_export_does_not_claim_to_end_before_what_the_file_has(
+    gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "part.txt"
+    begun(file, gateway, 20)
+    code, _, err = run(capsys, "export", gateway.endpoint, str(file), "--raw", "--to", "5")
+    assert code == 2
+    assert "has the records up to 20 already, beyond --to 5; remove" in err
+    assert run(capsys, "export", gateway.endpoint, str(file), "--raw", "--to", "30")[0] == 0
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [{"n": n} for n in range(30)]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "code", "said"),
+    [
+        (("--from", "20", "--to", "10"), 2, "--from 20 is beyond --to 10"),
+        (("--from", "99999"), 1, f"there is no record 99999: the log has the offsets 0 to {COUNT - 1}"),
+    ],
+)
+def test_a_range_that_the_log_does_not_have_is_told_and_leaves_no_file(
+    gateway: Gateway,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    bounds: tuple[str, ...],
+    code: int,
+    said: str,
+) -> None:
+    ended, _, err = run(capsys, "export", gateway.endpoint, str(tmp_path / "part.txt"), *bounds)
+    assert ended == code
+    assert said in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_export_that_was_killed_at_its_very_beginning_is_begun_again(
+    gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "all.jsonl"
+
+    class Killed(BaseException):
+        pass
+
+    def kill(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "_save", kill)
+        with pytest.raises(Killed):
+            run(capsys, "export", gateway.endpoint, str(file))
+    assert file.exists()
+    assert run(capsys, "export", gateway.endpoint, str(file))[0] == 0
+    assert len(file.read_text().splitlines()) == COUNT
+
+
+def test_two_exports_do_not_write_the_same_file(
+    gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "all.jsonl"
+    whole, seconds = records._records, []
+
+    def meanwhile(*arguments: Any, **settings: Any) -> Iterator[Record]:
+        monkeypatch.setattr(records, "_records", whole)
+        seconds.append(run(capsys, "export", gateway.endpoint, str(file)))
+        yield from whole(*arguments, **settings)
+
+    monkeypatch.setattr(records, "_records", meanwhile)
+    assert run(capsys, "export", gateway.endpoint, str(file))[0] == 0
+    ((code, _, err),) = seconds
+    assert code == 1
+    assert "another export writes" in err
+    assert [json.loads(line)["offset"] for line in file.read_text().splitlines()] == list(range(COUNT))
+
+
+def test_a_stream_that_ends_too_early_is_not_a_complete_export(
+    gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, whole = tmp_path / "all.jsonl", records._records
+    with monkeypatch.context() as patched:
+        patched.setattr(records, "_records", lambda *given: islice(whole(*given), 100))
+        code, _, err = run(capsys, "export", gateway.endpoint, str(file))
+    assert code == 1
+    assert f"the stream ended at 100, before {COUNT}" in err
+    assert run(capsys, "export", gateway.endpoint, str(file))[0] == 0
+    assert [json.loads(line)["offset"] for line in file.read_text().splitlines()] == list(range(COUNT))
+
+
+@pytest.mark.parametrize("wrong", [{"bytes": None}, {"next": "20"}, {"start": [0]}])
+def test_a_progress_that_says_nothing_is_told(
+    gateway: Gateway, tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: dict[str, object]
+) -> None:
+    file = tmp_path / "all.txt"
+    begun(file, gateway, 20)
+    progress, before = Path(f"{file}-progress"), file.read_bytes()
+    progress.write_text(json.dumps(json.loads(progress.read_text()) | wrong))
+    code, _, err = run(capsys, "export", gateway.endpoint, str(file), "--raw")
+    assert code == 2
+    assert "does not say how far the export had come; remove" in err
+    assert file.read_bytes() == before
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() != 0, reason="only root has others' journals")
+@pytest.mark.parametrize("command", ["verify", "compact"])
+def test_root_leaves_a_journal_to_its_user(
+    command: str, journal: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(f"{journal}-lock").unlink()
+    os.chown(journal, 12345, 12346)
+    assert run(capsys, command, str(journal))[0] == 0
+    for file in (journal, Path(f"{journal}-lock")):
+        assert (file.stat().st_uid, file.stat().st_gid) == (12345, 12346)

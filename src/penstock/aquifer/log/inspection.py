@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -269,13 +270,30 @@ def compact_journal(path: str | os.PathLike[str], on_progress: OnProgress | None
 def _replace(draft: str, path: str) -> None:
     """Put the new file in the place of the old one, on the disk and not only in memory."""
     shutil.copymode(path, draft)
-    descriptor = os.open(draft, os.O_RDWR)
+    descriptor = os.open(draft, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
     try:
+        _give_to_owner_of(path, descriptor)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     os.replace(draft, path)
     sync_directory(os.path.dirname(path))
+
+
+def _give_to_owner_of(path: str, descriptor: int) -> None:
+    """Leave the new file to the user of the old one: root may compact the journal of a service."""
+    owner, made = os.stat(path), os.fstat(descriptor)
+    if (owner.st_uid, owner.st_gid) == (made.st_uid, made.st_gid) or sys.platform == "win32":
+        return
+    try:
+        if made.st_nlink != 1:
+            raise PermissionError  # Whoever owns the directory has put another file there.
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    except PermissionError:
+        raise JournalError(
+            f"the journal {path} belongs to another user, who could not open the new file; compact it as "
+            f"the user {owner.st_uid} with the group {owner.st_gid}, or as root; nothing was changed"
+        ) from None
 
 
 def _watcher(draft: str, needed: int, on_progress: OnProgress) -> Callable[[], int]:

@@ -164,7 +164,11 @@ def _open_and_lock(journal: str) -> int:
     name = f"{journal}-lock"
     while True:
         try:
-            descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
+            try:
+                descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600)
+                _give_to_owner_of(journal, descriptor)
+            except FileExistsError:
+                descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         except OSError as error:
             raise JournalError(_why_not(journal, error)) from error
         try:
@@ -179,6 +183,14 @@ def _open_and_lock(journal: str) -> int:
                 raise JournalError(_why_not(journal, error)) from error
             raise JournalInUse(_whose(journal, owner)) from error
         os.close(descriptor)
+
+
+def _give_to_owner_of(journal: str, descriptor: int) -> None:
+    """If root looks after the journal of a service, leave the lock to the service, which needs it later."""
+    if sys.platform == "win32" or os.geteuid() != 0 or not os.path.exists(journal):
+        return
+    owner = os.stat(journal)
+    os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 def _read(descriptor: int) -> str:

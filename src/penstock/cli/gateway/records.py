@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
@@ -181,35 +183,91 @@ class _Resume(NamedTuple):
 
 
 def _export(options: ExportOptions) -> int:
+    if options.start is not None and options.stop is not None and options.start > options.stop:
+        raise CommandError(f"--from {options.start} is beyond --to {options.stop}; the other way round?")
     status = _status(options)
     stop = status.head if options.stop is None else min(options.stop, status.head)
     before = _resumed(options, status)
     start = before.next if before else status.first if options.start is None else options.start
     first = before.start if before else start
-    if before is None and os.path.exists(options.file):
-        raise CommandError(f"{options.file} exists, and is not the beginning of an export; name another file")
+    _check_start(options, status, start)
+    stop = max(stop, start)
+    if before is None and not _is_free(options.file):
+        raise _taken(options.file)
     written = before.bytes if before else 0
     with ProgressBar("export", total=max(stop - first, 1), hidden=options.quiet or options.json) as progress:
         progress.update(start - first)
-        try:
-            with open(options.file, "r+b" if before else "xb") as out:
+        with _opened(options.file) as out:
+            if before is None and os.fstat(out.fileno()).st_size:  # Another export was quicker.
+                raise _taken(options.file)
+            try:
                 out.truncate(written)
                 out.seek(written)
                 begun = _Resume(status.epoch, first, start, written, options.raw)
                 for state in _write(options, status.codec, begun, stop, out):
                     progress.update(state.next - first)
                     written = state.bytes
-        except OSError as error:
-            text = f"cannot write {options.file}: {error.strerror}; the same command resumes"
-            raise CommandError(text, ExitCode.FAILED) from None
-    _progress_file(options).unlink(missing_ok=True)
-    count = max(stop - first, 0)
+                _progress_file(options).unlink(missing_ok=True)
+            except OSError as error:
+                text = f"cannot write {options.file}: {error.strerror}; the same command resumes"
+                raise CommandError(text, ExitCode.FAILED) from None
+    count = stop - first
     if options.json:
-        facts = {"file": options.file, "first": first, "next": first + count, "records": count}
+        facts = {"file": options.file, "first": first, "next": stop, "records": count}
         print_json({"exported": facts | {"bytes": written}, "resumed": before is not None})
     else:
         print(f"{count:,} records, {size(written)}, in {options.file}; offsets from {first:,} up to {stop:,}")
     return ExitCode.OK
+
+
+def _check_start(options: ExportOptions, status: GatewayStatus, start: int) -> None:
+    """Refuse what the log does not have, before anything is written."""
+    if status.first <= start <= status.head:
+        return
+    has = f"the log has the offsets {status.first} to {status.head - 1}"
+    if status.head == status.first:
+        has = f"the log has no records, and goes on at {status.head}"
+    if start == options.start:
+        raise CommandError(f"there is no record {start}: {has}", ExitCode.FAILED)
+    raise CommandError(
+        f"the export cannot be resumed at {start}, for {has}; {_to_begin_again(options)}", ExitCode.FAILED
+    )
+
+
+def _is_free(file: str) -> bool:
+    """Whether nothing is lost if this file is written; an export that was killed at once leaves it empty."""
+    return not os.path.lexists(file) or (os.path.isfile(file) and not os.path.getsize(file))
+
+
+def _taken(file: str) -> CommandError:
+    return CommandError(f"{file} exists, and is not the beginning of an export; name another file")
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    """Open the file for this export alone."""
+    try:
+        # Not truncated: somebody else may have it open.
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    except OSError as error:
+        raise CommandError(f"cannot write {file}: {error.strerror}", ExitCode.FAILED) from None
+    out = os.fdopen(descriptor, "r+b")
+    try:
+        if sys.platform != "win32":
+            import fcntl
+
+            # A file system without locks says something else, and is used without one.
+            with suppress(OSError):
+                try:
+                    fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    text = f"another export writes {file}; wait for it, or name another file"
+                    raise CommandError(text, ExitCode.FAILED) from None
+        yield out
+    finally:
+        # What could not be written was told already.
+        with suppress(OSError):
+            out.close()
 
 
 def _write(options: ExportOptions, codec: str, state: _Resume, stop: int, out: BinaryIO) -> Iterator[_Resume]:
@@ -222,7 +280,8 @@ def _write(options: ExportOptions, codec: str, state: _Resume, stop: int, out: B
         for number, record in enumerate(_records(options, state.next, stop, state.epoch), 1):
             line = (record.value if options.raw else _json_line(record, codec)) + b"\n"
             out.write(line)
-            state = state._replace(next=state.next + 1, bytes=state.bytes + len(line))
+            assert record.offset is not None  # A gateway gives one to each.
+            state = state._replace(next=record.offset + 1, bytes=state.bytes + len(line))
             if number % _AT_ONCE == 0:
                 yield state
             if state.bytes - safe >= _SAFE_EVERY:
@@ -231,6 +290,9 @@ def _write(options: ExportOptions, codec: str, state: _Resume, stop: int, out: B
         yield state
     finally:
         _save(options, state, out)
+    if state.next < stop:
+        text = f"the stream ended at {state.next}, before {stop}; the same command resumes"
+        raise CommandError(text, ExitCode.FAILED)
 
 
 def _json_line(record: Record, codec: str) -> bytes:
@@ -258,22 +320,32 @@ def _progress_file(options: ExportOptions) -> Path:
 
 def _resumed(options: ExportOptions, status: GatewayStatus) -> _Resume | None:
     """Read how far an export of before had come; None if there was none."""
+    import msgspec
+
     file = _progress_file(options)
     if not file.exists() or not os.path.exists(options.file):
         return None
-    again = f"remove {options.file} and {file} to begin again"
+    again = _to_begin_again(options)
     try:
-        before = _Resume(**json.loads(file.read_text()))
-    except (ValueError, TypeError):
+        said = json.loads(file.read_bytes())
+        before = msgspec.convert([said[name] for name in _Resume._fields], _Resume)
+    except (OSError, ValueError, TypeError, KeyError):
         raise CommandError(f"{file} does not say how far the export had come; {again}") from None
     if before.epoch != status.epoch:
         text = f"the gateway has another log by now, and offsets of the two differ; {again}"
         raise CommandError(text, ExitCode.FAILED)
     if before.raw != options.raw or (options.start is not None and options.start != before.start):
         raise CommandError(f"{options.file} is the beginning of another export; {again}")
+    if options.stop is not None and options.stop < before.next:
+        has = f"{options.file} has the records up to {before.next} already, beyond --to {options.stop}"
+        raise CommandError(f"{has}; {again}")
     if os.path.getsize(options.file) < before.bytes:
         raise CommandError(f"{options.file} is shorter than the export was; {again}", ExitCode.FAILED)
     return before
+
+
+def _to_begin_again(options: ExportOptions) -> str:
+    return f"remove {options.file} and {_progress_file(options)} to begin again"
 
 
 # ---------------------------------------------------------------- both
