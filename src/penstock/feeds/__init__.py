@@ -47,6 +47,7 @@ from penstock.feeds.rendezvous import FeedClosed
 from penstock.feeds.schemes.file import FileFeed
 from penstock.feeds.schemes.http import HttpFeed
 from penstock.feeds.schemes.process import ProcessFeed, ProgramFailed, UnixFeed
+from penstock.feeds.schemes.redis import RedisFeed, RedisSettings
 from penstock.feeds.schemes.sse import EventFeed
 from penstock.feeds.schemes.stdin import StdinFeed
 from penstock.feeds.schemes.tcp import TcpFeed, TcpListenFeed
@@ -85,6 +86,8 @@ __all__ = [
     "Opener",
     "ProcessFeed",
     "ProgramFailed",
+    "RedisFeed",
+    "RedisSettings",
     "Restart",
     "Scheme",
     "SendingFailed",

@@ -10,7 +10,7 @@ from typing import Any, Final
 from penstock.feeds.feed import FeedOptions
 from penstock.feeds.lines import BadLines, Decode, LineSplitter
 
-__all__ = ["csv_records", "kind_of", "records_in"]
+__all__ = ["csv_records", "kind_of", "record_of_fields", "records_in"]
 
 _KINDS: Final = {
     "application/json": "json",
@@ -68,11 +68,18 @@ def _decoded(each: list[bytes], decode: Decode | None, options: FeedOptions, bad
     return made
 
 
-def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Iterator[Any]:
-    """Rows as objects, with the names of the first row; as JSON, unless the codec is one of objects."""
+def record_of_fields(fields: dict[str, str], codec: str) -> Any:
+    """Names and texts as one record: as JSON, unless the codec is one of objects."""
     import msgspec
 
-    encode = msgspec.json.Encoder().encode
+    if codec not in ("bytes", "text"):
+        return fields
+    line = msgspec.json.encode(fields)
+    return line if codec == "bytes" else line.decode()
+
+
+def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Iterator[Any]:
+    """Rows as objects, with the names of the first row; as JSON, unless the codec is one of objects."""
     rows = csv.reader(text, strict=True)
     try:
         names = next(rows, None)
@@ -88,12 +95,6 @@ def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Ite
                     )
                 )
                 continue
-            record = dict(zip(names, row, strict=True))
-            if options.codec == "bytes":
-                yield encode(record)
-            elif options.codec == "text":
-                yield encode(record).decode()
-            else:
-                yield record
+            yield record_of_fields(dict(zip(names, row, strict=True)), options.codec)
     except csv.Error as error:
         raise ValueError(f"line {rows.line_num}: {error}") from None
