@@ -127,3 +127,23 @@ class TestConnectionsKeepTheRules(PublisherVerification):
 
     def create_failed_publisher(self) -> None:
         """None: a connection fails when it is asked for something, and not before."""
+
+
+def test_a_server_that_accepts_and_hangs_up_is_left_alone_for_longer_and_longer() -> None:
+    pauses: list[float] = []
+
+    class Noting(ScriptedFeed):
+        def _disconnected(self, error: BaseException) -> float:
+            pauses.append(super()._disconnected(error))
+            return 0.0
+
+    def hangs_up() -> list[Any]:
+        return [ConnectionLost("closed at once")]
+
+    def gives_one() -> list[Any]:
+        return [1, ConnectionLost("closed later")]
+
+    feed = Noting(hangs_up, hangs_up, hangs_up, gives_one, hangs_up, lambda: [2])
+    feed.backoff = Backoff(first=1.0, longest=60.0, jitter=0.0)
+    assert list(feed.flux()) == [1, 2]
+    assert pauses == [1.0, 2.0, 4.0, 1.0, 2.0]

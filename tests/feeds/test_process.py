@@ -103,3 +103,48 @@ def test_a_program_that_is_killed_is_told_with_its_signal() -> None:
         pytest.raises(ProgramFailed, match=f"was ended by signal {int(signal.SIGKILL)}"),
     ):
         list(feed.flux())
+
+
+def test_a_program_that_cannot_be_started_is_an_error_unless_it_is_to_be_started_again(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "script"
+    script.write_text("no program")
+    script.chmod(0o755)
+    with (
+        feeds.open(f"exec:{script}") as feed,
+        pytest.raises(ProgramFailed, match="cannot be started: Exec format error"),
+    ):
+        feed.flux().collect_list().block(PATIENCE)
+
+
+def test_half_a_line_of_a_program_that_was_killed_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    taken: list[bytes] = []
+    with (
+        feeds.open("exec:sh -c 'printf \"whole\\nhal\"; kill -9 $$'") as feed,
+        pytest.raises(ProgramFailed, match="signal 9"),
+    ):
+        feed.flux().do_on_next(taken.append).collect_list().block(PATIENCE)
+    assert taken == [b"whole"]
+    assert "ended in the middle of a line; its 3 bytes are left out" in caplog.text
+
+
+@pytest.mark.parametrize("leader", ["exit 0", "wait"])
+def test_the_children_of_a_program_end_with_the_feed(leader: str) -> None:
+    """The program is gone already, or goes at SIGTERM; its child ignores that and holds the pipe."""
+    child = 'trap "" TERM; echo $$; while :; do sleep 1; done'
+    with feeds.open(f"exec:sh -c '(exec sh -c \"$0\") & {leader}' '{child}'") as feed:
+        reader = Reader()
+        feed(0).subscribe(reader)
+        reader.subscription.request(1)
+        pid = int(reader.take(1)[0])
+        reader.subscription.cancel()
+        deadline = time.monotonic() + PATIENCE
+        while state_of(pid) not in ("gone", "Z"):
+            assert time.monotonic() < deadline, "the child of the program is still there"
+            time.sleep(0.01)
+
+
+def test_a_path_that_no_socket_can_have_is_told() -> None:
+    with pytest.raises(BadFeed, match="at most 107 bytes"):
+        feeds.open("unix:/tmp/" + "x" * 200)

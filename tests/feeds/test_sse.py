@@ -10,7 +10,7 @@ import pytest
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
-from penstock.feeds import FeedOptions
+from penstock.feeds import ConnectedFeed, FeedOptions
 from tests.cli.running import PATIENCE
 
 
@@ -95,3 +95,62 @@ def test_a_status_that_is_wrong_is_a_state_and_not_an_end(caplog: pytest.LogCapt
         server.shutdown()
         thread.join(PATIENCE)
     assert "the server answers with status 503" in caplog.text
+
+
+@contextmanager
+def answering(*bodies: bytes, kind: str = "text/event-stream") -> Iterator[tuple[str, list[bytes | None]]]:
+    """A server with a body for each connection, and 204 afterwards; what clients had, as bytes."""
+    left = list(bodies)
+    asked: list[bytes | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            last = self.headers.get("Last-Event-ID")
+            asked.append(None if last is None else last.encode("latin-1"))
+            self.send_response(200 if left else 204)
+            self.send_header("content-type", kind)
+            self.end_headers()
+            if left:
+                self.wfile.write(left.pop(0))
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"sse+http://127.0.0.1:{server.server_port}/events", asked
+        finally:
+            server.shutdown()
+            thread.join(PATIENCE)
+
+
+def test_an_id_may_have_any_characters_that_a_header_may_have_and_an_empty_one_resets_it() -> None:
+    bodies = ("id: größe ☃\ndata: 1\n\n".encode(), b"id: 5 \ndata: 2\n\n", b"id:\ndata: 3\n\n")
+    with answering(*bodies) as (url, asked), feeds.open(url) as feed:
+        assert feed.flux().collect_list().block(PATIENCE) == [b"1", b"2", b"3"]
+    assert asked == [None, "größe ☃".encode(), b"5", None]
+
+
+def test_an_id_that_no_header_can_have_is_a_bad_event() -> None:
+    body = b"id: a\ndata: 1\n\nid: b\x01\ndata: 2\n\nid: c\ndata: 3\n\n"
+    with answering(body) as (url, asked), feeds.open(url, FeedOptions(on_bad_line="skip")) as feed:
+        assert feed.flux().collect_list().block(PATIENCE) == [b"1", b"3"]
+        assert feed.skipped == 1
+    assert asked == [None, b"c"]
+
+
+@pytest.mark.parametrize("retry", ["0", "9" * 400, "9" * 5000])
+def test_a_server_cannot_make_a_feed_fail_or_spin_with_retry(retry: str) -> None:
+    with answering(f"retry: {retry}\ndata: 1\n\n".encode()) as (url, _), feeds.open(url) as feed:
+        assert feed.flux().take(1).collect_list().block(PATIENCE) == [b"1"]
+        assert isinstance(feed, ConnectedFeed)
+        assert 0 < feed.backoff.first <= feed.backoff.longest
+
+
+def test_a_page_instead_of_events_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    page = answering(b"<html>data: 1\n\n", kind="text/html; charset=utf-8")
+    with page as (url, _), feeds.open(url) as feed:
+        assert feed.flux().collect_list().block(PATIENCE) == []
+    assert "the server answers with text/html, and events are text/event-stream" in caplog.text

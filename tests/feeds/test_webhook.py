@@ -1,5 +1,6 @@
 """A webhook: 2xx means in the journal, a key is stored once, and a full log makes its senders wait."""
 
+import asyncio
 import gzip
 import json
 import subprocess
@@ -7,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ import pytest
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
-from penstock.feeds import BadFeed, FeedOptions, FeedUnavailable, WebhookFeed
+from penstock.feeds import BadFeed, Delivery, FeedOptions, FeedUnavailable, WebhookFeed
+from penstock.feeds.rendezvous import Rendezvous
 from tests.cli.running import PATIENCE
 from tests.feeds.reading import Reader
 from tests.required_tools import require_tool
@@ -314,3 +317,89 @@ def test_a_slow_reader_holds_the_senders_and_nothing_is_dropped(tmp_path: Path) 
     assert sorted(map(int, taken)) == list(range(total))
     # What the log holds, and what the reader has asked for and not noted yet.
     assert ahead <= bound + 4 * portion + 100
+
+
+def test_requests_that_are_refused_do_not_cost_the_keys_that_are_stored() -> None:
+    with feeds.open(f"{URL}?wait=0.05&keys=3") as feed:
+        assert isinstance(feed, WebhookFeed)
+        reader = Reader()
+        feed(0).subscribe(reader)
+        with httpx2.Client(base_url=f"http://127.0.0.1:{feed.port}", timeout=PATIENCE) as client:
+
+            def post(key: str) -> httpx2.Response:
+                return client.post("/in", json=[key], headers={"idempotency-key": key})
+
+            reader.subscription.request(3)
+            assert [post(key).json() for key in "abc"] == [{"stored": 1}] * 3
+            assert [post(key).status_code for key in "defgh"] == [429] * 5
+            assert [post(key).json() for key in "abc"] == [{"stored": 1, "repeated": True}] * 3
+            reader.subscription.request(1)
+            assert post("i").json() == {"stored": 1}
+            assert post("a").status_code == 429, "the oldest key goes when a new one is stored"
+            assert post("b").json() == {"stored": 1, "repeated": True}
+        reader.subscription.cancel()
+
+
+def test_a_sender_that_leaves_while_its_records_are_taken_has_not_withdrawn_them() -> None:
+    async def scenario() -> list[str]:
+        rendezvous = Rendezvous(asyncio.get_running_loop())
+        withdrawn: list[str] = []
+        deliveries = rendezvous._deliveries()
+        for name, is_taken in (("left before", False), ("left meanwhile", True)):
+            sender = asyncio.ensure_future(
+                rendezvous.offer(Delivery([name]), None, partial(withdrawn.append, name))
+            )
+            await asyncio.sleep(0)
+            if is_taken:
+                assert (await anext(deliveries)).records == [name]
+            sender.cancel()
+            await asyncio.wait([sender])
+        await deliveries.aclose()
+        return withdrawn
+
+    assert asyncio.run(scenario()) == ["left before"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "why"),
+    [
+        ("application/json", b"[" * 200_000 + b"]" * 200_000, "nested too deeply"),
+        ("application/json", b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
+        ("text/csv", b"a,b,a\n1,2,3\n", "the header has 'a' twice"),
+    ],
+)
+def test_a_body_that_cannot_become_records_is_the_fault_of_its_sender(
+    kind: str, body: bytes, why: str
+) -> None:
+    with served() as (client, gateway, _):
+        refused = client.post("/in", content=body, headers={"content-type": kind})
+        assert refused.status_code == 400
+        assert why in refused.json()["error"]
+        assert gateway.status().head == 0
+
+
+@pytest.mark.parametrize("scheme", ["webhook+http", "ws-listen"])
+def test_an_address_without_a_port_is_refused(scheme: str) -> None:
+    with pytest.raises(BadFeed, match="names no port to listen at"):
+        feeds.open(f"{scheme}://127.0.0.1/in")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "webhook+http://127.0.0.1:0/in?token=hush",
+        "ws://127.0.0.1/in#access_token=hush",
+        "webhok+http://me:hush@127.0.0.1/in",
+        "tcp://me:hush@*:1",
+    ],
+)
+def test_a_message_about_a_wrong_address_does_not_tell_a_secret(url: str) -> None:
+    with pytest.raises(BadFeed) as raised:
+        feeds.open(url)
+    assert "hush" not in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["http://me:hush@127.0.0.1/x", "sse+http://127.0.0.1/x?api_key=hush"])
+def test_the_name_of_a_feed_does_not_tell_a_secret(url: str) -> None:
+    with feeds.open(url) as feed:
+        assert "hush" not in feed.name

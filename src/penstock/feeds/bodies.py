@@ -33,7 +33,10 @@ def records_in(body: bytes, kind: str, options: FeedOptions, bad: BadLines) -> S
     """The records in a body; ValueError if one of them is wrong, unless it may be skipped."""
     decode = options.decoder()
     if kind == "json":
-        return _of_json(body, options, bad, decode)
+        try:
+            return _of_json(body, options, bad, decode)
+        except RecursionError:
+            raise ValueError("the JSON is nested too deeply") from None
     if kind == "lines":
         splitter = LineSplitter(options.max_line, decode, bad)
         return [*splitter.feed(body.replace(b"\r\n", b"\n")), *splitter.finish()]
@@ -85,6 +88,9 @@ def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Ite
         names = next(rows, None)
         if names is None:
             return
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"line 1: the header has {twice!r} twice, so one of the fields would be lost")
         for row in rows:
             if not row:
                 continue

@@ -46,6 +46,10 @@ class ConnectedFeed(Feed):
     def __init__(self, name: str) -> None:
         self.name = name
         self.state = FeedState("connecting")
+        self._attempts = 0
+        """How many connections in a row have failed, or have ended early without giving anything."""
+        self._reason = ""
+        """Why the last one ended."""
 
     @abstractmethod
     def connection(self) -> AsyncGenerator[Any, None]:
@@ -63,24 +67,31 @@ class ConnectedFeed(Feed):
 
     async def _connections(self) -> AsyncGenerator[Any, None]:
         while True:
+            began, useful = time.monotonic(), False
             try:
                 async with aclosing(self.connection()) as elements:
                     async for element in elements:
+                        useful = True
                         yield element
                 return
             except self.lost as error:
+                # A server that accepts and then hangs up at once is as good as one that is not there.
+                lasted = self.state.status == "up" and time.monotonic() - began >= self.backoff.longest
+                if useful or lasted:
+                    self._attempts = 0
                 pause = self._disconnected(error)
             await asyncio.sleep(pause)
 
     def _disconnected(self, error: BaseException) -> float:
         """Note why, and return how many seconds to wait."""
         before = self.state
-        attempts = before.attempts + 1 if before.status != "up" else 1
+        self._attempts = attempts = self._attempts + 1
         pause = self.backoff.pause(attempts)
         reason = str(error) or type(error).__name__
         since = before.since if before.status == "down" else time.time()
         self.state = FeedState("down", since, reason, attempts, time.time() + pause)
         # Once for each reason, and then ever more rarely: a server may be away for days.
-        if before.reason != reason or attempts & (attempts - 1) == 0:
+        if self._reason != reason or attempts & (attempts - 1) == 0:
             _log.warning("%s: %s; attempt %d follows in %.1f s", self.name, reason, attempts + 1, pause)
+        self._reason = reason
         return pause

@@ -41,7 +41,9 @@ class ListenerAddress:
     """Where a feed listens, and who may send: checked before anything is opened."""
 
     def __init__(self, url: FeedUrl, options: FeedOptions, *, tls: bool) -> None:
-        address = url.address(0)
+        address = url.address(-1)
+        if address.port < 0:
+            raise BadFeed(f"{url.shown} names no port to listen at; write {url.scheme}://HOST:PORT/PATH")
         self.path = f"/{address.path}"
         self.endpoint = Endpoint(address.host, address.port)
         self.token = _token_in(url)
@@ -156,6 +158,9 @@ class HttpListener:
             self._server = self._uvicorn.Server(config)
         except (OSError, ValueError) as error:  # A certificate that is none, for instance.
             self._loop.set_exception(BadFeed(f"cannot serve {self.where}: {error}"))
+            return
+        except BaseException as error:
+            self._loop.set_exception(error)  # Whoever opens the feed waits for this.
             return
         self._loop.set_result(loop)
         await self._server.serve(sockets=[self._socket])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 __all__ = ["KeyLog", "StoredKey"]
@@ -34,6 +35,10 @@ class KeyLog:
         self._known: dict[str, StoredKey] = {}
         """By the name of the mark, the oldest first."""
         self._next = 0
+        self._replaced: dict[str, list[str]] = {}
+        """By the name of a key that is being stored: the oldest ones, which go when it is."""
+        self._going: set[str] = set()
+        """All of those."""
 
     def resume(self, marks: Mapping[str, str]) -> None:
         """Learn the keys that the journal has."""
@@ -59,17 +64,29 @@ class KeyLog:
         return self._known.get(name)
 
     def add(self, name: str, records: int, digest: str) -> dict[str, str | None]:
-        """The marks to store with the records of a new key; the oldest keys go, if there are too many."""
+        """The marks to store with the records of a new key; the oldest keys go, if there are too many.
+
+        They are known until :meth:`stored` is called: a request that is refused must not cost an old key.
+        """
         key = StoredKey(self._next, records, digest)
         self._next += 1
         marks: dict[str, str | None] = {name: str(key)}
         self._known[name] = key
-        while len(self._known) > self._most:
-            oldest = next(iter(self._known))
+        too_many = max(0, len(self._known) - len(self._going) - self._most)
+        self._replaced[name] = []
+        stored = (it for it in self._known if it not in self._going and it not in self._replaced)
+        oldest = list(islice(stored, too_many))
+        self._replaced[name] = oldest
+        self._going.update(oldest)
+        return marks | dict.fromkeys(oldest)
+
+    def stored(self, name: str) -> None:
+        """The records of a new key are in the journal."""
+        for oldest in self._replaced.pop(name):
+            self._going.discard(oldest)
             del self._known[oldest]
-            marks[oldest] = None
-        return marks
 
     def withdraw(self, name: str) -> None:
         """The records of a new key were not taken."""
-        self._known.pop(name, None)
+        self._going.difference_update(self._replaced.pop(name))
+        del self._known[name]

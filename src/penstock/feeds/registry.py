@@ -85,7 +85,7 @@ class FeedUrl:
         """The host and the port of one server to connect to; BadFeed if it is not one."""
         endpoint = self._endpoint()
         if not endpoint.is_one_place:
-            raise BadFeed(f"{self.text}: name the host and the port of one server")
+            raise BadFeed(f"{self.shown}: name the host and the port of one server")
         return endpoint.host, endpoint.port
 
     def listener(self, options: FeedOptions) -> tuple[str, int]:
@@ -94,7 +94,7 @@ class FeedUrl:
         if not (endpoint.is_loopback or options.allow_remote):
             here = str(Endpoint("127.0.0.1", endpoint.port)).replace("tcp", self.scheme, 1)
             raise BadFeed(
-                f"{self.text} can be reached from other machines, and everybody there could write into the "
+                f"{self.shown} can be reached from other machines, and everybody there could write into the "
                 f"log. Listen at {here}, or allow it with allow_remote=True (--insecure)"
             )
         return "0.0.0.0" if endpoint.host == "*" else endpoint.host, endpoint.port
@@ -106,7 +106,7 @@ class FeedUrl:
         except RuntimeError:
             return
         raise RuntimeError(
-            f"opening {self.text} would block the event loop that runs in this thread: write "
+            f"opening {self.shown} would block the event loop that runs in this thread: write "
             "await asyncio.to_thread(feeds.open, url), and await asyncio.to_thread(feed.close) at the end"
         )
 
@@ -114,7 +114,7 @@ class FeedUrl:
         try:
             return Endpoint.parse_address(f"tcp://{self.rest}")
         except ValueError as error:
-            raise BadFeed(str(error).replace("tcp://", f"{self.scheme}://")) from None
+            raise BadFeed(_without_secrets(str(error)).replace("tcp://", f"{self.scheme}://")) from None
 
 
 Opener: TypeAlias = Callable[[FeedUrl, FeedOptions], Feed]
@@ -170,7 +170,7 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
     name, colon, rest = url.partition(":")
     scheme = _scheme(name)
     if scheme is None or bool(colon) != (":" in scheme.form):
-        raise UnknownScheme(f"{url!r} is not a feed; write {_forms()}")
+        raise UnknownScheme(f"{_without_secrets(url)!r} is not a feed; write {_forms()}")
     for wanted, what in _OF_SOME.items():
         if getattr(options, wanted) and wanted not in scheme.options:
             given = getattr(options, wanted)
@@ -189,7 +189,9 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
             else:
                 possible = ", ".join([*scheme.flags, *(f"{it}=…" for it in scheme.parameters)])
                 where = f"after the {scheme.separator} there can be {possible}"
-                raise BadFeed(f"{_without_secrets(url)}: {each!r} is not known; {where}")
+                raise BadFeed(
+                    f"{_without_secrets(url)}: {_without_secrets(f'?{each}')[1:]!r} is not known; {where}"
+                )
     return scheme.open(FeedUrl(url, name, rest, frozenset(flags), parameters), options)
 
 
@@ -270,4 +272,4 @@ def _package(point: EntryPoint) -> str:
 def _without_secrets(url: str) -> str:
     """The URL without its password, and without a token among its parameters."""
     url = re.sub(r"(//[^/?#@]*?):[^/?#]*@", r"\1@", url)
-    return re.sub(r"(?<=[?&])(token|password)=[^&]*", r"\1=…", url)
+    return re.sub(r"([?&#][\w.-]*(?:token|password|secret|api[-_]?key))=[^&#]*", r"\1=…", url, flags=re.I)

@@ -42,12 +42,19 @@ class Rendezvous:
         """What is offered, for one subscriber: one delivery for each element of demand."""
         return flux_of(AsyncIterableSource("rendezvous", self._deliveries, loop=self._loop))
 
-    async def offer(self, delivery: Delivery, seconds: float | None = None) -> bool:
+    async def offer(
+        self,
+        delivery: Delivery,
+        seconds: float | None = None,
+        withdrawn: Callable[[], object] = lambda: None,
+    ) -> bool:
         """Wait until the delivery is asked for; False after so many seconds, and then it is withdrawn.
 
-        FeedClosed if nobody will ask. A caller that is cancelled withdraws it, too.
+        FeedClosed if nobody will ask. A caller that is cancelled withdraws it, too, unless it was taken in
+        the same moment. ``withdrawn`` is called if nobody took it.
         """
         if self._closed:
+            withdrawn()
             raise FeedClosed
         offer = _Offer(delivery)
         self._offers.append(offer)
@@ -57,6 +64,9 @@ class Rendezvous:
         finally:
             if not offer.taken.done():
                 self._offers.remove(offer)
+                withdrawn()
+            elif offer.taken.exception() is not None:
+                withdrawn()
         if offer.taken.done():
             offer.taken.result()
         return offer.taken.done()

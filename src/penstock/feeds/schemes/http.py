@@ -16,11 +16,11 @@ __all__ = ["SCHEMES", "HttpFeed"]
 class HttpFeed(Feed):
     """The lines of a response, for as long as the server sends them."""
 
-    def __init__(self, url: str, options: FeedOptions) -> None:
+    def __init__(self, url: str, options: FeedOptions, *, name: str | None = None) -> None:
         self._url = url
         self.bad = options.bad_lines()
         self._splitter = LineSplitter(options.max_line, options.decoder(), self.bad)
-        self.name = url
+        self.name = name or url
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Return the lines, however many records the journal holds."""
@@ -34,7 +34,7 @@ class HttpFeed(Feed):
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     if not url.rest:
         raise BadFeed(f"{url.text!r} has no host; write {url.scheme}://HOST/PATH")
-    return HttpFeed(url.text, options)
+    return HttpFeed(url.text, options, name=url.shown)
 
 
 SCHEMES = tuple(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import shlex
 import shutil
 import signal
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
@@ -26,6 +25,10 @@ _log = logging.getLogger("penstock.feeds")
 
 _GRACE: Final = 5.0
 """Seconds for a program to end after SIGTERM."""
+_LOOK: Final = 0.02
+"""Seconds between two looks whether its children have ended, too."""
+_LONGEST_PATH: Final = 107
+"""Bytes of the path of a Unix socket; the system has no space for more."""
 
 
 class ProgramFailed(Exception):
@@ -41,7 +44,7 @@ class _LineStream(ConnectedFeed):
         self._splitter = LineSplitter(options.max_line, options.decoder(), self.bad)
 
     async def _lines(
-        self, reader: asyncio.StreamReader, *, end_is_newline: bool
+        self, reader: asyncio.StreamReader, ended_whole: Callable[[], Awaitable[bool]]
     ) -> AsyncGenerator[Delivery, None]:
         splitter = self._splitter
         try:
@@ -51,7 +54,7 @@ class _LineStream(ConnectedFeed):
                     yield Delivery(made)
                 if error is not None:
                     raise error
-            if end_is_newline and splitter.pending:
+            if splitter.pending and await ended_whole():
                 yield Delivery(list(splitter.finish()))
         finally:
             lost = splitter.forget()
@@ -79,8 +82,12 @@ class ProcessFeed(_LineStream):
         async with self._running() as process:
             self.connected()
             assert process.stdout is not None
-            # A program that ends by itself has written all of its last line.
-            async with aclosing(self._lines(process.stdout, end_is_newline=True)) as deliveries:
+
+            async def ended_whole() -> bool:
+                # A program that ends by itself has written all of its last line; one that is killed has not.
+                return await process.wait() >= 0
+
+            async with aclosing(self._lines(process.stdout, ended_whole)) as deliveries:
                 async for delivery in deliveries:
                     yield delivery
             status = await process.wait()
@@ -93,27 +100,54 @@ class ProcessFeed(_LineStream):
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[asyncio.subprocess.Process]:
-        process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            limit=CHUNK,
-            start_new_session=True,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                limit=CHUNK,
+                start_new_session=True,
+            )
+        except OSError as error:
+            if self._restart != "never":
+                raise
+            raise ProgramFailed(f"the program {self.name} cannot be started: {error.strerror}") from error
         try:
             yield process
-        finally:
-            if process.returncode is None:
-                await asyncio.shield(_end(process))
+        except BaseException:
+            # Also if the program itself is gone: its children may still write.
+            await asyncio.shield(_end(process))
+            raise
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
     """End the program and its children: politely, then not."""
+    assert process.stdout is not None
+    # A pipe that nobody reads has no end, and would stay open.
+    discarded = asyncio.ensure_future(_discard(process.stdout))
+    await _end_group(process)
+    await asyncio.wait([discarded], timeout=_GRACE)
+    discarded.cancel()
+
+
+async def _discard(reader: asyncio.StreamReader) -> None:
+    while await reader.read(CHUNK):
+        pass
+
+
+async def _end_group(process: asyncio.subprocess.Process) -> None:
     for with_signal in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.killpg(process.pid, with_signal)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), _GRACE)
+            async with asyncio.timeout(_GRACE):
+                await process.wait()
+                while with_signal is signal.SIGTERM:
+                    # Nobody tells when a group of processes is empty.
+                    os.killpg(process.pid, 0)
+                    await asyncio.sleep(_LOOK)
+        except TimeoutError:
+            continue
+        except ProcessLookupError:
             return
 
 
@@ -129,12 +163,17 @@ class UnixFeed(_LineStream):
         reader, writer = await asyncio.open_unix_connection(self._path, limit=CHUNK)
         try:
             self.connected()
-            async with aclosing(self._lines(reader, end_is_newline=False)) as deliveries:
+            async with aclosing(self._lines(reader, _torn)) as deliveries:
                 async for delivery in deliveries:
                     yield delivery
             raise ConnectionLost("the server has closed the connection")
         finally:
             writer.close()
+
+
+async def _torn() -> bool:
+    """A connection that ends in the middle of a line has not sent all of it."""
+    return False
 
 
 def _open_exec(url: FeedUrl, options: FeedOptions) -> Feed:
@@ -152,6 +191,8 @@ def _open_unix(url: FeedUrl, options: FeedOptions) -> Feed:
     path = url.text.removeprefix("unix:")
     if not path:
         raise BadFeed(f"{url.text}: write unix:PATH, the path of a socket")
+    if len(os.fsencode(path)) > _LONGEST_PATH or "\0" in path:
+        raise BadFeed(f"{url.text}: the path of a Unix socket has at most {_LONGEST_PATH} bytes and no NUL")
     return UnixFeed(path, options)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -19,6 +21,18 @@ _OK: Final = 200
 _NO_CONTENT: Final = 204
 _CONNECT: Final = 10.0
 """Seconds for connecting."""
+_SHORTEST_PAUSE: Final = 0.05
+"""Seconds between two connections, whatever the server says in ``retry:``."""
+_KEEP_ALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, name), value)
+        for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+        if hasattr(socket, name)
+    ),
+)
+"""A server that is gone without a word is noticed after a minute."""
+_NOT_IN_A_HEADER: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class EventFeed(ConnectedFeed):
@@ -42,20 +56,28 @@ class EventFeed(ConnectedFeed):
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Ask for the events after the last one, and yield them."""
         httpx2 = _library()
-        headers = {"accept": "text/event-stream", "cache-control": "no-cache"}
-        if self._last is not None:
-            headers["last-event-id"] = self._last
+        headers: dict[str, str | bytes] = {"accept": "text/event-stream", "cache-control": "no-cache"}
+        if self._last:
+            headers["last-event-id"] = self._last.strip().encode()
         decoder = EventDecoder(self._longest)
         patience = httpx2.Timeout(None, connect=_CONNECT)
+        # Events may be hours apart. The system finds out whether the server is still there.
+        transport = httpx2.AsyncHTTPTransport(socket_options=_KEEP_ALIVE)
         try:
             async with (
-                httpx2.AsyncClient(timeout=patience, follow_redirects=True) as client,
+                httpx2.AsyncClient(timeout=patience, follow_redirects=True, transport=transport) as client,
                 client.stream("GET", self._url, headers=headers) as response,
             ):
                 if response.status_code == _NO_CONTENT:
                     return
                 if response.status_code != _OK:
                     raise ConnectionLost(f"the server answers with status {response.status_code}")
+                kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+                if kind != "text/event-stream":
+                    raise ConnectionLost(
+                        f"the server answers with {kind or 'no content type'}, and events are "
+                        "text/event-stream; check the address"
+                    )
                 self.connected()
                 async for chunk in response.aiter_bytes():
                     for event in decoder.feed(chunk):
@@ -66,8 +88,14 @@ class EventFeed(ConnectedFeed):
 
     def _taken(self, event: Event) -> Delivery:
         if event.retry is not None:
-            self.backoff = replace(self.backoff, first=min(event.retry / 1000, self.backoff.longest))
+            first = min(max(event.retry / 1000, _SHORTEST_PAUSE), self.backoff.longest)
+            self.backoff = replace(self.backoff, first=first)
         if event.id is not None:
+            if _NOT_IN_A_HEADER.search(event.id):
+                self._bad.refuse(
+                    ValueError(f"the event id {event.id!r} has characters that no header can have")
+                )
+                return Delivery([])
             self._last = event.id
         return self._delivery(event.data)
 

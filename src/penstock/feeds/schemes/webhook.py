@@ -172,14 +172,11 @@ class WebhookFeed(Feed):
             return 0, False
         stored, tell = self._rendezvous.commit()
         marks = self._begin(name, len(records), digest, stored) if key else {}
-        taken = False
+        delivery = Delivery(records, marks, tell)
         try:
-            taken = await self._rendezvous.offer(Delivery(records, marks, tell), self._settings.wait)
+            taken = await self._rendezvous.offer(delivery, self._settings.wait, stored.cancel)
         except FeedClosed:
             raise _later(503, "the gateway is being stopped") from None
-        finally:
-            if not taken:
-                stored.cancel()
         if not taken:
             raise _later(429, "the gateway has no space at the moment")
         await self._wait_for(stored)
@@ -196,6 +193,8 @@ class WebhookFeed(Feed):
             del self._in_progress[name]
             if stored.cancelled() or stored.exception() is not None:
                 self._keys.withdraw(name)
+            else:
+                self._keys.stored(name)
 
         self._in_progress[name] = stored
         stored.add_done_callback(over)

@@ -18,6 +18,8 @@ COMMENT = b":\n\n"
 """A line without a meaning, which keeps proxies from closing an idle connection."""
 LONGEST_EVENT = 1024 * 1024
 """The default for the most bytes in one event."""
+_RETRY_DIGITS = 15
+"""More milliseconds than that are for ever; Python would refuse to read a number of thousands of digits."""
 _as_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -151,7 +153,7 @@ class EventDecoder(Decoder[Event]):
         elif name == b"id" and "\0" not in text:
             self._id = text
         elif name == b"retry" and text.isascii() and text.isdigit():
-            self._retry = int(text)
+            self._retry = int(text[:_RETRY_DIGITS])
 
     def _check(self, length: int) -> None:
         if length > self._limit:
