@@ -25,7 +25,6 @@ _EXTRAS: Final = {
 }
 """The extras with commands, and the modules that each brings."""
 _OTHERS: Final = {
-    "mqtt": ("aiomqtt",),
     "redis": ("redis",),
     "interop": ("reactivex", "rsocket"),
     "jvm": ("jpype",),
