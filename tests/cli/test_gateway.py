@@ -5,9 +5,11 @@ import json
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ import pytest
 from penstock.aquifer import SqliteJournal
 from penstock.cli import main
 from penstock.cli.gateway import status as status_command
+from tests.aquifer.faults.rigs import eventually
 from tests.cli.running import PATIENCE, Gateway, Program, penstock
 from tests.cli.terminals import Terminal
 
@@ -62,7 +65,8 @@ def test_a_gateway_ends_when_a_reader_without_a_name_has_everything(tmp_path: Pa
 
 @pytest.mark.slow
 def test_a_killed_gateway_goes_on_and_every_line_arrives_exactly_once(tmp_path: Path) -> None:
-    lines = numbered(12_000)
+    # A file is stored chunk by chunk, and a chunk as a whole: of such lines it has about a thousand.
+    lines = [line.ljust(200, b".") for line in numbered(12_000)]
     source, journal = tmp_path / "lines.txt", tmp_path / "lines.db"
     source.write_bytes(b"\n".join(lines) + b"\n")
     # With so little room it cannot have read the file to its end when it is killed.
@@ -302,6 +306,12 @@ def test_on_a_terminal_it_draws_over_its_own_block() -> None:
 
 
 # ---------------------------------------------------------------- several streams
+def stored_cursors(journal: Path) -> list[tuple[str, int]]:
+    """The cursors that the file has, while a gateway has it open."""
+    with closing(sqlite3.connect(f"{journal.as_uri()}?mode=ro", uri=True)) as connection:
+        return connection.execute("select name, acknowledged from cursors").fetchall()
+
+
 @pytest.mark.slow
 def test_several_streams_have_a_log_each_and_go_on_after_a_kill(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -317,6 +327,8 @@ def test_several_streams_have_a_log_each_and_go_on_after_a_kill(
         with Program("tail", f"{first.endpoint}/clicks", "--id", "reader", "--count", "5") as tail:
             printed = tail.stdout.readlines()
             assert tail.end() == 0
+        # Cursors are stored four times a second; a kill before that lets the reader begin again.
+        eventually(lambda: stored_cursors(tmp_path / "logs" / "clicks.db") == [("reader", 5)])
         first.process.send_signal(signal.SIGKILL)
         first.process.wait(PATIENCE)
     with Gateway(*arguments) as second:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
@@ -310,3 +311,22 @@ def test_root_leaves_a_journal_to_its_user(
     assert run(capsys, command, str(journal))[0] == 0
     for file in (journal, Path(f"{journal}-lock")):
         assert (file.stat().st_uid, file.stat().st_gid) == (12345, 12346)
+
+
+@pytest.mark.parametrize("command", ["verify", "compact"])
+def test_an_empty_path_of_a_journal_is_a_wrong_command_line(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, command, "")
+    assert code == 2
+    assert "the path of the journal is empty" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_an_output_without_space_is_a_failure_and_no_defect(gateway: Gateway) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "penstock.cli", "gateway", "peek", gateway.endpoint, "7"]
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1
+    assert "cannot write the output: No space left on device" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1

@@ -196,3 +196,26 @@ def test_the_state_of_a_feed_is_in_the_status_of_its_gateway() -> None:
     with Gateway(Flux.just(b"1"), HERE) as gateway:
         assert gateway.feed_state is None
         assert "state" not in gateway.status().source.to_dict()
+
+
+def test_deliveries_that_arrive_together_do_not_fill_an_empty_log_beyond_its_bounds(tmp_path: Path) -> None:
+    arrived = threading.Event()
+
+    class HeldUp(WatchedJournal):
+        def append(self, batches: Any, marks: Mapping[str, str | None] | None = None) -> None:
+            assert arrived.wait(PATIENCE)  # Meanwhile the others wait for the writer, as one group.
+            super().append(batches, marks)
+
+    def deliveries() -> Iterator[Delivery]:
+        yield Delivery([], {"n": "0"})
+        for number in range(1, 8):
+            if number == 7:
+                arrived.set()
+            yield Delivery([b"x"] * 300, {"n": str(number)})
+
+    journal = HeldUp(tmp_path / "log.db", max_records=1000)
+    with Gateway(ListFeed(deliveries()), HERE, journal=journal) as gateway:
+        assert len(list(AquiferPublisher(gateway.endpoint, id="reader").flux())) == 2100
+        assert gateway.join(PATIENCE)
+    assert sum(count for count, _ in journal.transactions) == 2100
+    assert max(count for count, _ in journal.transactions) <= 1000

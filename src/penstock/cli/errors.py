@@ -12,6 +12,7 @@ line as well, and ``--debug`` shows the traceback.
 
 from __future__ import annotations
 
+import errno
 import logging
 import traceback
 from collections.abc import Callable
@@ -38,6 +39,7 @@ _EXTRAS: Final = {
     "uvicorn": "observe",
 }
 """Which extra installs a package."""
+_NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT}
 
 
 class ExitCode(IntEnum):
@@ -103,6 +105,9 @@ def _told(error: Exception, debug: bool) -> tuple[str, int]:
         if package in _EXTRAS:
             extra = f"pip install 'penstock-streams[{_EXTRAS[package]}]'"
             return f"{package} is missing: {extra}", ExitCode.FAILED
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        where = error.filename if error.filename is not None else "the output"
+        return f"cannot write {where}: {error.strerror}; free some space and try again", ExitCode.FAILED
     said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     remedy = "" if debug else "; this is a defect: run it again with --debug for the traceback"
     return f"{said}{remedy}", ExitCode.DEFECT

@@ -202,7 +202,9 @@ class LogWriter:
         if error is not None:
             whole = _whole_within(deliveries, taken)
             return (not whole or self._write_deliveries(whole)) and self._give_up(error)
-        if batches and not self._make_space(batches):
+        # An empty log takes what is larger than its bounds, if it cannot be divided; these can.
+        too_many = len(deliveries) > 1 and self._log.is_oversized(*_size_of(batches))
+        if batches and (too_many or not self._make_space(batches)):
             if len(deliveries) > 1:
                 # The log is nearly full: those that fit first, so that their senders are told.
                 middle = len(deliveries) // 2

@@ -291,10 +291,14 @@ class Log:
     def make_space_for_oversized(self, records: int, nbytes: int) -> bool:
         """Empty the log for something that is larger than its bounds; False if it is not, or cannot be."""
         with self.changed:
-            most, most_bytes = self._journal.max_records, self._journal.max_bytes
-            if (most is None or records <= most) and (most_bytes is None or nbytes <= most_bytes):
+            if not self.is_oversized(records, nbytes):
                 return False
-            return self._make_space(most or 0, most_bytes or 0)
+            return self._make_space(self._journal.max_records or 0, self._journal.max_bytes or 0)
+
+    def is_oversized(self, records: int, nbytes: int) -> bool:
+        """Whether so much is larger than the bounds of the log, and can be stored only in an empty one."""
+        most, most_bytes = self._journal.max_records, self._journal.max_bytes
+        return (most is not None and records > most) or (most_bytes is not None and nbytes > most_bytes)
 
     def _make_space(self, records: int, nbytes: int) -> bool:
         keep = max(self.low_watermark, self.needed) if self._drops_oldest else self.low_watermark

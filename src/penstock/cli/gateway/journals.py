@@ -113,6 +113,8 @@ def _with_progress(
 ) -> T:
     from penstock.aquifer import JournalError
 
+    if not options.path:
+        raise CommandError("the path of the journal is empty; name the file that --journal named")
     with ProgressBar(what, total=1, unit="bytes", hidden=options.quiet or options.json) as progress:
         try:
             return tend(options.path, lambda done, total: progress.update(done, total=total))
