@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import feeds
-from penstock.aquifer import AquiferPublisher, SqliteJournal
+from penstock.aquifer import AquiferPublisher, MemoryJournal, SqliteJournal
 from penstock.aquifer import Gateway as LibraryGateway
 from penstock.feeds import BadFeed, FeedOptions, FileFeed
 from tests.cli.running import PATIENCE, Gateway
@@ -180,6 +180,23 @@ def test_a_gateway_of_a_program_saves_the_position_and_continues_there(tmp_path:
     assert taken == ["one", "two", "three"]
     with closing(SqliteJournal(journal)) as kept:
         assert json.loads(kept.marks["feed:file"])["position"] == path.stat().st_size
+
+
+def test_the_short_lines_of_a_file_keep_the_bound_of_the_log(path: Path) -> None:
+    path.write_bytes(b"".join(b"%d\n" % number for number in range(50_000)))
+
+    with (
+        feeds.open(f"file:{path}") as feed,
+        LibraryGateway(feed, "tcp://127.0.0.1:0", journal=MemoryJournal(max_records=1_000)) as gateway,
+    ):
+        held = []
+        for number, line in enumerate(AquiferPublisher(gateway.endpoint).flux()):
+            assert line == b"%d" % number
+            if number % 5_000 == 0:
+                held.append(gateway.status().records)
+
+    assert number == 49_999
+    assert 0 < max(held) <= 1_000
 
 
 def test_another_file_under_the_same_name_is_refused(path: Path, memory: dict[str, str]) -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock import feeds
 from penstock.feeds import BadFeed, FeedOptions, FileFeed, OnBadLine, StdinFeed
-from penstock.feeds.lines import CHUNK
+from penstock.feeds.lines import CHUNK, portions
 from penstock.tck import PublisherVerification
 from tests.feeds.reading import Reader
 
@@ -181,3 +183,14 @@ class TestLinesKeepTheRules(PublisherVerification):
 
     def create_failed_publisher(self) -> None:
         """None: what is wrong with a file is seen when it is read, and not before."""
+
+
+@given(
+    st.binary(max_size=2_000) | st.lists(st.just(b"\n") | st.binary(max_size=4), max_size=500).map(b"".join)
+)
+def test_portions_end_with_a_line_and_have_few_lines(chunk: bytes) -> None:
+    pieces = list(portions(chunk, 3))
+
+    assert b"".join(pieces) == chunk
+    assert all(piece.count(b"\n") <= 3 for piece in pieces)
+    assert all(piece.endswith(b"\n") for piece in pieces[:-1])

@@ -26,6 +26,7 @@ __all__ = [
     "LineTooLong",
     "OnBadLine",
     "decoder",
+    "portions",
 ]
 
 _log = logging.getLogger("penstock.feeds")
@@ -64,6 +65,22 @@ class BadLines:
         if not self._silent and now - self._told >= _BETWEEN_WARNINGS:
             self._told = now
             _log.warning("%s; this line is skipped (bad lines so far: %d)", error, self.skipped)
+
+
+def portions(chunk: bytes, most: int = 256) -> Iterator[bytes]:
+    """Cut a chunk after line ends, so that no portion has more than ``most`` of them.
+
+    A delivery is stored as a whole: one with all the short lines of a chunk would overfill a small log.
+    """
+    if chunk.count(b"\n") <= most:
+        yield chunk
+        return
+    middle = len(chunk) // 2
+    cut = chunk.find(b"\n", middle) + 1
+    if not 0 < cut < len(chunk):
+        cut = chunk.rfind(b"\n", 0, middle) + 1
+    yield from portions(chunk[:cut], most)
+    yield from portions(chunk[cut:], most)
 
 
 class LineSplitter:

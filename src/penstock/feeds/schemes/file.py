@@ -29,7 +29,7 @@ from penstock.feeds.file_position import (
     renamed,
     rotated_since,
 )
-from penstock.feeds.lines import CHUNK, BadLines, LinePublisher, LineSplitter
+from penstock.feeds.lines import CHUNK, BadLines, LinePublisher, LineSplitter, portions
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.spec import Publisher
 
@@ -235,7 +235,7 @@ class FileFeed(Feed):
             self._resumed = FilePosition.of(marks[_MARK])
 
     def __call__(self, journalled: int) -> Publisher[Any]:
-        """Return the lines that are not in the journal yet, in a delivery for each chunk of the file."""
+        """Return the lines that are not in the journal yet, in deliveries of some hundred lines at most."""
         if journalled:
             self.note = f"continuing after the {journalled:,} lines that are in the journal"
         start = self._resumed or START
@@ -295,15 +295,19 @@ class FileFeed(Feed):
                 if not ended:
                     chunk = self._after_last_line(chunk)
                     ended = True
-                number, (made, error) = splitter.number, splitter.take(chunk)
-                whole = chunk.rfind(b"\n") + 1
-                if error is not None:
-                    yield from self._before_bad_line(made, chunk, last, reader, number)
-                    raise error
-                if whole:
-                    last = (last + chunk[:whole])[-CHECKED:]
-                    yield self._delivery(made, reader, splitter, last)
-                last = (last + chunk[whole:])[-CHECKED:]
+                behind = len(chunk)  # Bytes that were read and are not split yet.
+                for piece in portions(chunk):
+                    start_at = reader.position - behind
+                    behind -= len(piece)
+                    number, (made, error) = splitter.number, splitter.take(piece)
+                    whole = piece.rfind(b"\n") + 1
+                    if error is not None:
+                        yield from self._before_bad_line(made, piece, last, reader, number, start_at)
+                        raise error
+                    if whole:
+                        last = (last + piece[:whole])[-CHECKED:]
+                        yield self._delivery(made, reader, splitter, last, behind=behind)
+                    last = (last + piece[whole:])[-CHECKED:]
             if chunk is None or not splitter.pending:
                 return
             if options.take_last_line:
@@ -325,16 +329,23 @@ class FileFeed(Feed):
         splitter: LineSplitter,
         before: bytes,
         *,
+        behind: int = 0,
         ended: bool = True,
     ) -> Delivery:
         """Return the records of the lines up to here, with the position after them."""
-        at = reader.position - splitter.pending
+        at = reader.position - behind - splitter.pending
         seen = len(before), fingerprint(before)
         position = FilePosition(splitter.number, reader.inode, at, *seen, ended=ended)
         return Delivery(records, {_MARK: position.text()})
 
     def _before_bad_line(
-        self, good: list[Any], chunk: bytes, last: bytes, reader: _OpenFile | _Followed, number: int
+        self,
+        good: list[Any],
+        chunk: bytes,
+        last: bytes,
+        reader: _OpenFile | _Followed,
+        number: int,
+        start_at: int,
     ) -> Iterator[Delivery]:
         """Yield the records before a bad line, with the position before it."""
         # None was skipped before it, so there is a record for each line.
@@ -343,7 +354,7 @@ class FileFeed(Feed):
             end = chunk.index(b"\n", end) + 1
         if good:
             seen = (last + chunk[:end])[-CHECKED:]
-            at = reader.position - len(chunk) + end
+            at = start_at + end
             position = FilePosition(number + len(good), reader.inode, at, len(seen), fingerprint(seen))
             yield Delivery(good, {_MARK: position.text()})
 

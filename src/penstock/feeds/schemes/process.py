@@ -16,7 +16,7 @@ from typing import Any, Final
 from penstock.delivery import Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
-from penstock.feeds.lines import CHUNK, LineSplitter
+from penstock.feeds.lines import CHUNK, LineSplitter, portions
 from penstock.feeds.registry import FeedUrl, Scheme
 
 __all__ = ["SCHEMES", "ProcessFeed", "ProgramFailed", "UnixFeed"]
@@ -36,7 +36,7 @@ class ProgramFailed(Exception):
 
 
 class _LineStream(ConnectedFeed):
-    """Lines of a stream of bytes, with a delivery for each chunk; half a line at the end is left out."""
+    """Lines of a stream of bytes, a few hundred to a delivery at most. Half a line at the end is left out."""
 
     def __init__(self, name: str, options: FeedOptions) -> None:
         super().__init__(name)
@@ -49,11 +49,12 @@ class _LineStream(ConnectedFeed):
         splitter = self._splitter
         try:
             while chunk := await reader.read(CHUNK):
-                made, error = splitter.take(chunk)
-                if made:
-                    yield Delivery(made)
-                if error is not None:
-                    raise error
+                for piece in portions(chunk):
+                    made, error = splitter.take(piece)
+                    if made:
+                        yield Delivery(made)
+                    if error is not None:
+                        raise error
             if splitter.pending and await ended_whole():
                 yield Delivery(list(splitter.finish()))
         finally:
