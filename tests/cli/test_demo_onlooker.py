@@ -27,10 +27,10 @@ class Stuck:
 
 
 def small_gateway() -> Gateway:
-    return Gateway(Flux.range(0, 1_000_000), ANYWHERE, codec="json", journal=MemoryJournal(max_records=100))
+    return Gateway(Flux.range(0, 1000), ANYWHERE, codec="json", journal=MemoryJournal(max_records=100))
 
 
-def test_the_reader_of_the_last_full_gateway_is_named_and_nobody_when_it_reads_again() -> None:
+def test_the_reader_that_holds_a_log_full_is_named_and_nobody_when_it_has_read_all() -> None:
     with ExitStack() as opened:
         first, last = (opened.enter_context(small_gateway()) for _ in range(2))
         stuck = Stuck()

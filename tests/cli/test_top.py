@@ -21,12 +21,19 @@ UPDATE = LiveUpdate(
         at=1.0,
         clock=1.0,
         hops=(
-            Hop(id="feed", kind="feed", name="source", demand=0, state="paused"),
-            Hop(id="log", kind="log", name="tcp://127.0.0.1:5556", waiting=98_000, capacity=100_000),
+            Hop(id="intake", kind="intake", name="source", demand=0),
+            Hop(
+                id="log",
+                kind="log",
+                name="log",
+                where="tcp://127.0.0.1:5556",
+                waiting=98_000,
+                capacity=100_000,
+            ),
             Hop(id="cursor", kind="cursor", name="a-reader-with-a-long-\x1b[31mname", lag_records=98_000),
         ),
         verdict=Verdict(
-            sentence="Reader a limits the flow: it is 98,000 behind.", limiting="cursor", advice="wait"
+            sentence="The reader `a` limits the flow: 1 of 12 k records/s.", limiting="cursor", advice="wait"
         ),
     ),
     rates=(HopRates(hop="log", seconds=5.0, records_in=12_345.6, records_out=1.0),),
@@ -57,7 +64,7 @@ def test_top_prints_tables_without_a_terminal_and_json_for_programs() -> None:
     assert f"log {gateway.endpoint}" in plain.stdout
     first, second = (json.loads(line) for line in read.stdout.splitlines())
     assert first["event"] == "look"
-    assert [hop["kind"] for hop in second["snapshot"]["hops"]] == ["feed", "log"]
+    assert [hop["kind"] for hop in second["snapshot"]["hops"]] == ["stage", "intake", "log"]
     assert second["snapshot"]["verdict"]["sentence"]
 
 
@@ -99,7 +106,7 @@ def test_a_gateway_shows_itself_and_a_dashboard_shows_a_gateway() -> None:
                 shown = figures_at(url)
                 snapshot = shown["snapshot"]
                 assert isinstance(snapshot, dict)
-                assert [hop["kind"] for hop in snapshot["hops"]] == ["feed", "log"]
+                assert [hop["kind"] for hop in snapshot["hops"]] == ["stage", "intake", "log"]
                 assert shown["title"] == gateway.endpoint
             program.process.send_signal(signal.SIGTERM)
             assert program.end() == 0

@@ -20,7 +20,6 @@ import dataclasses
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from penstock.cli.errors import CommandError, ExitCode, report_errors
@@ -30,7 +29,7 @@ from penstock.options import Option, option, options_of, parse_duration
 
 if TYPE_CHECKING:
     from penstock.aquifer import CurveClient
-    from penstock.observe import GatewayObserver
+    from penstock.observe import Observer
 
     Commands: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
 else:
@@ -268,11 +267,10 @@ class ObservedOptions(ClientKeys):
     server_key: str | None = _server_key_option()
     interval: float = option(1.0, parse=parse_duration, metavar="TIME", shown="1s", help="how often to look")
 
-    def observer(self) -> GatewayObserver:
+    def observer(self) -> Observer:
         """Return what looks at the gateways; CommandError if none is named or a name cannot be used."""
-        from penstock.aquifer import probe
         from penstock.endpoint import Endpoint
-        from penstock.observe import GatewayObserver
+        from penstock.observe import Observer
 
         if not self.endpoints:
             raise CommandError("which gateways? Name at least one, such as tcp://127.0.0.1:5556")
@@ -281,7 +279,4 @@ class ObservedOptions(ClientKeys):
                 Endpoint.parse(endpoint)
             except ValueError as error:
                 raise CommandError(str(error)) from None
-        curve = self.curve_client()
-        return GatewayObserver(
-            {endpoint: partial(probe, endpoint, _PROBE_TIMEOUT, curve) for endpoint in self.endpoints}
-        )
+        return Observer(*self.endpoints, curve=self.curve_client(), timeout=_PROBE_TIMEOUT)

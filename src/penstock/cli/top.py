@@ -53,7 +53,7 @@ def run_top(options: TopOptions) -> int:
     """Look and show; 1 if no gateway answers the first time."""
     from penstock.observe import LiveFigures
 
-    figures = LiveFigures(options.observer().snapshot)
+    figures = LiveFigures(options.observer().look)
     screen = Screen(sys.stdout, must_be_read=True)
     block = Block(screen) if screen.is_terminal and not options.json else None
     looks = 0
@@ -112,7 +112,8 @@ def _row(hop: Hop, rates: HopRates | None, limits: bool, width: int) -> list[str
     from penstock.observe import level
 
     full = level(hop)
-    name = f"{'▶ ' if limits else '  '}{hop.kind} {hop.name}"
+    called = hop.where if hop.kind == "log" and hop.where else hop.name  # there is one log at an endpoint
+    name = f"{'▶ ' if limits else '  '}{hop.kind} {called}"
     incoming, outgoing = (
         ("-", "-") if rates is None else (f"{rates.records_in:,.0f}", f"{rates.records_out:,.0f}")
     )

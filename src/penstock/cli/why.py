@@ -85,7 +85,7 @@ def _say(options: WhyOptions) -> int:
                 if verdict.advice:
                     screen.write(f"Try: {verdict.advice}.\n")
                 for error in snapshot.errors:
-                    screen.write(f"Not seen: {printable(error.message)}\n")
+                    screen.write(f"{printable(f'Error in {error.hop}: {error.message}')}\n")
             code = ExitCode.OK if verdict.limiting is None else ExitCode.LIMITED
             if not options.watch:
                 break

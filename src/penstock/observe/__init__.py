@@ -1,7 +1,6 @@
 """Who holds whom up: every hop from a sender's socket to the last subscriber, in one model."""
 
 from penstock.observe.dashboard import BadToken, Dashboard, DashboardOptions
-from penstock.observe.gateway_hops import GatewayObserver
 from penstock.observe.judge import judge
 from penstock.observe.live import LiveFigures, LiveUpdate, level
 from penstock.observe.metrics import METRICS, MetricFamily, MetricsServer, exposition, metrics_app
@@ -25,7 +24,6 @@ __all__ = [
     "BadToken",
     "Dashboard",
     "DashboardOptions",
-    "GatewayObserver",
     "Hop",
     "HopRates",
     "LiveFigures",

@@ -94,7 +94,7 @@ class _Judge:
                     if (found := self._sink_is_slow(query, producer, sink, seen)) is not None:
                         return found
             return self._found(query, why, log)
-        if cursor.state == "away":
+        if cursor.state == "away" and not self._rate(cursor).records_out:
             return self._found(cursor, "away", log)
         return self._found(cursor, why, log)
 

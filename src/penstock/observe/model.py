@@ -59,7 +59,7 @@ class Hop(JsonForm):
     upstream: tuple[str, ...] = ()
     """The hops that records come from."""
     state: str = "running"
-    """``running``, ``full``, ``paused``, ``away``, ``stalled``, ``ended`` or ``failed``."""
+    """``running``, ``full``, ``paused``, ``joining``, ``away``, ``stalled``, ``ended`` or ``failed``."""
     where: str = ""
     """The endpoint, or the process, that the hop lives in."""
     required: bool = True

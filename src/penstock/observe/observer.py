@@ -58,14 +58,18 @@ class Observer:
         self._timeout = seconds(timeout, "Observer(timeout=…)", positive=True)
         self._past: deque[Snapshot] = deque()
         self._errors: deque[RecentError] = deque(maxlen=_ERRORS)
+        self._told: dict[str, str] = {}
+        """The errors of this moment, by hop."""
+        self._silent: list[Hop] = []
+        """For each gateway that did not answer the last time, a hop in the state ``failed``."""
         self._limiting: tuple[str | None, float] | None = None
         """The hop that limits, and since when."""
 
     def look(self) -> Snapshot:
         """A snapshot of this moment, with a verdict if it is not the first one.
 
-        Raises :class:`~penstock.aquifer.AquiferError` if none of the endpoints answers; a gateway further
-        down that does not is among the errors of the snapshot.
+        Raises :class:`~penstock.aquifer.AquiferError` if none of the endpoints answers. Of several gateways,
+        one that does not answer has a hop in the state ``failed``, and is among the errors of the snapshot.
         """
         snapshot = self._gather()
         while self._past and snapshot.clock - self._past[0].clock > _WINDOW and len(self._past) > 1:
@@ -74,14 +78,18 @@ class Observer:
             verdict = judge(self._past[0], snapshot)
             snapshot = replace(snapshot, verdict=self._dated(verdict, snapshot.clock))
         self._past.append(snapshot)
-        return snapshot
+        return replace(snapshot, hops=(*snapshot.hops, *self._silent))  # nothing can be said about those
 
     def _dated(self, verdict: Verdict, now: float) -> Verdict:
-        """The verdict, with the time since which this observer has seen it if that is longer."""
-        if self._limiting is None or self._limiting[0] != verdict.limiting:
+        """The verdict, with the time since which this observer has seen it, or longer if it was the first.
+
+        A log may have been full for longer than the hop that limits the flow now has done so.
+        """
+        if self._limiting is None:
+            self._limiting = verdict.limiting, min(self._past[0].clock, now - (verdict.since or 0.0))
+        elif self._limiting[0] != verdict.limiting:
             self._limiting = verdict.limiting, self._past[0].clock
-        seen = now - self._limiting[1]
-        return replace(verdict, since=max(seen, verdict.since or 0.0))
+        return replace(verdict, since=now - self._limiting[1])
 
     def _gather(self) -> Snapshot:
         from penstock.aquifer import AquiferError, probe
@@ -91,10 +99,13 @@ class Observer:
         waiting = list(self._endpoints)
         failure: AquiferError | None = None
         processes: list[Hop] = []
+        asked: set[str] = set()
+        self._silent = []
         while waiting and len(found) < _MOST_GATEWAYS:
             endpoint = waiting.pop(0)
-            if endpoint in found:
+            if endpoint in asked:
                 continue
+            asked.add(endpoint)
             if endpoint.isdigit():
                 processes += look_at_process(int(endpoint)).hops
                 continue
@@ -102,9 +113,13 @@ class Observer:
                 look = self._looks.get(endpoint)
                 status = probe(endpoint, self._timeout, self._curve) if look is None else look()
             except AquiferError as error:
-                failure = error
-                self._errors.append(RecentError(at=time.time(), hop=endpoint, message=str(error)))
+                failure = failure or error
+                silent = Hop(id=f"{endpoint}/log", kind="log", name="log", where=endpoint, state="failed")
+                self._silent.append(silent)
+                self._note(silent.id, str(error))
                 continue
+            self._note(f"{endpoint}/log", status.stalled)
+            self._note(f"{endpoint}/intake", status.failure)
             found[endpoint] = hops_of(endpoint, status)
             waiting += [sink for sink in found[endpoint].sinks.values() if sink.startswith("tcp://")]
         if not found and not processes and failure is not None:
@@ -118,6 +133,14 @@ class Observer:
             batches=tuple(batch for each in gateways for batch in each.batches),
             subscribers=tuple(one for each in gateways for one in each.subscribers),
         )
+
+    def _note(self, hop: str, message: str | None) -> None:
+        """Keep an error once, and again when it comes back after it was gone."""
+        if message is None:
+            self._told.pop(hop, None)
+        elif self._told.get(hop) != message:
+            self._told[hop] = message
+            self._errors.append(RecentError(at=time.time(), hop=hop, message=message))
 
     def close(self) -> None:
         """Forget what was seen."""

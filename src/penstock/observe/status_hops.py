@@ -205,7 +205,7 @@ def _session(endpoint: str, session: SessionStatus, log: str) -> Hop:
         kind="cursor",
         name=name,
         upstream=(log,),
-        state={"streaming": "running", "joining": "away"}.get(session.state, session.state),
+        state="running" if session.state == "streaming" else session.state,
         where=endpoint,
         required=session.required,
         records_in=session.cursor + session.lag,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
-from penstock.observe import GatewayObserver
+from penstock.observe import Observer
 from penstock.spec import Subscription
 from penstock.streams import Flux
+from tests.aquifer.faults.rigs import eventually
 
 READERS = ("archive", "billing")
 RECORDS = 2000
@@ -60,7 +62,11 @@ class HeldPipeline:
         self.gateway.start()
         for name, reader in self.readers.items():
             AquiferPublisher(self.gateway.endpoint, id=name, codec="bytes", max_window=128).subscribe(reader)
+            eventually(partial(self._has, name))  # the hops of readers stand in the order of their arrival
         return self
+
+    def _has(self, name: str) -> bool:
+        return any(session.id == name for session in self.gateway.status().subscribers)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -70,5 +76,5 @@ class HeldPipeline:
         self.gateway.close()
 
     @property
-    def observer(self) -> GatewayObserver:
-        return GatewayObserver({self.gateway.endpoint: self.gateway.status})
+    def observer(self) -> Observer:
+        return Observer(self.gateway.endpoint, looks={self.gateway.endpoint: self.gateway.status})

@@ -75,7 +75,7 @@ def watched(browser: Browser) -> Iterator[Watched]:
 
 def dashboard_of(pipeline: HeldPipeline, listen: str = "127.0.0.1:0") -> Dashboard:
     options = DashboardOptions(listen=listen)
-    return Dashboard(pipeline.observer.snapshot, options, title=pipeline.gateway.endpoint, interval=0.2)
+    return Dashboard(pipeline.observer.look, options, title=pipeline.gateway.endpoint, interval=0.2)
 
 
 def test_it_shows_the_hops_and_the_mark_moves_with_the_slow_reader(
@@ -85,7 +85,8 @@ def test_it_shows_the_hops_and_the_mark_moves_with_the_slow_reader(
     with dashboard_of(pipeline) as dashboard:
         page.goto(dashboard.url)
         expect(page.locator(".hop .name")).to_have_text(
-            ["source", pipeline.gateway.endpoint, "archive", "billing"], timeout=PATIENCE
+            ["from_iterable(<generator>)", "intake", pipeline.gateway.endpoint, "archive", "billing"],
+            timeout=PATIENCE,
         )
         cursor = page.locator("#subscribers tbody tr").first.locator("td").nth(1)
         before = cursor.inner_text()
@@ -93,14 +94,14 @@ def test_it_shows_the_hops_and_the_mark_moves_with_the_slow_reader(
 
         pipeline.readers["archive"].is_held = True
         watched.limiting("archive")
-        expect(page.locator("#sentence")).to_contain_text("Reader archive limits the flow")
+        expect(page.locator("#sentence")).to_contain_text("The reader `archive`")
         expect(page.locator("#announcements")).to_contain_text("archive")
         expect(page).to_have_title(re.compile("archive limits the flow"))
 
         pipeline.readers["billing"].is_held = True
         pipeline.readers["archive"].let_go()
         watched.limiting("billing")
-        expect(page.locator("#sentence")).to_contain_text("Reader billing limits the flow")
+        expect(page.locator("#sentence")).to_contain_text("The reader `billing`")
 
     assert watched.complaints == []
     assert {re.sub(r"[^/]*$", "", url) for url in watched.requested} <= {
@@ -192,10 +193,10 @@ def test_the_keyboard_opens_and_closes_a_hop(pipeline: HeldPipeline, watched: Wa
     page = watched.page
     with dashboard_of(pipeline) as dashboard:
         page.goto(dashboard.url)
-        card = page.locator("button.hop", has_text="source")
+        card = page.locator("button.hop", has_text="intake")
         card.focus()
         page.keyboard.press("Enter")
-        expect(page.locator("#detail-title")).to_have_text("feed source")
+        expect(page.locator("#detail-title")).to_have_text("intake intake")
         expect(card).to_have_attribute("aria-pressed", "true")
         page.locator("#detail-close").press("Enter")
         expect(page.locator("#detail")).to_be_hidden()
@@ -232,7 +233,7 @@ def test_a_browser_gets_in_with_the_token_and_stays_in_after_a_restart(
 
     def guarded(listen: str) -> Dashboard:
         options = DashboardOptions(listen=listen, token_file=str(token))
-        return Dashboard(pipeline.observer.snapshot, options, interval=0.2)
+        return Dashboard(pipeline.observer.look, options, interval=0.2)
 
     with guarded("127.0.0.1:0") as dashboard:
         url = dashboard.url

@@ -38,9 +38,7 @@ def run_dashboard(options: DashboardCommandOptions) -> int:
     title = ", ".join(options.endpoints)
     with (
         Interruption() as interruption,
-        serving(
-            observer.snapshot, web, lambda text: say(f"penstock dashboard: {text}"), title, options.interval
-        ),
+        serving(observer.look, web, lambda text: say(f"penstock dashboard: {text}"), title, options.interval),
     ):
         while not interruption.wait(3600):
             pass

@@ -10,16 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from penstock.aquifer import AquiferError, probe
+from penstock.aquifer import AquiferError
 from penstock.cli.table import duration
-from penstock.observe import GatewayObserver
+from penstock.observe import Observer
 
 if TYPE_CHECKING:
-    from penstock.observe import Snapshot, Verdict
+    from penstock.observe import Snapshot
 
 __all__ = ["Onlooker"]
 
@@ -38,9 +37,7 @@ class Onlooker:
         self.sentence = ""
         """Which hop limits the flow, in plain words; empty if that is not known yet, or if none does."""
         self._readers = dict(readers)
-        self._observer = GatewayObserver(
-            {endpoint: partial(probe, endpoint, _PATIENCE) for endpoint in readers}
-        )
+        self._observer = Observer(*readers, timeout=_PATIENCE)
         self._mutex = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="penstock-demo-onlooker", daemon=True)
@@ -49,17 +46,22 @@ class Onlooker:
     def look(self) -> Snapshot:
         """Take a snapshot; from any thread."""
         with self._mutex:
-            snapshot = self._observer.snapshot()
-        self.sentence = "" if snapshot.verdict is None else self._said(snapshot.verdict)
+            snapshot = self._observer.look()
+        self.sentence = self._said(snapshot)
         return snapshot
 
-    def _said(self, verdict: Verdict) -> str:
+    def _said(self, snapshot: Snapshot) -> str:
         """The verdict with the names of the demo, in which each gateway has one reader."""
-        for endpoint, name in self._readers.items():
-            if verdict.limiting is not None and verdict.limiting.startswith(f"{endpoint}/"):
-                since = duration(int(verdict.since or 0))
-                return f"{name} limits the flow: for {since}, every hop before it has waited"
-        return ""
+        verdict = snapshot.verdict
+        if verdict is None or verdict.limiting is None:
+            return ""
+        limiting = snapshot.hop(verdict.limiting)
+        name = self._readers.get(limiting.where)
+        if name is None or limiting.kind not in ("cursor", "query"):
+            return verdict.sentence
+        is_full = snapshot.hop(f"{limiting.where}/log").full_seconds is not None
+        how = "the log before it is full" if is_full else "it falls behind"
+        return f"{name} limits the flow: for {duration(int(verdict.since or 0))}, and {how}"
 
     def show(self, note: Callable[[str], object]) -> None:
         """Serve a dashboard at a free port of this machine, and tell its address."""

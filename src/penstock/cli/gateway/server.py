@@ -31,7 +31,7 @@ from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.style import json_option
-from penstock.observe import DashboardOptions, GatewayObserver, MetricsServer, Observer
+from penstock.observe import DashboardOptions, MetricsServer, Observer
 from penstock.options import option
 
 __all__ = ["GatewayCommandOptions", "run_gateway", "sources"]
@@ -169,8 +169,8 @@ def _run(options: GatewayCommandOptions) -> int:
             raise CommandError(error.strerror or str(error), 1) from None
         _introduce(gateway, options, streams, view)
         where = gateway.endpoint if options.gateway.control is not None else gateway.curve_endpoint
-        observer = GatewayObserver({str(where): gateway.status})
-        opened.enter_context(serving(observer.snapshot, options.dashboard, view.note, str(where)))
+        observer = Observer(str(where), looks={str(where): gateway.status})
+        opened.enter_context(serving(observer.look, options.dashboard, view.note, str(where)))
         if options.metrics is not None:
             opened.callback(_metrics(gateway, str(where), options.metrics, view).close)
         audience = _watch(gateway, options.stay, view, interruption)

@@ -58,7 +58,7 @@ class Dashboard:
 
     ::
 
-        with Dashboard(observer.snapshot) as dashboard:
+        with Dashboard(observer.look) as dashboard:
             print(dashboard.url)
 
     It listens on loopback unless the options say otherwise. It has two threads of its own: one calls ``look``

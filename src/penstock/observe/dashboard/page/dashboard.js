@@ -4,7 +4,7 @@ import { Charts, Series } from "./charts.js";
 import { showBatches, showErrors, showSubscribers } from "./panels.js";
 import { Picture, detailRows } from "./picture.js";
 import { listen } from "./stream.js";
-import { level, make, rate, seconds, setText, whole } from "./text.js";
+import { label, level, make, rate, seconds, setText, whole } from "./text.js";
 
 const QUIET = 5000; // milliseconds between two announcements of the verdict
 
@@ -70,7 +70,7 @@ function show(update) {
   const { snapshot, rates = [] } = update;
   const hops = snapshot.hops ?? [];
   const verdict = snapshot.verdict ?? null;
-  const names = new Map(hops.map((hop) => [hop.id, hop.name]));
+  const names = new Map(hops.map((hop) => [hop.id, label(hop)]));
   const view = {
     hops,
     rates: new Map(rates.map((each) => [each.hop, each])),
@@ -100,7 +100,7 @@ function showVerdict(verdict) {
   const since = verdict?.since ? ` So for ${seconds(verdict.since)}.` : "";
   at("advice").hidden = !verdict?.advice && !since;
   setText(at("advice"), `${verdict?.advice ? `Try: ${verdict.advice}${/[.!?]$/.test(verdict.advice) ? "" : "."}` : ""}${since}`.trim());
-  const evidence = verdict?.evidence ?? [];
+  const evidence = (verdict?.evidence ?? []).filter((each) => !sentence.includes(each));
   at("evidence").hidden = !evidence.length;
   const said = evidence.join("\n");
   if (at("evidence").dataset.said !== said) {
@@ -150,7 +150,7 @@ function showDetail({ hops, rates }) {
   const hop = hops.find((each) => each.id === selected);
   at("detail").hidden = hop === undefined;
   if (hop === undefined) return;
-  setText(at("detail-title"), `${hop.kind} ${hop.name}`);
+  setText(at("detail-title"), `${hop.kind} ${label(hop)}`);
   const rows = detailRows(hop, rates.get(hop.id)).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]);
   at("detail-list").replaceChildren(...rows);
 }

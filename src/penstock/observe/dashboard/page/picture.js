@@ -4,7 +4,7 @@
 // behind. Hops stand in columns by their distance from the sources. Columns that do not fit continue below,
 // like the words of a text; on a phone there is one column, and data goes down.
 
-import { bytes, level, make, percent, rate, seconds, setAttribute, setText, short, whole } from "./text.js";
+import { bytes, label, level, make, percent, rate, seconds, setAttribute, setText, short, whole } from "./text.js";
 
 const CARD = 164;
 const TALL = 128;
@@ -214,8 +214,8 @@ function showHop(card, hop, { rates, limiting, also }) {
   const flag = limits ? "limits" : also.includes(hop.id) ? "close behind" : hop.state !== "running" ? hop.state : "";
   setText(card.flag, flag);
   setAttribute(card.flag, "class", `flag ${limits ? "limits" : hop.state ?? ""}`);
-  setText(card.name, hop.name);
-  setAttribute(card.name, "title", hop.name);
+  setText(card.name, label(hop));
+  setAttribute(card.name, "title", label(hop));
   setText(card.figures, now ? rate(speed) : "–");
   setText(card.lag, underneath(hop, full));
   setAttribute(card.button, "class", `hop${limits ? " limits" : ""}${["away", "ended"].includes(hop.state) ? " asleep" : ""}${hop.state === "failed" ? " failed" : ""}`);

@@ -51,6 +51,9 @@ export function level(hop) {
   return shares.length ? Math.min(1, Math.max(...shares)) : null;
 }
 
+// There is one log at an endpoint, so the endpoint is its name for people.
+export const label = (hop) => (hop.kind === "log" && hop.where ? hop.where : hop.name);
+
 // An element with text or children. Everything that a peer sent goes through textContent, never through HTML.
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
