@@ -50,6 +50,7 @@ class Watched:
 
     def __init__(self, page: Page) -> None:
         page.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
         self.page = page
         self.complaints: list[str] = []
         self.requested: list[str] = []
@@ -63,7 +64,7 @@ class Watched:
 
     def limiting(self, name: str) -> None:
         """Wait until the mark is at this hop, and nowhere else."""
-        expect(self.page.locator(".hop.limits .name")).to_have_text([name], timeout=PATIENCE)
+        expect(self.page.locator(".hop.limits .name")).to_have_text([name])
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_it_shows_the_hops_and_the_mark_moves_with_the_slow_reader(
         )
         cursor = page.locator("#subscribers tbody tr").first.locator("td").nth(1)
         before = cursor.inner_text()
-        expect(cursor).not_to_have_text(before, timeout=PATIENCE)
+        expect(cursor).not_to_have_text(before)
 
         pipeline.readers["archive"].is_held = True
         watched.limiting("archive")
@@ -117,17 +118,17 @@ def test_it_comes_back_after_a_restart_and_says_so_while_it_is_away(
     with dashboard_of(pipeline) as first:
         url = first.url
         page.goto(url)
-        expect(page.locator("#connection-text")).to_have_text("Live", timeout=PATIENCE)
+        expect(page.locator("#connection-text")).to_have_text("Live")
         expect(page.locator(".hop").first).to_be_visible()
 
-    expect(page.locator("#away")).to_contain_text("does not answer", timeout=PATIENCE)
+    expect(page.locator("#away")).to_contain_text("does not answer")
     expect(page.locator("#connection-text")).to_have_text("Away")
     shown = page.locator("body").get_attribute("data-updates")
 
     with dashboard_of(pipeline, re.sub(r"^http://|/$", "", url)):
-        expect(page.locator("#connection-text")).to_have_text("Live", timeout=PATIENCE)
+        expect(page.locator("#connection-text")).to_have_text("Live")
         expect(page.locator("#away")).to_be_hidden()
-        expect(page.locator("body")).not_to_have_attribute("data-updates", str(shown), timeout=PATIENCE)
+        expect(page.locator("body")).not_to_have_attribute("data-updates", str(shown))
 
 
 def test_it_does_not_mind_a_clock_that_jumps(pipeline: HeldPipeline, watched: Watched) -> None:
@@ -135,12 +136,12 @@ def test_it_does_not_mind_a_clock_that_jumps(pipeline: HeldPipeline, watched: Wa
     with dashboard_of(pipeline) as dashboard:
         page.clock.install()
         page.goto(dashboard.url)
-        expect(page.locator("#connection-text")).to_have_text("Live", timeout=PATIENCE)
+        expect(page.locator("#connection-text")).to_have_text("Live")
         for jump in ("2001-02-03", "2050-01-01"):
             page.clock.set_system_time(jump)
             shown = page.locator("body").get_attribute("data-updates")
             page.clock.run_for(1000)
-            expect(page.locator("body")).not_to_have_attribute("data-updates", str(shown), timeout=PATIENCE)
+            expect(page.locator("body")).not_to_have_attribute("data-updates", str(shown))
             expect(page.locator("#connection-text")).to_have_text("Live")
 
     assert watched.complaints == []
@@ -249,6 +250,6 @@ def test_a_browser_gets_in_with_the_token_and_stays_in_after_a_restart(
         assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Strict")
         assert "horse" not in str(cookie)
     with guarded(re.sub(r"^http://|/$", "", url)):
-        expect(page.locator("#connection-text")).to_have_text("Live", timeout=PATIENCE)
+        expect(page.locator("#connection-text")).to_have_text("Live")
 
     assert not any("horse" in url for url in watched.requested)
