@@ -42,7 +42,7 @@ BESIDE = {
 }
 """The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas.
 
-Beside them, ``make test-spark40`` runs with the oldest PySpark.
+When the first run has ended, ``make test-spark40`` runs with the oldest PySpark.
 
 Each run waits most of its time: with fewer runs, two processors have nothing to do for a third of it.
 """
@@ -68,9 +68,9 @@ def main(arguments: list[str]) -> int:
                 quick_java.write_archive(archive)
             said = Path(folder, name)
             beside.append((_start(name, said, ending), said))
+        codes = [first.wait()]
         said = Path(folder, "oldest Spark")
         beside.append((_run(["make", "--no-print-directory", "test-spark40", "ARGS="], said, ending), said))
-        codes = [first.wait()]
         for process, said in beside:
             codes.append(process.wait())
             print(said.read_text(), flush=True)
