@@ -42,9 +42,13 @@ BESIDE = {
 }
 """The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas.
 
-When the first run has ended, ``make test-spark40`` runs with the oldest PySpark.
-
 Each run waits most of its time: with fewer runs, two processors have nothing to do for a third of it.
+"""
+
+LAST = "storms"
+"""It starts when the first run has ended, and so does ``make test-spark40`` with the oldest PySpark.
+
+All at once would be too much for two processors: tests that count seconds would fail.
 """
 
 _PYTEST = [sys.executable, "-m", "pytest"]
@@ -62,13 +66,15 @@ def main(arguments: list[str]) -> int:
         first = subprocess.Popen([*_PYTEST, *_notes_in(folder, "first"), *left_out])
         ending.callback(first.wait)
         ending.callback(first.terminate)
-        beside = []
+        beside: list[tuple[subprocess.Popen[bytes], Path]] = []
+        codes: list[int] = []
         for name in BESIDE:
             if name == "Spark":
                 quick_java.write_archive(archive)
+            if name == LAST:
+                codes = [first.wait()]
             said = Path(folder, name)
             beside.append((_start(name, said, ending), said))
-        codes = [first.wait()]
         said = Path(folder, "oldest Spark")
         beside.append((_run(["make", "--no-print-directory", "test-spark40", "ARGS="], said, ending), said))
         for process, said in beside:

@@ -78,6 +78,7 @@ COMMANDS = [
     "tail",
     "run",
     "top",
+    "why",
     "dashboard",
     "send",
     "echo",
