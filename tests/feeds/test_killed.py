@@ -57,6 +57,7 @@ class Events(BaseHTTPRequestHandler):
     def do_GET(self):
         first = int(self.headers.get("Last-Event-ID", "-1")) + 1
         self.send_response(200 if first < total else 204)
+        self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         try:
             for start in range(first, total, 50):
