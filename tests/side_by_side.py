@@ -108,8 +108,8 @@ def _run(command: list[str], said: Path, ending: ExitStack) -> subprocess.Popen[
 
 
 def _notes_in(folder: str, name: str) -> list[str]:
-    """Have a run note which tests fail, apart from the other runs."""
-    return ["-o", f"cache_dir={folder}/notes of {name}"]
+    """Have a run note which tests fail, apart from the other runs, and show which took longest."""
+    return ["-o", f"cache_dir={folder}/notes of {name}", "--durations=25", "--durations-min=5"]
 
 
 def _failed(folder: str) -> list[str]:
