@@ -4,15 +4,15 @@ import gc
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.required_tools import skipped_part_lines
 
 # A run under nohup ignores SIGHUP, and so would every command that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-# A busy machine may take any time for an example.
-settings.register_profile("penstock", deadline=None)
+# A busy machine may take any time for an example, and to think of one.
+settings.register_profile("penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("penstock")
 
 

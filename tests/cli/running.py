@@ -11,7 +11,7 @@ from collections import deque
 from types import TracebackType
 from typing import IO, Any, Self
 
-PATIENCE = 45.0
+PATIENCE = 90.0
 """Seconds that anything may take on a busy machine."""
 
 

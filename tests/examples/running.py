@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PATIENCE = 50.0
+PATIENCE = 170.0
 
 
 def run(script: Path) -> str:

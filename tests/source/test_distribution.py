@@ -108,7 +108,7 @@ def test_the_wheel_has_every_file_of_the_dashboard(archives: tuple[Path, Path]) 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_tests_of_the_source_archive_can_be_collected(
     archives: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.spark import settings
-from penstock.spark.programs import java_home
+from penstock.spark.programs import java_home, python_for_workers
 from tests.aquifer.faults.rigs import eventually
 from tests.quick_java import OPTIONS
 from tests.spark.sinking import log_of
@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         *(word for name, value in confs.items() for word in ("--conf", f"{name}={value}")),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"),
     ]
-    environment = os.environ | {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable}
+    environment = os.environ | {"JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": python_for_workers()}
     log = folder / "server.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

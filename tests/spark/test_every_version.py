@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock.spark.programs import python_for_workers
 from penstock.spark.versions import has_admission_control, installed
 from tests.spark.sinking import log_of
 from tests.spark.test_connect import server
@@ -190,7 +191,7 @@ def test_a_project_of_declarative_pipelines_reads_and_writes(serve: Serve, tmp_p
         | {
             "READINGS": source.endpoint,
             "WARM": sink.endpoint,
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": python_for_workers(),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         },
     )

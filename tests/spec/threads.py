@@ -4,7 +4,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-PATIENCE = 20
+PATIENCE = 60
 """Seconds after which a thread that does not come is taken for lost."""
 
 

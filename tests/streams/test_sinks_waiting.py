@@ -18,7 +18,7 @@ from penstock.testing import race
 from tests.races.racing import eventually
 from tests.streams.recording import Recorder
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 MAKERS: dict[str, Any] = {
     "unicast": lambda: Sinks.unicast(1),
     "multicast": lambda: Sinks.multicast(1),

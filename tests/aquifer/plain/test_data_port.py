@@ -12,7 +12,7 @@ import zmq
 from penstock.aquifer import CurveClient, CurveServer, Gateway, generate_keys
 from tests.aquifer.faults.rigs import ANYWHERE, Numbers, Peer, counted, eventually, session_of
 
-PATIENCE = 20_000
+PATIENCE = 60_000
 SERVER, ALICE, BOB = generate_keys(), generate_keys(), generate_keys()
 
 

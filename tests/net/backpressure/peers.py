@@ -21,6 +21,11 @@ BLOCK = Random("what is pushed, again and again").randbytes(65_536)
 READ = 4 * len(BLOCK)
 
 
+def largest_buffer(kind: str) -> int:
+    """Bytes that the kernel lets a socket's buffer grow to by itself: ``tcp_rmem`` or ``tcp_wmem``."""
+    return int(Path("/proc/sys/net/ipv4", kind).read_text().split()[2])
+
+
 def connected(
     port: int, *, tls: Path | None = None, host: str = "127.0.0.1", options: dict[str, int] | None = None
 ) -> socket.socket:

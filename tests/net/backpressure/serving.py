@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which something that should have happened has not."""
 SMALL_BUFFERS = {"SO_RCVBUF": 65_536, "SO_SNDBUF": 65_536}
 """Little room in the kernel, so that what we hold is not lost in what it holds."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.net.backpressure.peers import TWO_GIB, Pushing, connected
+from tests.net.backpressure.peers import TWO_GIB, Pushing, connected, largest_buffer
 from tests.net.backpressure.serving import SMALL_BUFFERS, Served, served, until
 from tests.net.tcp.loops import LOOPS
 
@@ -56,10 +56,6 @@ class Way(NamedTuple):
 
 
 WAYS = list(itertools.starmap(Way, itertools.product(LOOPS, (False, True), (True, False))))
-
-
-def largest_buffer(kind: str) -> int:
-    return int(Path("/proc/sys/net/ipv4", kind).read_text().split()[2])
 
 
 @dataclass

@@ -15,9 +15,13 @@ from typing import Any
 
 import httpx2
 
+from tests.net.backpressure.peers import largest_buffer
+
 ROOT = Path(__file__).parents[3]
 APP = "tests.net.http.served_app:app"
 PATIENCE = 60.0
+MOST = 32 * 1024 * 1024 + largest_buffer("tcp_rmem") + largest_buffer("tcp_wmem")
+"""Far more than a socket holds on both sides, and far less than a source without demand would make."""
 
 SERVERS = {
     "uvicorn-asyncio-h11": ["uvicorn", "--loop", "asyncio", "--http", "h11", "--log-level", "warning"],

@@ -19,11 +19,9 @@ from penstock.net import ConnectFailed, ConnectionAborted, HandshakeFailed, Idle
 from penstock.net.framing import BadFrame
 from penstock.net.http import BadStatus, Event, get, post, request
 from penstock.streams import Flux, schedulers
-from tests.net.http.serving import PATIENCE, Served, free_port
+from tests.net.http.serving import MOST, PATIENCE, Served, free_port
 
 pytestmark = pytest.mark.slow
-
-MOST = 32 * 1024 * 1024
 
 
 @contextmanager

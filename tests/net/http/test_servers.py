@@ -13,12 +13,10 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.net.http.serving import PATIENCE, Served
+from tests.net.http.serving import MOST, PATIENCE, Served
 
 pytestmark = pytest.mark.slow
 
-MOST = 32 * 1024 * 1024
-"""Far more than a socket holds on both sides, and far less than a source without demand would make."""
 BLOCK = bytes(64 * 1024)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from penstock.net import AsyncioTransport, Connection, RunningServer
 
-LONG = 20.0
+LONG = 60.0
 """Seconds after which something that should have happened is taken for not happening."""
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-LONG = 30.0
+LONG = 60.0
 """Seconds after which something that should have happened is taken for not happening."""
 
 

@@ -20,7 +20,7 @@ from penstock.observe import BadToken, Dashboard, DashboardOptions, Hop, Snapsho
 from penstock.observe.dashboard.application import MOST_BROWSERS
 
 TOKEN = "correct-horse-battery-staple"
-PATIENCE = 30
+PATIENCE = 60
 
 
 def looks(hops: int = 3) -> Iterator[Snapshot]:

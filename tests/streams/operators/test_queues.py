@@ -15,7 +15,7 @@ import pytest
 from penstock.streams import Flux, Mono, on_dropped, schedulers
 from tests.streams.recording import Recorder
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def filled(*elements: Any, bound: int = 0) -> queue.Queue[Any]:

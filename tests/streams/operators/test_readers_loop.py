@@ -13,7 +13,7 @@ from penstock.streams import Flux, Mono, Retry, Sinks, schedulers
 from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 pool = schedulers.shared_pool
 
 Coroutines = Callable[[], Any]

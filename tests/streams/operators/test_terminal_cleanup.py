@@ -11,7 +11,7 @@ import pytest
 
 from penstock.streams import Flux, Mono, on_dropped, schedulers
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Source:

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.streams import Flux, on_dropped, schedulers
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class AsyncRows:

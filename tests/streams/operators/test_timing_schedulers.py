@@ -12,7 +12,7 @@ import pytest
 from penstock.streams import Flux, Mono, Retry, schedulers
 from penstock.streams.schedulers import Scheduler, SchedulerClosed
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def failing() -> Any:

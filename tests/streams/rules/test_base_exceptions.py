@@ -14,7 +14,7 @@ from penstock.streams import Flux, Mono, Retry, Sinks, on_dropped, schedulers
 from penstock.streams.fusion.codegen import SOURCE, Head, Tail
 from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Stop(BaseException):

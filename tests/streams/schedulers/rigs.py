@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from penstock.streams.schedulers import LoopScheduler, Scheduler, Task, VirtualTimeScheduler
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test gives up on something that should happen at once."""
 
 
