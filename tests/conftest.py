@@ -1,7 +1,9 @@
 """What holds for every test run."""
 
 import gc
+import os
 import signal
+import time
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +30,8 @@ def look_for_garbage_only_here() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once, at the very end, which parts did not run for want of a tool."""
+    """Say at the very end what the run has cost, and which parts did not run for want of a tool."""
+    here, there = time.process_time(), sum(os.times()[2:4])
+    terminalreporter.write_line(f"{here:.0f} s of processor time, and {there:.0f} s of its processes")
     for line in skipped_part_lines():
         terminalreporter.write_line(line, yellow=True, bold=True)
