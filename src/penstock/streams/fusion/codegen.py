@@ -24,6 +24,11 @@ A push loop is a generator that yields only to stop working: ``yield False`` say
 ``yield True`` says "out of elements". It polls **one** word for demand and cancellation, ``S.stop_at``, which
 is -1 once the subscription is cancelled; that is all the bookkeeping that an element pays for.
 
+A loop that is **free** runs over a collection, for a subscriber that has requested everything. Nothing but an
+end can stop it, so it polls ``S.sated``, which is no comparison. It does not count what it sends either: the
+iterator knows how many elements are left, and the loop counts those that it left out, which is ``d``. See
+:mod:`.pull`.
+
 When a chain had to be cut, only the lowest segment counts what it sends. It sets ``S.sated`` when the demand
 is used up; those above then send ``FULL`` instead of another element, and ``PENDING`` if there is none.
 """
@@ -80,6 +85,7 @@ class LoopWriter:
     watched: bool
     trusted: bool
     paced: bool = False
+    free: bool = False
     lines: list[str] = field(default_factory=list)
     owner: dict[int, int] = field(default_factory=dict)
     depth: int = 1
@@ -89,7 +95,20 @@ class LoopWriter:
     @property
     def no_demand(self) -> str:
         """The condition to poll. Only the lowest segment counts what was sent; it tells those above."""
-        return "e >= S.stop_at" if self.tail is Tail.PUSH else "S.sated"
+        return "e >= S.stop_at" if self.tail is Tail.PUSH and not self.free else "S.sated"
+
+    @property
+    def counts_what_is_left_out(self) -> bool:
+        """Whether the number of elements sent follows from the number taken: ``d`` of these were not sent.
+
+        Operators that gather elements leave most of them out, and so they count what they send.
+        """
+        return self.free and not any(kind.gathers for kind in self.kinds)
+
+    @property
+    def emitted(self) -> str:
+        """How many elements have been sent."""
+        return "S.passed() - d" if self.counts_what_is_left_out else "e"
 
     @property
     def managed(self) -> bool:
@@ -142,7 +161,7 @@ class LoopWriter:
         self._line(f"{kind_of_function} loop({', '.join(parameters)}):")
         self.depth = 1
         if self.tail is Tail.PUSH:
-            self._line("e = 0")
+            self._line("d = 0" if self.counts_what_is_left_out else "e = 0")
         if self.head is Head.POLL and self.tail is Tail.PUSH:
             self._line("pushed = False")
         if self.head is Head.QUEUE:
@@ -259,7 +278,7 @@ class LoopWriter:
         """Stop until there is demand (or an element) again, one level deeper than here."""
         self.depth += 1
         if self.tail is Tail.PUSH:
-            self._line("S.emitted = e")
+            self._line(f"S.emitted = {self.emitted}")
         if self.head is Head.QUEUE:
             self._line("S.taken = t")
         token = "PENDING" if starved else "FULL"
@@ -322,6 +341,10 @@ class LoopWriter:
                 self._line("if e >= S.stop_at:", TAIL)
                 self._line("    S.sated = True", TAIL)
             return
+        if at_top and self.free:
+            self._line("if S.sated:", TAIL)
+            self._suspend(starved=False)
+            return
         if at_top and self.tail is Tail.PUSH:
             self._line("if e >= S.stop_at:", TAIL)
             self._line("    S.emitted = e")
@@ -347,6 +370,8 @@ class LoopWriter:
             if word == "DROP":
                 self._drop(afters or [])
             elif word == "STOP":
+                if afters is not None and self.counts_what_is_left_out:
+                    self._line("d += 1")
                 self._stop(index)
             elif word == "EMIT":
                 self._emit(wait_first=True)
@@ -356,6 +381,8 @@ class LoopWriter:
             self.depth -= indent
 
     def _drop(self, afters: list[tuple[int, Kind]]) -> None:
+        if self.counts_what_is_left_out:
+            self._line("d += 1")
         for index, kind in reversed(afters):
             self._fragment(index, kind.after)
         if self.managed and (self.head in (Head.ITERABLE, Head.SEGMENT) or self.nested):
@@ -375,7 +402,7 @@ class LoopWriter:
             self._line("break")
             return
         if self.tail is Tail.PUSH:
-            self._line("S.emitted = e")
+            self._line(f"S.emitted = {self.emitted}")
         self._announce_end()
         self._line("return")
 
@@ -387,7 +414,10 @@ class LoopWriter:
             self._refuse_none(len(self.kinds) - 1)
         if self.tail is Tail.PUSH:
             self._line("out(x)", TAIL)
-            self._line("e += 1")
+            if not self.counts_what_is_left_out:
+                self._line("e += 1")
+            elif wait_first:
+                self._line("d -= 1")  # it was not taken from the source
         else:
             self._line("yield x", TAIL)
 
@@ -405,7 +435,7 @@ class LoopWriter:
         if self.kinds and self.kinds[last].flush:
             self._fragment(last, self.kinds[last].flush)
         if self.tail is Tail.PUSH:
-            self._line("S.emitted = e")
+            self._line(f"S.emitted = {self.emitted}")
 
     def _announce_end(self) -> None:
         if self.watched and self.managed:

@@ -29,6 +29,7 @@ __all__ = [
     "culprit",
     "cut",
     "emitted_before",
+    "free_shape_of",
     "run",
     "shape_of",
     "states_of",
@@ -96,14 +97,21 @@ def cut(kinds: Iterable[Kind]) -> list[tuple[Kind, ...]]:
 
 @lru_cache(maxsize=2048)
 def compile_loop(
-    head: Head, kinds: tuple[Kind, ...], tail: Tail, watched: bool, trusted: bool, paced: bool = False
+    head: Head,
+    kinds: tuple[Kind, ...],
+    tail: Tail,
+    watched: bool,
+    trusted: bool,
+    paced: bool = False,
+    free: bool = False,
 ) -> CompiledLoop:
     """Compile one segment.
 
     ``watched`` means that ``S`` is told when, and how, the loop ends by itself; ``trusted`` that there is no
-    ``None`` among the elements that come in; ``paced`` that an event loop waits while the loop runs.
+    ``None`` among the elements that come in; ``paced`` that an event loop waits while the loop runs; ``free``
+    that everything was requested of a collection.
     """
-    writer = LoopWriter(head, kinds, tail, watched, trusted, paced)
+    writer = LoopWriter(head, kinds, tail, watched, trusted, paced, free)
     text = writer.text()
     shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
@@ -158,6 +166,20 @@ def _shape(
         base += len(segment)
     leads, opens = any(kind.lead for kind in kinds), any(kind.opens for kind in kinds)
     return Shape(tuple(loops), tuple(bases), leads, opens, any(kind.state for kind in kinds))
+
+
+def free_shape_of(ops: tuple[Op, ...], *, watched: bool, trusted: bool) -> Shape | None:
+    """The chain as a loop that is free, over a collection; None if a counter has to stay in it."""
+    return _free_shape(tuple([op.kind for op in ops]), watched, trusted)
+
+
+@lru_cache(maxsize=4096)
+def _free_shape(kinds: tuple[Kind, ...], watched: bool, trusted: bool) -> Shape | None:
+    if len(cut(kinds)) > 1 or any(kind.opens for kind in kinds):
+        return None
+    loop = compile_loop(Head.ITERABLE, kinds, Tail.PUSH, watched, trusted, free=True)
+    leads, stateful = any(kind.lead for kind in kinds), any(kind.state for kind in kinds)
+    return Shape((loop,), (0,), leads, False, stateful)
 
 
 def states_of(ops: tuple[Op, ...], shape: Shape) -> list[Any]:
@@ -237,7 +259,10 @@ def emitted_before(error: BaseException, shape: Shape, manager: Any) -> int:
         while trace is not None:
             frame = trace.tb_frame
             if _runs(frame.f_code, shape, len(shape.loops) - 1) and frame.f_locals["S"] is manager:
-                return int(frame.f_locals["e"])
+                if "e" in frame.f_locals:
+                    return int(frame.f_locals["e"])
+                taken = manager.passed()
+                return int(taken - frame.f_locals["d"] - (taken > 0))  # the last one was not sent
             trace = trace.tb_next
     return int(manager.emitted)
 

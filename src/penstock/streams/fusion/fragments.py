@@ -126,6 +126,12 @@ class Kind:
         return bool(self.lead or self.flush)
 
     @property
+    def gathers(self) -> bool:
+        """Whether it holds elements back, and sends few for many or none (``buffer``, a fold, ``ignore``)."""
+        drops = any("DROP" in line for line in self.body)
+        return drops and (bool(self.flush) or self.body[-1] == "DROP")
+
+    @property
     def stops(self) -> bool:
         """Whether this operator can end the stream early."""
         return any("STOP" in line for line in self.body + self.after)
@@ -239,11 +245,6 @@ class HandleSink(Generic[R]):
         """End the stream after this element."""
         self.completed = True
 
-    def take(self) -> Any:
-        """The element that was emitted, for the compiled loop; NOTHING if there is none."""
-        value, self.value = self.value, NOTHING
-        return value
-
 
 def _not_that_type(expected: Any, element: Any) -> TypeError:
     return TypeError(f"cast({expected.__name__}) met {element!r}, a {type(element).__name__}")
@@ -310,7 +311,7 @@ KINDS: dict[str, Kind] = {
             "handle",
             (
                 "{a}(x, {s})",
-                "x = {s}.take()",
+                "x, {s}.value = {s}.value, NOTHING",
                 "if x is NOTHING:",
                 "    if {s}.completed:",
                 "        STOP",

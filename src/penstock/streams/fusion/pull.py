@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from penstock.spec import UNBOUNDED, Subscriber
 from penstock.streams.errors import Place, annotate
 from penstock.streams.fusion.codegen import SOURCE, Head, Tail
-from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
+from penstock.streams.fusion.compiler import culprit, free_shape_of, run, shape_of, states_of
 from penstock.streams.fusion.drain import FAR, Drain
 from penstock.streams.fusion.op import Labelled, Op, label_of
 
@@ -29,16 +29,19 @@ class PullDrain(Drain):
     """A subscription to an iterable."""
 
     head = Head.ITERABLE
-    __slots__ = ("_factory", "_iterable", "_iterator", "_left", "_resting")
+    __slots__ = ("_factory", "_iterable", "_iterator", "_left", "_resting", "_size", "_trusted")
 
     def __init__(self, origin: IterableOrigin, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         sized = origin.sized
-        super().__init__(ops, downstream, "", origin.place, trusted=has_no_none(sized))
+        self._trusted = has_no_none(sized)
+        super().__init__(ops, downstream, "", origin.place, trusted=self._trusted)
         self._origin = origin
         self._factory = origin.factory
         self._iterable: Iterable[Any] | None = None
         self._iterator: Iterator[Any] | None = None
         self._left: Callable[[], int] | None = None
+        self._size = 0
+        """How many elements the collection had at first."""
         self._resting = False
         """The event loop lets other tasks run, and resumes us after that."""
         if sized is not None:
@@ -53,8 +56,26 @@ class PullDrain(Drain):
             # The loop would take it for the end. As in a generator, it is an error here.
             raise RuntimeError(f"opening {self.name} raised StopIteration") from stop
         if self._left is not None:
-            self._left = iterator.__length_hint__  # type: ignore[attr-defined]
+            self._left = left = iterator.__length_hint__  # type: ignore[attr-defined]
+            self._size = size = left()
+            if size > BRIEF:
+                self._set_free()
         return iterator
+
+    def _set_free(self) -> None:
+        """Take a loop that does not count, if everything was requested and nobody hears of each batch."""
+        if self.demand >= UNBOUNDED and self._listener is None and not self.home.paced:
+            watched = self._watchers is not None
+            self._shape = free_shape_of(self.ops, watched=watched, trusted=self._trusted) or self._shape
+
+    def passed(self) -> int:
+        """How many elements a free loop has taken: those that are not left.
+
+        A list may have grown since. If it has shrunk, nobody can tell how many there were.
+        """
+        left, iterable = self._left, self._iterable
+        assert left is not None
+        return (len(iterable) if type(iterable) is list else self._size) - left()
 
     def more(self) -> bool:
         """Called by the loop when it has met the demand: whether it may go on with what came meanwhile.
