@@ -44,3 +44,30 @@ def test_a_server_with_nothing_to_do_sleeps_longer_and_wakes_for_a_record(
         assert arrived.wait(60), "it was not woken"
         assert got == [b"one", b"two"]
         reading.cancel()
+
+
+def test_a_server_that_is_looked_at_goes_back_to_sleep_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    slept = threading.Condition()
+
+    class Watched(zmq.Poller):
+        """Notes for how long the server wants to wait."""
+
+        def poll(self, timeout: Any = None) -> Any:
+            if threading.current_thread().name == "penstock-gateway" and timeout is not None:
+                with slept:
+                    waits.append(timeout)
+                    slept.notify_all()
+            return super().poll(timeout)
+
+    monkeypatch.setattr(zmq, "Poller", Watched)
+    with Gateway(Flux.never(), ANYWHERE) as gateway:
+        with slept:
+            assert slept.wait_for(lambda: max(waits, default=0) > 50, 60), "it never sleeps"
+        for _ in range(3):
+            with slept:
+                waits.clear()
+            assert gateway.status().head == 0
+            with slept:
+                assert slept.wait_for(lambda: max(waits, default=0) > 50, 60), "it does not sleep any more"
+                assert len(waits) < 10, "a look made it tick as if records came"

@@ -10,9 +10,23 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
-from penstock.observe import METRICS, Hop, MetricsServer, Observer, Snapshot, Verdict, exposition
+from penstock.observe import (
+    METRICS,
+    Hop,
+    MetricsServer,
+    Observer,
+    Snapshot,
+    SnapshotCollector,
+    Verdict,
+    exposition,
+)
+from penstock.observe.exposition import Exposition
 from penstock.streams import Flux
 
 PAGE = (Path(__file__).parents[2] / "docs/observe.md").read_text("utf-8")
@@ -70,6 +84,73 @@ def test_every_metric_is_on_the_page() -> None:
     for name in GOLDEN:
         assert f"`{name}`" in PAGE
     assert len(METRICS) + 1 == len(GOLDEN)
+
+
+totals = st.integers(0, 2**63)
+seconds = st.floats(0, 1e9)
+hops = st.builds(
+    Hop,
+    id=st.text(),
+    kind=st.sampled_from(["log", "cursor"]),
+    name=st.text(),
+    records_in=totals,
+    bytes_out=st.none() | totals,
+    working=st.none() | seconds,
+    full_seconds=st.none() | seconds,
+)
+
+
+def samples(families: object) -> list[tuple[str, dict[str, str], float]]:
+    return [
+        (sample.name, sample.labels, sample.value)
+        for family in families  # type: ignore[attr-defined]
+        for sample in family.samples
+    ]
+
+
+@given(st.lists(hops, unique_by=lambda hop: hop.id, max_size=4), st.booleans())
+def test_the_text_says_what_the_library_of_prometheus_says(some: list[Hop], limits: bool) -> None:
+    verdict = Verdict(sentence="", limiting=some[0].id) if some and limits else None
+    snapshot = Snapshot(at=0.0, clock=0.0, hops=tuple(some), verdict=verdict)
+    registry = CollectorRegistry()
+    registry.register(SnapshotCollector(lambda: snapshot))
+
+    text = exposition(snapshot).decode()
+    read = list(text_string_to_metric_families(text))
+
+    collected = list(registry.collect())
+    assert samples(read) == samples(collected)
+    kinds = {family.name: (family.type, family.documentation) for family in collected}
+    assert {family.name: (family.type, family.documentation) for family in read} == kinds
+
+
+def test_a_hop_that_is_renamed_or_gone_is_so_in_the_next_text() -> None:
+    exposed = Exposition()
+
+    def told(*names: str) -> set[str]:
+        found = tuple(Hop(id=f"hop {number}", kind="cursor", name=name) for number, name in enumerate(names))
+        text = exposed.text(Snapshot(at=0.0, clock=0.0, hops=found)).decode()
+        return set(re.findall(r'name="(.*?)"', text))
+
+    assert told("3 senders", "reader") == {"3 senders", "reader"}
+    assert told("4 senders", "reader") == {"4 senders", "reader"}
+    assert told("4 senders") == {"4 senders"}
+    assert told() == set()
+
+
+def test_a_registry_asks_for_a_snapshot_when_it_is_scraped_and_not_before() -> None:
+    looks: list[Snapshot] = []
+
+    def look() -> Snapshot:
+        looks.append(Snapshot(at=0.0, clock=0.0, hops=(COMPLETE,)))
+        return looks[-1]
+
+    registry = CollectorRegistry(auto_describe=True)
+    registry.register(SnapshotCollector(look))
+    assert looks == []
+    labels = {"hop": "gateway/log", "kind": "log", "name": 'a "log"'}
+    assert registry.get_sample_value("penstock_records_in_total", labels) == 0
+    assert len(looks) == 1
 
 
 def fetch(url: str) -> tuple[int, str]:

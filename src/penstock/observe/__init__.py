@@ -1,9 +1,10 @@
 """Who holds whom up: every hop from a sender's socket to the last subscriber, in one model."""
 
 from penstock.observe.dashboard import BadToken, Dashboard, DashboardOptions
+from penstock.observe.exposition import METRICS, MetricFamily, SnapshotCollector, exposition
 from penstock.observe.judge import judge
 from penstock.observe.live import LiveFigures, LiveUpdate, level
-from penstock.observe.metrics import METRICS, MetricFamily, MetricsServer, exposition, metrics_app
+from penstock.observe.metrics import MetricsServer, metrics_app
 from penstock.observe.model import (
     HOP_KINDS,
     Hop,
@@ -36,6 +37,7 @@ __all__ = [
     "QueryBatch",
     "RecentError",
     "Snapshot",
+    "SnapshotCollector",
     "SubscriberFigures",
     "Verdict",
     "exposition",

@@ -232,23 +232,27 @@ def _restarted(before: Hop, after: Hop) -> bool:
 
 
 def _change(before: Hop, after: Hop, seconds: float) -> HopRates:
-    def per_second(name: str) -> float | None:
-        old, new = getattr(before, name), getattr(after, name)
-        return None if old is None or new is None else max(0.0, (new - old) / seconds)
-
-    def share(name: str) -> float | None:
-        value = per_second(name)
-        return None if value is None else min(1.0, value)
-
     return HopRates(
         hop=after.id,
         seconds=seconds,
-        records_in=per_second("records_in") or 0.0,
-        records_out=per_second("records_out") or 0.0,
-        bytes_in=per_second("bytes_in"),
-        bytes_out=per_second("bytes_out"),
-        waiting_for_demand=share("waiting_for_demand"),
-        waiting_for_data=share("waiting_for_data"),
-        working=share("working"),
-        errors=per_second("errors") or 0.0,
+        records_in=(after.records_in - before.records_in) / seconds,
+        records_out=(after.records_out - before.records_out) / seconds,
+        bytes_in=_per_second(before.bytes_in, after.bytes_in, seconds),
+        bytes_out=_per_second(before.bytes_out, after.bytes_out, seconds),
+        waiting_for_demand=_share(before.waiting_for_demand, after.waiting_for_demand, seconds),
+        waiting_for_data=_share(before.waiting_for_data, after.waiting_for_data, seconds),
+        working=_share(before.working, after.working, seconds),
+        errors=max(0.0, (after.errors - before.errors) / seconds),
     )
+
+
+def _per_second(before: float | None, after: float | None, seconds: float) -> float | None:
+    if before is None or after is None:
+        return None
+    return (after - before) / seconds if after > before else 0.0
+
+
+def _share(before: float | None, after: float | None, seconds: float) -> float | None:
+    if before is None or after is None:
+        return None
+    return min(1.0, (after - before) / seconds) if after > before else 0.0

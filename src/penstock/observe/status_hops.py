@@ -34,13 +34,12 @@ def hops_of(endpoint: str, status: GatewayStatus) -> GatewayHops:
         for each in (status.producers if status.producers is not UNSET else [])
     }
     log = _log(endpoint, status, ([above[-1].id] if above else []) + list(producers.values()))
-    below = [_session(endpoint, each, log.id) for each in status.subscribers if not _is_task(each)]
+    readers = [each for each in status.subscribers if not _is_task(each)]
+    below = [_session(endpoint, each, log.id) for each in readers]
     queries: list[Hop] = []
     batches: list[QueryBatch] = []
     sinks: dict[str, str] = {}
-    subscribers = [
-        _subscriber(endpoint, hop, each) for hop, each in zip(below, _readers(status), strict=True)
-    ]
+    subscribers = [_subscriber(endpoint, hop, each) for hop, each in zip(below, readers, strict=True)]
     for name, cursor in status.saved.items():
         hop = _saved(endpoint, name, cursor, log.id, status)
         below.append(hop)
@@ -192,10 +191,6 @@ def _log(endpoint: str, status: GatewayStatus, upstream: list[str]) -> Hop:
 def _is_task(session: SessionStatus) -> bool:
     """Whether it reads a range for a moment, as a task of Spark does, and the log need not wait for it."""
     return not session.required and session.id is None and session.state == "joining"
-
-
-def _readers(status: GatewayStatus) -> list[SessionStatus]:
-    return [each for each in status.subscribers if not _is_task(each)]
 
 
 def _session(endpoint: str, session: SessionStatus, log: str) -> Hop:

@@ -303,7 +303,7 @@ class Gateway:
         With several streams: of each, but for dead letters, which nobody has to read.
         """
         counted = [name for name, stream in self._streams.items() if not stream.for_dead_letters]
-        return self._server.call(lambda streams: all(streams[name].registry.is_drained() for name in counted))
+        return self._server.look(lambda streams: all(streams[name].registry.is_drained() for name in counted))
 
     # ---------------------------------------------------------------- what there is to know
     @property
@@ -339,7 +339,7 @@ class Gateway:
 
     def status(self, stream: str = "") -> GatewayStatus:
         """The log, the subscribers and the counters at this moment: what ``gateway status`` shows."""
-        return self._server.call(lambda streams: streams[stream].status())
+        return self._server.look(lambda streams: streams[stream].status())
 
     # ---------------------------------------------------------------- administering
     def reload_keys(self) -> bool:

@@ -40,6 +40,8 @@ _LOOK: Final = 0.1
 """Seconds between two looks at the gateway."""
 _LOOK_AT_END: Final = 0.01
 """The same after the end of the source, so that the command exits without delay."""
+_LOOK_PER_READER: Final = 0.0002
+"""At least so many seconds for each subscriber: a look takes the thread that serves them 4 µs for each."""
 _SHOW: Final = 1.0
 
 
@@ -259,7 +261,8 @@ def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interr
     meter.figures(gateway.status(), time.monotonic())
     next_show = time.monotonic() + _SHOW
     ended = False
-    while not interruption.wait(_LOOK_AT_END if ended and not stay else _LOOK):
+    pause = _LOOK
+    while not interruption.wait(pause):
         if interruption.take_reload() and gateway.reload_keys():
             view.note("SIGHUP: reloaded the list of clients")
         statuses, now = _look(gateway, audiences)
@@ -274,6 +277,8 @@ def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interr
         if ended and not stay and all(audience.is_served for audience in audiences):
             view.show(meter.figures(status, now))
             break
+        readers = sum(len(one.subscribers) for one in statuses)
+        pause = max(_LOOK_AT_END if ended and not stay else _LOOK, readers * _LOOK_PER_READER)
     return audiences
 
 
