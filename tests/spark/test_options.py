@@ -116,13 +116,27 @@ def test_what_is_told_survives_the_way_between_sparks_processes() -> None:
     assert str(pickle.loads(pickle.dumps(bad))) == str(bad) != ""
 
 
-@pytest.mark.parametrize("mode", ["PERMISSIVE", "dropMalformed", "NO_SUCH_MODE"])
-def test_a_mode_that_would_promise_something_else_is_refused_with_what_to_do(mode: str) -> None:
-    with pytest.raises(
-        BadOption, match=rf'option "mode" is \'{mode}\'.*from_json, which has the modes PERMISSIVE'
-    ):
-        source(mode=mode)
-    assert source(mode="failfast") == source()
+def test_wrong_records_do_not_fail_a_query_unless_it_is_told_to() -> None:
+    assert source().mode == "PERMISSIVE"
+    assert source(mode="dropMalformed").mode == "DROPMALFORMED"
+    assert source(mode="failfast").mode == "FAILFAST"
+    assert source(deadLetter=THERE).mode == "DROPMALFORMED"
+    assert source(deadLetter=THERE, mode="permissive").mode == "PERMISSIVE"
+    assert source(deadLetter=f"{HERE}/wrong").dead_letter == f"{HERE}/wrong"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"mode": "IGNORE"}, "option \"mode\" is 'IGNORE': give one of PERMISSIVE, DROPMALFORMED, FAILFAST"),
+        ({"deadLetter": THERE, "mode": "FAILFAST"}, '"deadLetter" is .* fails at the first wrong record'),
+        ({"deadLetter": HERE}, '"deadLetter" is .* would read its own dead letters'),
+        ({"deadLetter": "letters"}, '"deadLetter" is .* is not an endpoint'),
+    ],
+)
+def test_what_contradicts_itself_about_wrong_records_is_told(given: dict[str, str], told: str) -> None:
+    with pytest.raises(BadOption, match=told):
+        source(**given)
 
 
 @pytest.mark.parametrize("name", ["mode", "header"])

@@ -62,8 +62,19 @@ def test_equal_positions_are_the_same_text_whatever_the_order_of_their_gateways(
         initial=dict(reversed(end.initial.items())),
         name=end.name,
         partitions=end.partitions,
+        query=end.query,
+        batch=end.batch,
     )
     assert json.dumps(end.to_json()) == json.dumps(shuffled.to_json())
+
+
+def test_a_position_of_an_earlier_version_is_understood() -> None:
+    logged = QueryPosition({A: 5}, {A: "e"}, {A: 0}, "cursor", 2).to_json()
+    del logged["query"], logged["batch"]
+
+    here = QueryPosition.from_json(logged)
+
+    assert (here.query, here.batch, here.at({A: 9}, 1).batch) == ("cursor", 0, 1)
 
 
 @given(batches(), OFFSETS, st.sampled_from(["q", "another name"]))

@@ -96,8 +96,8 @@ def test_the_last_line_of_what_spark_says_is_what_we_say(spark: SparkSession, se
     assert "that is after the end" in problem(spark, gateway, startingOffsets=1, endingOffsets=0)
     assert "so give a schema" in problem(spark, gateway, value="json")
     assert "x int is not one of them" in problem(spark, gateway, "x int")
-    assert "record 1 of" in problem(spark, gateway, "x int", value="json")
-    assert "b'null' is not a JSON object" in problem(spark, gateway, "x int", value="json")
+    assert "record 1 of" in problem(spark, gateway, "x int", value="json", mode="FAILFAST")
+    assert "b'null' is not a JSON object" in problem(spark, gateway, "x int", value="json", mode="FAILFAST")
 
 
 def test_a_gateway_that_is_not_there_is_told_in_time(spark: SparkSession) -> None:

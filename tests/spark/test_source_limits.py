@@ -13,8 +13,9 @@ from penstock.aquifer import Gateway, GatewayUnreachable, Limits, LogReader, Mem
 from penstock.spark import BadOption, SharedSubscription
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import Columns
+from penstock.spark.source.dead_letters import TaskId
 from penstock.spark.source.positions import OffsetRange
-from penstock.spark.source.ranges import read_range, renew_lease
+from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
 from penstock.spark.source.readers import AquiferStreamReader
 from penstock.spark.spark_interface import ReadAllAvailable, ReadMaxRows
 from penstock.streams import Flux
@@ -150,7 +151,8 @@ def test_the_place_is_kept_while_a_task_waits_for_whoever_takes_its_rows() -> No
             epoch = client.state(name="reader", lease=60.0, acknowledge=0).epoch
         options = SourceOptions.of({"endpoint": gateway.endpoint})
         part = OffsetRange(gateway.endpoint, epoch, 0, 5000, "reader")
-        batches = read_range(part, Columns(SCHEMA, "binary"), options, lease=2.0)
+        partition = RangePartition(part, TaskId("query", 0))
+        batches = read_range(partition, Columns(SCHEMA, "binary"), options, lease=2.0)
         next(batches)
         eventually(lambda: gateway.status()["absent"]["reader"]["lease_ms"] == 2000, timeout=60)
         begun = gateway.status()["uptime"]

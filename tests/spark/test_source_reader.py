@@ -56,7 +56,7 @@ def offsets_of(reader: AquiferStreamReader, start: dict[str, Any], end: dict[str
 
 
 def _made_of(reader: AquiferStreamReader) -> tuple[StructType, SourceOptions]:
-    return reader._columns_of[0], reader._options
+    return reader._schema, reader._options
 
 
 def places(gateway: Gateway) -> dict[str, Any]:

@@ -85,8 +85,10 @@ from penstock.aquifer.records import (
     pack_values,
     unpack_metadata,
     unpack_values,
+    values_of,
 )
 from penstock.aquifer.records.arrow import from_arrow_stream, to_arrow_stream
+from penstock.aquifer.records.dead_letter import dead_letter
 from penstock.aquifer.security import (
     AccessList,
     Authenticator,
@@ -206,6 +208,7 @@ __all__ = [
     "Unreadable",
     "check_bind",
     "compact_journal",
+    "dead_letter",
     "from_arrow_stream",
     "generate_keys",
     "load_keys",
@@ -217,5 +220,6 @@ __all__ = [
     "to_arrow_stream",
     "unpack_metadata",
     "unpack_values",
+    "values_of",
     "verify_journal",
 ]

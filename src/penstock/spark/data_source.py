@@ -81,8 +81,8 @@ class AquiferDataSource(DataSource):
             )
 
     def _source(self, schema: StructType) -> SourceOptions:
-        from penstock.spark.source.columns import Columns
+        from penstock.spark.source.columns import columns_of
 
         options = SourceOptions.of(self.options)
-        Columns(schema, options.value)  # Raises here, rather than in a task, if the schema does not fit.
+        columns_of(schema, options)  # Raises here, rather than in a task, if the schema does not fit.
         return options

@@ -11,15 +11,14 @@ follow from the field; ``python -m tests.spark.option_tables`` rewrites the tabl
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 
-from penstock.aquifer import CurveClient, Endpoint, GatewayUnreachable, Refused, load_keys, load_public
+from penstock.aquifer import CurveClient, GatewayUnreachable, Refused, load_keys, load_public
 from penstock.options import Option, option, options_of
+from penstock.spark import option_values
 from penstock.spark.errors import BadOption
 
 __all__ = ["Offsets", "SinkOptions", "SourceOptions", "spark_options"]
@@ -31,107 +30,6 @@ _OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"
 """Options that Spark itself adds or reads, in lower case."""
 _STREAM_LEASE: Final = 3600.0
 """Seconds for which a gateway keeps the cursor of a stopped query by default."""
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_VALUE_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow")
-
-
-# ---------------------------------------------------------------- parsers: a ValueError is the remedy
-def _count(text: str) -> int:
-    return _whole_number(text, 1, "give a whole number of at least 1")
-
-
-def _batch_number(text: str) -> int:
-    return _whole_number(text, 0, "give the number of the batch, from 0 on")
-
-
-def _whole_number(text: str, least: int, remedy: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if not least <= number < 2**63:
-        raise ValueError(remedy)
-    return number
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise ValueError("give a number of seconds above 0")
-    return seconds
-
-
-def _flag(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("give true or false")
-    return text.lower() == "true"
-
-
-def _value_format(text: str) -> str:
-    if text.lower() not in _VALUE_FORMATS:
-        raise ValueError(f"give one of {', '.join(_VALUE_FORMATS)}")
-    return text.lower()
-
-
-def _failfast(text: str) -> str:
-    if text.upper() != "FAILFAST":
-        raise ValueError(
-            "give FAILFAST: a record that cannot be read fails the query. To handle bad records, read them "
-            'with option("value", "string") and use from_json, which has the modes PERMISSIVE and '
-            "DROPMALFORMED"
-        )
-    return text.upper()
-
-
-def _offsets(text: str) -> str | int | dict[str, int]:
-    """Whether the endpoints are those of the source is checked later."""
-    if text.lower() in ("earliest", "latest"):
-        return text.lower()
-    try:
-        value: int | dict[str, int] | None = json.loads(text)
-    except ValueError:
-        value = None
-    numbers = value.values() if isinstance(value, dict) else [value]
-    if value is None or not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError(
-            "give earliest, latest, a number, or with several endpoints a JSON object with an offset for "
-            'each: {"tcp://127.0.0.1:5556": 0}'
-        )
-    return value
-
-
-def _instant(text: str) -> int:
-    """Microseconds since 1970; a time without a zone is in UTC."""
-    try:
-        return 1000 * int(text)
-    except ValueError:
-        pass
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(
-            "give a time such as 2026-01-31T12:00:00Z, or a number of milliseconds since 1970"
-        ) from None
-    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-    return (at - _EPOCH) // timedelta(microseconds=1)
-
-
-def _endpoints(text: str) -> tuple[str, ...]:
-    endpoints = {str(Endpoint.parse(name.strip())) for name in text.split(",") if name.strip()}
-    if not endpoints:
-        raise ValueError('give the address of a gateway: .option("endpoint", "tcp://127.0.0.1:5556")')
-    # In one order, so that the same gateways always have the same partitions.
-    return tuple(sorted(endpoints))
-
-
-def _endpoint(text: str) -> str:
-    endpoints = _endpoints(text)
-    if len(endpoints) > 1:
-        raise ValueError("a query writes to one gateway: give one endpoint")
-    return endpoints[0]
 
 
 # ---------------------------------------------------------------- the options
@@ -143,7 +41,7 @@ class _ConnectionOptions:
         30.0,
         flag="patienceSeconds",
         metavar="seconds",
-        parse=_seconds,
+        parse=option_values.seconds,
         shown="30",
         help="how long to try to reach a gateway",
     )
@@ -174,8 +72,8 @@ class _ConnectionOptions:
             raise BadOption("curveServer", server, str(error)) from error
 
     @contextmanager
-    def connection_hints(self) -> Iterator[None]:
-        """Add to a connection error which options to look at."""
+    def connection_hints(self, name: str = "endpoint") -> Iterator[None]:
+        """Add to a connection error which options to look at; ``name`` is the one with the address."""
         try:
             yield
         except Refused as error:
@@ -190,7 +88,7 @@ class _ConnectionOptions:
                 else "the gateway accepts keys only at its --curve-control, and only if the option "
                 '"curveServer" is its own public key'
             )
-            raise GatewayUnreachable(f'{error} Check the option "endpoint"; {hint}.') from error
+            raise GatewayUnreachable(f'{error} Check the option "{name}"; {hint}.') from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,21 +98,28 @@ class SourceOptions(_ConnectionOptions):
     endpoints: tuple[str, ...] = option(
         flag="endpoint",
         metavar="endpoints",
-        parse=_endpoints,
+        parse=option_values.endpoints,
         help="where the gateway listens; several, separated by commas, are shards",
     )
     value: str = option(
         "binary",
         flag="value",
         metavar="format",
-        parse=_value_format,
-        help="what a record is: `binary` or `string`; or with a schema `json`, `msgpack` or `arrow`",
+        parse=option_values.value_format,
+        help="what a record is: `binary` or `string`; or with a schema `json`, `msgpack`, `arrow` or `csv`",
+    )
+    separator: str = option(
+        ",",
+        flag="sep",
+        metavar="character",
+        parse=option_values.separator,
+        help="what is between the fields of a record of `csv`",
     )
     starting: Offsets | None = option(
         None,
         flag="startingOffsets",
         metavar="offsets",
-        parse=_offsets,
+        parse=option_values.offsets,
         shown="earliest",
         help="where to start: `earliest`, `latest`, a number, or JSON with a number for each endpoint",
     )
@@ -223,14 +128,14 @@ class SourceOptions(_ConnectionOptions):
         "latest",
         flag="endingOffsets",
         metavar="offsets",
-        parse=_offsets,
+        parse=option_values.offsets,
         help="where to end, in the same forms; only for `spark.read`",
     )
     starting_at: int | None = option(
         None,
         flag="startingTimestamp",
         metavar="time",
-        parse=_instant,
+        parse=option_values.instant,
         help="start with the first record of this time or later: `2026-01-31T12:00:00Z`, or milliseconds "
         "since 1970; instead of `startingOffsets`",
     )
@@ -239,14 +144,14 @@ class SourceOptions(_ConnectionOptions):
         None,
         flag="endingTimestamp",
         metavar="time",
-        parse=_instant,
+        parse=option_values.instant,
         help="end before the first record of this time or later; instead of `endingOffsets`",
     )
     partitions: int | None = option(
         None,
         flag="partitions",
         metavar="number",
-        parse=_count,
+        parse=option_values.count,
         shown="the number of cores",
         help="tasks for each endpoint and batch",
     )
@@ -254,24 +159,28 @@ class SourceOptions(_ConnectionOptions):
         None,
         flag="minPartitions",
         metavar="number",
-        parse=_count,
+        parse=option_values.count,
         help="the fewest tasks of a batch, over all endpoints, however small it is",
     )
     max_records: int | None = option(
-        None, flag="maxRecordsPerTrigger", metavar="number", parse=_count, help="the most records in a batch"
+        None,
+        flag="maxRecordsPerTrigger",
+        metavar="number",
+        parse=option_values.count,
+        help="the most records in a batch",
     )
     max_bytes: int | None = option(
         None,
         flag="maxBytesPerTrigger",
         metavar="number",
-        parse=_count,
+        parse=option_values.count,
         help="the most bytes in a batch; a record that is larger is a batch of its own",
     )
     target_seconds: float | None = option(
         None,
         flag="targetBatchSeconds",
         metavar="seconds",
-        parse=_seconds,
+        parse=option_values.seconds,
         help="how long a batch should take; the source learns how many records fit",
     )
     subscription: str | None = option(
@@ -285,7 +194,7 @@ class SourceOptions(_ConnectionOptions):
         None,
         flag="leaseSeconds",
         metavar="seconds",
-        parse=_seconds,
+        parse=option_values.seconds,
         shown=f"{_STREAM_LEASE:.0f}",
         help="how long the gateway keeps records for a query that is not running; more than its `max_lease` "
         "is an error",
@@ -295,7 +204,7 @@ class SourceOptions(_ConnectionOptions):
         1.0,
         flag="waitSeconds",
         metavar="seconds",
-        parse=_seconds,
+        parse=option_values.seconds,
         shown="1",
         help="how long a trigger waits for records before it reports that there are none",
     )
@@ -303,17 +212,32 @@ class SourceOptions(_ConnectionOptions):
         True,
         flag="failOnDataLoss",
         metavar="true or false",
-        parse=_flag,
+        parse=option_values.flag,
         shown="true",
         help="whether the query fails if records that it needs are gone",
     )
     mode: str = option(
-        "FAILFAST",
+        None,
         flag="mode",
         metavar="mode",
-        parse=_failfast,
-        help="`FAILFAST`: a record that cannot be read fails the query. Other modes are errors; to handle "
-        "bad records, read `string` and use `from_json`",
+        parse=option_values.mode,
+        shown="`PERMISSIVE`; with `deadLetter` `DROPMALFORMED`",
+        help="what happens to a wrong record: with `PERMISSIVE`, columns that cannot be read are null; with "
+        "`DROPMALFORMED`, it is left out; with `FAILFAST`, it fails the query",
+    )
+    corrupt_record: str = option(
+        "_corrupt_record",
+        flag="columnNameOfCorruptRecord",
+        metavar="name",
+        help="the column of type `string` or `binary` for the bytes of a wrong record, if the schema has it",
+    )
+    dead_letter: str | None = option(
+        None,
+        flag="deadLetter",
+        metavar="endpoint",
+        parse=option_values.endpoint,
+        help="where to write wrong records, each exactly once: a gateway, or a stream of one, that accepts "
+        "records",
     )
 
     @property
@@ -331,6 +255,7 @@ class SourceOptions(_ConnectionOptions):
                 raise BadOption(name, given.get(name), f"set either {name} or {offsets}, not both")
         for field, name in (("starting", "startingOffsets"), ("ending", "endingOffsets")):
             values[field] = _for_each_endpoint(name, values[field], values["endpoints"])
+        values["mode"] = _mode(values["mode"], values["dead_letter"], values["endpoints"])
         return cls(**values)
 
 
@@ -339,13 +264,13 @@ class SinkOptions(_ConnectionOptions):
     """The options of ``df.write`` and ``df.writeStream``."""
 
     endpoint: str = option(
-        flag="endpoint", metavar="endpoint", parse=_endpoint, help="where the gateway listens"
+        flag="endpoint", metavar="endpoint", parse=option_values.endpoint, help="where the gateway listens"
     )
     value: str = option(
         "json",
         flag="value",
         metavar="format",
-        parse=_value_format,
+        parse=option_values.written_format,
         help="what a row becomes: `json` or `msgpack`, an object; `string` or `binary`, its column `value` "
         "(and `key`); `arrow`, a row of a batch",
     )
@@ -353,7 +278,7 @@ class SinkOptions(_ConnectionOptions):
         600.0,
         flag="timeoutSeconds",
         metavar="seconds",
-        parse=_seconds,
+        parse=option_values.seconds,
         shown="600",
         help="how long a batch may wait for space in the gateway's log",
     )
@@ -367,7 +292,7 @@ class SinkOptions(_ConnectionOptions):
         None,
         flag="batchId",
         metavar="number",
-        parse=_batch_number,
+        parse=option_values.batch_number,
         help="the number of the batch, from 0 on; set with `writerId`",
     )
 
@@ -417,6 +342,18 @@ def _value(name: str, declared: Option, text: str | None) -> object:
         return parse(text or "")
     except ValueError as error:
         raise BadOption(name, text, str(error)) from error
+
+
+def _mode(mode: str | None, dead_letter: str | None, endpoints: tuple[str, ...]) -> str:
+    if dead_letter is None:
+        return mode or "PERMISSIVE"
+    if mode == "FAILFAST":
+        remedy = "such a query fails at the first wrong record, and writes none: leave one of the two out"
+        raise BadOption("deadLetter", dead_letter, f"option \"mode\" is 'FAILFAST', and {remedy}")
+    if dead_letter in endpoints:
+        remedy = "the query would read its own dead letters: give another gateway, or a stream of its own"
+        raise BadOption("deadLetter", dead_letter, remedy)
+    return mode or "DROPMALFORMED"
 
 
 def _for_each_endpoint(

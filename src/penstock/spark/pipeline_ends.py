@@ -109,6 +109,8 @@ class PipelineSource:
         else:
             endpoint = self._endpoint
             self._logs = self._connected(endpoint, closing)
+        if self._source is not None:
+            reader = reader.option("mode", "FAILFAST")  # Its elements come from this program, not from afar.
         reader = reader.option("endpoint", endpoint).options(**self._options)
         if self._schema is not None:
             return reader.schema(self._schema).option("value", "json").load()

@@ -230,7 +230,7 @@ class SparkProcessor(Processor[Any, Any]):
 
     def _start_query(self, spark: SparkSession, folder: str) -> StreamingQuery:
         reader = spark.readStream.format("aquifer").option("endpoint", self._before.endpoint)
-        reader = reader.option("partitions", "1").option("waitSeconds", "0.2")
+        reader = reader.option("partitions", "1").option("waitSeconds", "0.2").option("mode", "FAILFAST")
         reader = reader.option("maxRecordsPerTrigger", str(self._max_records))
         if self._schema is not None:
             elements = reader.schema(self._schema).option("value", "json").load()

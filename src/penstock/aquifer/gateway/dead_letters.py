@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from base64 import b64encode
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +19,7 @@ from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.options import OnBadRecord
 from penstock.aquifer.records import Record
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
+from penstock.aquifer.records.dead_letter import dead_letter
 from penstock.aquifer.records.packer import Packer
 from penstock.delivery import BadRecord
 
@@ -115,7 +114,19 @@ class BadRecords:
             )
         if self._letters is None:
             return []
-        return self._letters.submit([_letter(each, offset, log.epoch) for each in bad])
+        return self._letters.submit(
+            [
+                dead_letter(
+                    each.value,
+                    each.reason,
+                    longest=_LONGEST,
+                    offset=offset,
+                    epoch=log.epoch,
+                    position=each.position,
+                )
+                for each in bad
+            ]
+        )
 
     def wait(self, pending: PendingAppend) -> str | None:
         """Wait a moment for a dead letter; why it will never be stored, if so."""
@@ -127,23 +138,6 @@ class BadRecords:
         """The stream has ended."""
         if self._letters is not None:
             self._letters.end()
-
-
-def _letter(bad: BadRecord, offset: int, epoch: str) -> dict[str, Any]:
-    value = bad.value[:_LONGEST]
-    letter: dict[str, Any] = {
-        "offset": offset,
-        "epoch": epoch,
-        "position": bad.position,
-        "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        "reason": bad.reason.encode(errors="backslashreplace").decode(),
-        "bytes": len(bad.value),
-    }
-    try:
-        letter["text"] = value.decode()
-    except UnicodeDecodeError:
-        letter["base64"] = b64encode(value).decode()
-    return letter
 
 
 def _batch(values: list[bytes]) -> Batch:

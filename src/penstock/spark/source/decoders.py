@@ -3,7 +3,7 @@
 JSON is read as Spark's own ``from_json`` reads it: a number in a string column becomes its text, a number in
 a timestamp column counts seconds, digits after the microseconds are cut off, bytes are in base64, and a
 timestamp without a zone is in the zone of the session. Where ``from_json`` would return null for a value, the
-record is unreadable.
+record is wrong.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ __all__ = [
     "date",
     "decoder",
     "instant",
+    "key_converter",
     "local_time",
     "session_zone",
 ]
@@ -166,7 +167,7 @@ def _struct(kind: StructType, dialect: Dialect) -> ValueDecoder:
 
 
 def _map(kind: MapType, dialect: Dialect) -> ValueDecoder:
-    key = _key(kind.keyType, dialect.zone)
+    key = key_converter(kind.keyType, dialect.zone)
     value = decoder(kind.valueType, dialect)
     change = value.convert
     text = dialect.form == "json"
@@ -183,7 +184,7 @@ def _map(kind: MapType, dialect: Dialect) -> ValueDecoder:
     return ValueDecoder(wire, convert)
 
 
-def _key(kind: DataType, zone: Zone) -> Convert | None:
+def key_converter(kind: DataType, zone: Zone) -> Convert | None:
     """Converts a string to a key; None for keys that are strings."""
     if isinstance(kind, StringType):
         return None

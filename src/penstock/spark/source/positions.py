@@ -2,9 +2,9 @@
 
 Spark stores positions as JSON, compares them as strings, and returns them after a restart, perhaps to another
 process that knows nothing else. So a position includes the epoch of each log, the number of partitions of the
-batch that ends there, the name of the cursor that the gateways keep, and where the query began. The last is
-needed once: Spark logs where a batch ends, but not where it starts, and asks again for the start of the very
-first batch.
+batch that ends there and its number, the name of the cursor that the gateways keep, and where the query
+began. The last is needed once: Spark logs where a batch ends, but not where it starts, and asks again for the
+start of the very first batch.
 
 The epoch identifies a log. Its endpoint may change: a gateway that is restarted with the same journal may
 listen elsewhere.
@@ -35,15 +35,21 @@ class QueryPosition:
     name: str
     """The durable id of the query's cursors."""
     partitions: int
+    query: str = ""
+    """Identifies the query; unlike the name of its cursors, it is new for each checkpoint."""
+    batch: int = 0
+    """The number of the batch that ends here."""
 
     def to_json(self) -> dict[str, Any]:
         """The form that Spark logs; equal positions have equal JSON."""
         return {
+            "batch": self.batch,
             "epochs": dict(sorted(self.epochs.items())),
             "initial": dict(sorted(self.initial.items())),
             "name": self.name,
             "offsets": dict(sorted(self.offsets.items())),
             "partitions": self.partitions,
+            "query": self.query,
         }
 
     @classmethod
@@ -55,6 +61,9 @@ class QueryPosition:
             initial=dict(logged["initial"]),
             name=str(logged["name"]),
             partitions=int(logged["partitions"]),
+            # Checkpoints of earlier versions have neither.
+            query=str(logged.get("query", logged["name"])),
+            batch=int(logged.get("batch", 0)),
         )
 
     @property
@@ -63,8 +72,8 @@ class QueryPosition:
         return self.offsets == self.initial
 
     def at(self, offsets: Mapping[str, int], partitions: int) -> QueryPosition:
-        """A later position of the same query."""
-        return replace(self, offsets=dict(offsets), partitions=partitions)
+        """A later position of the same query: the end of its next batch."""
+        return replace(self, offsets=dict(offsets), partitions=partitions, batch=self.batch + 1)
 
     def with_new_log(self, endpoint: str, epoch: str, first: int) -> QueryPosition:
         """The position after a gateway has started a new log: at the first record of that log."""

@@ -16,7 +16,8 @@ from pyspark.sql.datasource import InputPartition
 from penstock.aquifer import AquiferError, Batch, EpochChanged, LogReader, OffsetGone
 from penstock.spark.errors import DataLoss
 from penstock.spark.options import SourceOptions
-from penstock.spark.source.columns import Columns
+from penstock.spark.source.columns import Columns, WrongRecord
+from penstock.spark.source.dead_letters import DeadLetterTransaction, TaskId
 from penstock.spark.source.positions import OffsetRange
 
 if TYPE_CHECKING:
@@ -30,31 +31,43 @@ _log = logging.getLogger("penstock.spark")
 class RangePartition(InputPartition):
     """A range of offsets on its way to a task."""
 
-    def __init__(self, span: OffsetRange, alone: bool = False) -> None:
+    def __init__(self, span: OffsetRange, task: TaskId, alone: bool = False) -> None:
         super().__init__(span)
         self.span = span
+        self.task = task
         self.alone = alone
         """Whether it is the only range of its read."""
 
 
 def read_range(
-    span: OffsetRange, columns: Columns, options: SourceOptions, lease: float
+    partition: RangePartition, columns: Columns, options: SourceOptions, lease: float
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range.
+    """Yield the records of a range, and publish its dead letters when all of it is read.
 
     The gateway gets more credit only when Spark asks for the next batch, so a query that stands still stops
     the gateway. While a task reads, it renews the lease of the query's cursor.
     """
     _freeze_garbage_collector()
-    with _renewed_lease(span, options, lease):
-        yield from _read(span, columns, options)
+    span, task = partition.span, partition.task
+    with (
+        _renewed_lease(span, options, lease),
+        DeadLetterTransaction(span, task, columns.digest, options) as letters,
+    ):
+        yield from _read(span, columns, options, letters)
+        letters.commit()
 
 
-def _read(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def _read(
+    span: OffsetRange, columns: Columns, options: SourceOptions, letters: DeadLetterTransaction
+) -> Iterator[pa.RecordBatch]:
     while span.start < span.stop:
         try:
             for batch in _batches(span, columns, options):
-                yield columns.batch(span.endpoint, batch)
+                wrong: list[WrongRecord] = []
+                rows = columns.batch(span.endpoint, batch, wrong)
+                letters.add(batch, wrong)
+                if rows.num_rows:
+                    yield rows
                 span = replace(span, start=batch.end)
             if span.start < span.stop:
                 raise OffsetGone("the log ends before them")

@@ -23,7 +23,8 @@ from penstock.aquifer import LogState
 from penstock.spark.errors import BadOption
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.batch_times import BatchTimes
-from penstock.spark.source.columns import Columns
+from penstock.spark.source.columns import columns_of
+from penstock.spark.source.dead_letters import TaskId
 from penstock.spark.source.decoders import session_zone
 from penstock.spark.source.demand import FIRST_BATCH, AdaptiveDemand, shares
 from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions
@@ -54,7 +55,7 @@ class AquiferBatchReader(DataSourceReader):
     """``spark.read.format("aquifer")``."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
-        self._columns_of = (schema, options.value)
+        self._schema = schema
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -84,7 +85,12 @@ class AquiferBatchReader(DataSourceReader):
         parts = partition_count(options.partitions, len(ends), records, options.min_partitions)
         cut = cut_ranges(start, start.at(ends, parts))
         alone = len(cut) == 1
-        return [RangePartition(span, alone) for span in cut] or [RangePartition(_empty_range(start))]
+        # A read of the same records has the same dead letters, however often it is evaluated.
+        ranges = cut or [_empty_range(start)]
+        return [
+            RangePartition(span, TaskId(f"{span.epoch} {span.start} {span.stop}", 0), alone)
+            for span in ranges
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range; runs in a task."""
@@ -93,7 +99,9 @@ class AquiferBatchReader(DataSourceReader):
         if span.start < span.stop:
             lease = options.lease or _TASK_LEASE
             renew_lease(span, options, lease)  # Also for the tasks that have not started yet.
-            yield from read_range(span, Columns(*self._columns_of, session_zone()), options, lease)
+            yield from read_range(
+                partition, columns_of(self._schema, options, session_zone()), options, lease
+            )
             if partition.alone:
                 renew_lease(span, options, _NO_LEASE)
 
@@ -120,7 +128,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans the batches of a query in a process beside the driver; ``read`` runs on copies in the tasks."""
 
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
-        self._columns_of = (schema, options.value)
+        self._schema = schema
         self._options = options
         self._logs = GatewayLogs(options)
         self._demand: AdaptiveDemand | None = None
@@ -169,7 +177,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._logs.drop_cursor(endpoint, name)
             offsets[endpoint] = offset
             epochs[endpoint] = state.epoch
-        beginning = QueryPosition(offsets, epochs, offsets, name, 1)
+        beginning = QueryPosition(offsets, epochs, offsets, name, 1, query=secrets.token_hex(8))
         held = {endpoint: self._logs.keep(endpoint, beginning) for endpoint in options.endpoints}
         if options.starting in (None, "earliest") and options.starting_at is None:
             # The oldest record may have gone since the first question. From now on it stays.
@@ -327,7 +335,10 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._resumed:
             self._resume(begin, ending)
             self._resumed = True
-        return [RangePartition(span) for span in cut]
+        return [
+            RangePartition(span, TaskId(f"{ending.query} {number}", ending.batch))
+            for number, span in enumerate(cut)
+        ]
 
     def _resume(self, begin: QueryPosition, end: QueryPosition) -> None:
         """Keep the cursor with the full lease: Spark has now logged its name.
@@ -347,8 +358,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range; runs in a task, on a copy of this object."""
         assert isinstance(partition, RangePartition)
-        columns = Columns(*self._columns_of, session_zone())
-        yield from read_range(partition.span, columns, self._options, self._options.stream_lease)
+        columns = columns_of(self._schema, self._options, session_zone())
+        yield from read_range(partition, columns, self._options, self._options.stream_lease)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge everything before ``end``: Spark has committed it."""

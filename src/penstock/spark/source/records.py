@@ -3,7 +3,7 @@
 :class:`JsonRecords` lets pyarrow parse JSON by columns, which is many times faster than by records. pyarrow
 gets times and bytes as strings, because it reads them differently from Spark: it takes a time without a zone
 for UTC, and does not decode base64. They are converted afterwards, by columns. If anything does not fit,
-:class:`TypedRecords` reads the records one by one, or says which record is wrong.
+:class:`TypedRecords` reads some of the records one by one, and says which of them are wrong.
 
 :class:`TypedRecords` reads records by way of Python objects. It is needed for MessagePack, for maps, and for
 the numbers and times that Spark accepts and pyarrow does not.
@@ -15,7 +15,7 @@ import decimal
 import json
 from collections.abc import Callable, Sequence
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -24,11 +24,30 @@ import pyarrow.json
 
 from penstock.spark.errors import UnreadableRecord
 from penstock.spark.source.decoders import Dialect, Zone, binary, date, decoder, instant, local_time
+from penstock.spark.source.partial_rows import CANNOT_BE_READ, PartialRows
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["JsonRecords", "TypedRecords", "may_be_null", "misplaced_null"]
+__all__ = [
+    "JsonRecords",
+    "Reasons",
+    "TypedRecords",
+    "may_be_null",
+    "misplaced_null",
+    "one_line",
+    "times_of_texts",
+]
+
+Reasons: TypeAlias = dict[int, str]
+"""Why records are wrong, by their numbers in a batch."""
+_PIECE: Final = 256
+"""How many records are read one by one if one of them is wrong."""
+
+
+def one_line(reason: object) -> str:
+    """The text of an error without line breaks: Spark's own message is long enough."""
+    return " ".join(str(reason).split())
 
 
 class TypedRecords:
@@ -38,35 +57,48 @@ class TypedRecords:
         self._schema = arrow_schema
         self._read = _reader(schema, Dialect(form, zone))
         self._read_leniently = _reader(schema, Dialect(form, zone, lenient=True)) if form == "json" else None
+        self._partial = PartialRows(schema, arrow_schema, form, zone)
 
-    def batch(self, values: Sequence[bytes]) -> pa.RecordBatch:
-        """A row for each record; fields that a record lacks are null."""
+    def batch(self, values: Sequence[bytes], wrong: Reasons | None = None, first: int = 0) -> pa.RecordBatch:
+        """A row for each record; fields that a record lacks are null.
+
+        With ``wrong``, a wrong record is a row of what can be read of it, and ``wrong`` gets the reason;
+        ``first`` is the number of the first record there. Otherwise a wrong record raises UnreadableRecord.
+        """
         rows: list[Any] = []
-        for value in values:
+        for index, value in enumerate(values):
             try:
                 rows.append(self._read(value))
-            except (ValueError, OverflowError) as error:
-                rows.append(self._read_again(value, len(rows), error))
+            except CANNOT_BE_READ as error:
+                rows.append(self._read_again(value, first + index, error, wrong))
         try:
             return pa.RecordBatch.from_pylist(rows, schema=self._schema)
-        except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        except CANNOT_BE_READ:
             # One record does not fit, and pyarrow does not say which.
             for index, row in enumerate(rows):
                 try:
                     pa.RecordBatch.from_pylist([row], schema=self._schema)
-                except (pa.ArrowException, OverflowError, ValueError, TypeError) as error:
-                    raise UnreadableRecord(error, index) from error
-            raise
+                except CANNOT_BE_READ as error:
+                    rows[index] = self._partial_row(values[index], first + index, error, wrong)
+            if wrong is None:
+                raise
+        return pa.RecordBatch.from_pylist(rows, schema=self._schema)
 
-    def _read_again(self, value: bytes, index: int, reason: Exception) -> Any:
-        if self._read_leniently is None:
+    def _read_again(self, value: bytes, index: int, reason: Exception, wrong: Reasons | None) -> Any:
+        if self._read_leniently is not None:
+            try:
+                if b"NaN" in value or b"Infinity" in value:
+                    value = _with_quoted_constants(value)
+                return self._read_leniently(value)
+            except CANNOT_BE_READ as error:
+                reason = error
+        return self._partial_row(value, index, reason, wrong)
+
+    def _partial_row(self, value: bytes, index: int, reason: Exception, wrong: Reasons | None) -> Any:
+        if wrong is None:
             raise UnreadableRecord(reason, index) from reason
-        try:
-            if b"NaN" in value or b"Infinity" in value:
-                value = _with_quoted_constants(value)
-            return self._read_leniently(value)
-        except (ValueError, OverflowError) as error:
-            raise UnreadableRecord(error, index) from error
+        wrong[index] = one_line(reason)
+        return self._partial.row(value)
 
 
 def _reader(schema: StructType, dialect: Dialect) -> Callable[[bytes], Any]:
@@ -131,18 +163,39 @@ class JsonRecords:
         )
         """The schema that pyarrow reads; None if there is a column that it cannot read."""
 
-    def batch(self, values: Sequence[bytes]) -> pa.RecordBatch:
-        """A row for each record; fields that a record lacks are null."""
+    def batch(self, values: Sequence[bytes], wrong: Reasons | None = None) -> pa.RecordBatch:
+        """A row for each record; fields that a record lacks are null. ``wrong`` is as in TypedRecords."""
+        objects = list(values)
         for index, value in enumerate(values):
             # pyarrow fails on anything but an object, and a null even crashes the process.
             if value[:1] != b"{" and value.lstrip(b" \t\r\n")[:1] != b"{":
-                raise UnreadableRecord(f"{value[:40]!r} is not a JSON object", index)
-        if self._as_strings is not None:
-            try:
-                return self._parsed(values, self._as_strings)
-            except (pa.ArrowException, ValueError, OverflowError):
-                pass  # TypedRecords reads them, or says why not.
-        return self._one_by_one.batch(values)
+                reason = f"{value[:40]!r} is not a JSON object"
+                if wrong is None:
+                    raise UnreadableRecord(reason, index)
+                wrong[index], objects[index] = reason, b"{}"
+        if len(objects) <= _PIECE:
+            return self._piece(objects, wrong, 0)
+        batch = self._by_columns(objects)
+        if batch is None:
+            # Something does not fit. Most of the others do, and are still read by columns.
+            pieces = [
+                self._piece(objects[first : first + _PIECE], wrong, first)
+                for first in range(0, len(objects), _PIECE)
+            ]
+            batch = pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
+        return batch
+
+    def _piece(self, values: Sequence[bytes], wrong: Reasons | None, first: int) -> pa.RecordBatch:
+        batch = self._by_columns(values)
+        return self._one_by_one.batch(values, wrong, first) if batch is None else batch
+
+    def _by_columns(self, values: Sequence[bytes]) -> pa.RecordBatch | None:
+        if self._as_strings is None:
+            return None
+        try:
+            return self._parsed(values, self._as_strings)
+        except (pa.ArrowException, ValueError, OverflowError):
+            return None  # TypedRecords reads them, or says why not.
 
     def _parsed(self, values: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
         text = b"\n".join(values)
@@ -172,27 +225,31 @@ class JsonRecords:
         if types.is_list(kind):
             elements = self._converted(column.values, kind.value_type)
             return pa.ListArray.from_arrays(column.offsets, elements, type=kind, mask=column.is_null())
-        if not types.is_binary(kind):
-            try:
-                return column.cast(kind)
-            except pa.ArrowInvalid:
-                pass  # Arrow accepts neither nanoseconds nor a missing zone.
-        if types.is_timestamp(kind) and kind.tz is not None and self._zone.key is not None:
-            try:
-                naive = column.cast(pa.timestamp("us"))
-                return pc.assume_timezone(naive, self._zone.key, ambiguous="earliest").cast(kind)
-            except pa.ArrowInvalid:
-                pass  # Some times have a zone, or the clocks skipped them.
-        convert = self._conversion(kind)
-        return pa.array([None if text is None else convert(text) for text in column.to_pylist()], kind)
+        if types.is_binary(kind):
+            return pa.array([None if text is None else binary(text) for text in column.to_pylist()], kind)
+        return times_of_texts(column, kind, self._zone)
 
-    def _conversion(self, kind: pa.DataType) -> Callable[[str], Any]:
-        if pa.types.is_binary(kind):
-            return binary
-        if pa.types.is_date(kind):
-            return date
-        zone = self._zone
-        return local_time if kind.tz is None else lambda text: instant(text, zone)
+
+def times_of_texts(column: pa.Array, kind: pa.DataType, zone: Zone) -> pa.Array:
+    """Texts as dates, timestamps, or whatever else Arrow casts texts to; a ValueError if one is wrong."""
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid:
+        pass  # Arrow accepts neither nanoseconds nor a missing zone.
+    if pa.types.is_timestamp(kind) and kind.tz is not None and zone.key is not None:
+        try:
+            naive = column.cast(pa.timestamp("us"))
+            return pc.assume_timezone(naive, zone.key, ambiguous="earliest").cast(kind)
+        except pa.ArrowInvalid:
+            pass  # Some times have a zone, or the clocks skipped them.
+    convert = _conversion(kind, zone)
+    return pa.array([None if text is None else convert(text) for text in column.to_pylist()], kind)
+
+
+def _conversion(kind: pa.DataType, zone: Zone) -> Callable[[str], Any]:
+    if pa.types.is_date(kind):
+        return date
+    return local_time if kind.tz is None else lambda text: instant(text, zone)
 
 
 def _with_strings(kind: pa.DataType) -> pa.DataType | None:

@@ -1,0 +1,31 @@
+"""The form of a dead letter: a JSON object that says what could not be read, where it was, and why."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import UTC, datetime
+from typing import Any
+
+__all__ = ["dead_letter"]
+
+
+def dead_letter(
+    value: bytes, reason: str, *, longest: int | None = None, **place: int | str | None
+) -> dict[str, Any]:
+    """A dead letter for these bytes; ``place`` says where they were.
+
+    The bytes are the field ``text``, or ``base64`` if they are not UTF-8. With ``longest``, no more than so
+    many of them are kept; the field ``bytes`` tells how many there were.
+    """
+    letter: dict[str, Any] = {
+        **place,
+        "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "reason": reason.encode(errors="backslashreplace").decode(),
+        "bytes": len(value),
+    }
+    kept = value if longest is None else value[:longest]
+    try:
+        letter["text"] = kept.decode()
+    except UnicodeDecodeError:
+        letter["base64"] = b64encode(kept).decode()
+    return letter
