@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import random
 import socket
 import subprocess
@@ -54,6 +55,12 @@ class Process:
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def stop(self) -> None:
+        """End it in its own way."""
+        assert self._process is not None
+        self._process.terminate()
         self._process.wait(PATIENCE)
 
     def wait(self) -> int:
@@ -126,3 +133,35 @@ def resident(pid: int) -> int:
     """The bytes of memory that a process has."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))) * 1024
+
+
+class Mosquitto(Process):
+    """An MQTT broker that keeps sessions and messages in a file, and drops nothing."""
+
+    def __init__(self, folder: Path, *settings: str, listener: str = "", saved_every: int = 0) -> None:
+        path = require_tool("mosquitto", part="feeds of MQTT", install="apt-get install mosquitto")
+        self.port = free_port()
+        folder.mkdir(exist_ok=True)
+        self.database = folder / "mosquitto.db"
+        lines = [
+            f"user {getpass.getuser()}",
+            f"listener {self.port} 127.0.0.1",
+            *listener.splitlines(),
+            "persistence true",
+            f"persistence_location {folder}/",
+            f"autosave_interval {saved_every}",
+            "max_queued_messages 0",
+            "max_inflight_messages 1000",
+            *(settings or ("allow_anonymous true",)),
+        ]
+        configuration = folder / "mosquitto.conf"
+        configuration.write_text("\n".join(lines) + "\n")
+        super().__init__(folder / "mosquitto.log", path, "-c", str(configuration))
+
+    def start(self) -> None:
+        super().start()
+        wait_until(self._listens, "mosquitto does not listen")
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0

@@ -46,6 +46,7 @@ from penstock.feeds.registry import FeedAddress, FeedUrl, Opener, Scheme, known_
 from penstock.feeds.rendezvous import FeedClosed
 from penstock.feeds.schemes.file import FileFeed
 from penstock.feeds.schemes.http import HttpFeed
+from penstock.feeds.schemes.mqtt import MqttFeed, MqttSettings
 from penstock.feeds.schemes.process import ProcessFeed, ProgramFailed, UnixFeed
 from penstock.feeds.schemes.redis import RedisFeed, RedisSettings
 from penstock.feeds.schemes.sse import EventFeed
@@ -82,6 +83,8 @@ __all__ = [
     "LineSplitter",
     "LineTooLong",
     "ListenerAddress",
+    "MqttFeed",
+    "MqttSettings",
     "OnBadLine",
     "Opener",
     "ProcessFeed",

@@ -26,6 +26,7 @@ _EXTRAS: Final = {
 """The extras with commands, and the modules that each brings."""
 _OTHERS: Final = {
     "redis": ("redis",),
+    "mqtt": ("mqtt5",),
     "interop": ("reactivex", "rsocket"),
     "jvm": ("jpype",),
 }
