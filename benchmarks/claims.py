@@ -233,6 +233,29 @@ CLAIMS: tuple[Claim, ...] = (
         "Penstock, extended, SQLite journal",
         "Penstock, extended",
     ),
+    _at_most(
+        1.03, "a chain costs 3 % more when it is observed", "observed_chain", "observed", "not observed"
+    ),
+    _at_most(
+        1.03,
+        "a gateway takes 3 % longer when it is observed: a dashboard, and a scrape every second",
+        "observed_gateway",
+        "1 subscriber, observed",
+        "1 subscriber, not observed",
+    ),
+    _at_most(
+        1.02,
+        "a scrape every second slows 500 subscribers down by 2 %",
+        "observed_gateway",
+        "500 subscribers, scraped every second",
+        "500 subscribers, not scraped",
+    ),
+    _milliseconds(
+        50,
+        "a scrape of a gateway with 500 subscribers takes 50 ms of the thread that serves them",
+        "scrape",
+        "the thread that serves them",
+    ),
     _of_raw_uvloop(0.9, "1 connection", "Penstock, not fused"),
     _of_raw_uvloop(0.9, "10 connections", "Penstock, not fused"),
     _of_raw_uvloop(0.9, "100 connections", "Penstock, not fused"),
