@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -114,17 +115,23 @@ def printed(app: Path) -> list[object]:
 @pytest.mark.timeout(900)
 def test_a_pipeline_runs_to_its_end_and_shows_how_it_goes(app: Path) -> None:
     state = app.parent / "state"
-    with Run(str(app), "--checkpoint", str(state), "--master", "local[2]") as program:
+    observed = ["--dashboard", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+    with Run(str(app), "--checkpoint", str(state), "--master", "local[2]", *observed) as program:
         code = program.end(LONG)
 
     assert code == 0, program.said
     assert printed(app) == [{"n": 2 * n} for n in range(2000)] + ["complete"]
     said = [line for line in program.said if not line.startswith("still starting Spark, ")]
-    assert said[:2] == ["starting Spark …", f"running {app}; stop it with Ctrl-C"]
+    starting, dashboard, metrics = said.pop(0), said.pop(0), said.pop(0)
+    # Its function needs a session, so Spark starts before anything can be seen of the pipeline.
+    assert re.fullmatch(r"starting Spark( \(last time \d+ s\))? …", starting)
+    assert dashboard.startswith("dashboard at http://127.0.0.1:")
+    assert metrics.startswith("metrics at http://127.0.0.1:")
+    assert said[0] == f"running {app}; stop it with Ctrl-C"
     assert said[-1] == "done: 2,000 records"
     shown = [line for line in said if line.startswith("batch ")]
     assert shown[-1].split()[2:4] == ["2,000", "records"]
-    assert len(said) == 3 + len(shown)  # Spark's own log is elsewhere.
+    assert len(said) == 2 + len(shown)  # Spark's own log is elsewhere.
     assert (state / "spark.log").is_file()
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from penstock.aquifer import GatewayStatus
+
 __all__ = ["Pipeline", "Progress", "RunningPipeline"]
 
 _log = logging.getLogger("penstock.spark")
@@ -275,6 +277,16 @@ class RunningPipeline:
                 batch_seconds=last.batchDuration / 1000,
                 lag=_lag(last),
             )
+
+    def looks(self) -> dict[str, Callable[[], GatewayStatus]]:
+        """How to ask the gateways of this pipeline for their status, by endpoint; the source comes first.
+
+        An observer sees the pipeline with them, whatever keys the gateways need::
+
+            looks = running.looks()
+            observer = Observer(*looks, looks=looks)
+        """
+        return {**self._source.looks(), **self._sink.looks()}
 
     # ---------------------------------------------------------------- the end
     def stop(self) -> None:

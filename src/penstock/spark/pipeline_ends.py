@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,11 +22,13 @@ from penstock.aquifer import (
     AquiferPublisher,
     AquiferSubscription,
     Gateway,
+    GatewayStatus,
     LogReader,
     SourceFailed,
     SqliteJournal,
+    probe,
 )
-from penstock.spark.options import SourceOptions
+from penstock.spark.options import SinkOptions, SourceOptions
 from penstock.spark.queries import listen_address
 from penstock.spec import Publisher, Subscriber, Subscription
 
@@ -144,6 +147,14 @@ class PipelineSource:
         self._asked = time.monotonic()
         return len(self._ended) == len(self._logs)
 
+    def looks(self) -> dict[str, Callable[[], GatewayStatus]]:
+        """How to ask each gateway that the query reads from for its status, by endpoint."""
+        if self._gateway is not None:
+            return {self._gateway.endpoint: self._gateway.status}
+        options = SourceOptions.of({**self._options, "endpoint": self._endpoint or ""})
+        curve = options.curve_client()
+        return {each: partial(probe, each, curve=curve) for each in options.endpoints}
+
     @property
     def failure(self) -> SourceFailed | None:
         """Why the source ended, if it did not complete."""
@@ -196,6 +207,15 @@ class PipelineSink:
         # A slow Subscriber must not fail the query.
         writer = writer.format("aquifer").option("timeoutSeconds", "31536000").options(**self._options)
         return writer.option("endpoint", endpoint)
+
+    def looks(self) -> dict[str, Callable[[], GatewayStatus]]:
+        """How to ask the gateway that the query writes to for its status, by endpoint; empty without one."""
+        if self._gateway is not None:
+            return {self._gateway.endpoint: self._gateway.status}
+        if not isinstance(self._sink, str) or not self._sink.startswith("tcp://"):
+            return {}
+        options = SinkOptions.of({"endpoint": self._sink, **self._options})
+        return {options.endpoint: partial(probe, options.endpoint, curve=options.curve_client())}
 
     @property
     def has_ended(self) -> bool:

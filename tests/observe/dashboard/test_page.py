@@ -7,71 +7,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, ViewportSize, expect
 
 from penstock.observe import Dashboard, DashboardOptions
 from tests.node_packages import installed
+from tests.observe.dashboard.browsing import PART, PATIENCE, Watched
 from tests.observe.dashboard.pipelines import HeldPipeline
-from tests.required_tools import require_tool
 
-PART = "the dashboard in a browser"
-PATIENCE = 40_000
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = require_tool("chromium", part=PART, install="apt-get install chromium")
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=chromium, headless=True, args=FLAGS)
-        yield launched
-        launched.close()
 
 
 @pytest.fixture
 def pipeline() -> Iterator[HeldPipeline]:
     with HeldPipeline() as running:
         yield running
-
-
-class Watched:
-    """A page, and what its console said."""
-
-    def __init__(self, page: Page) -> None:
-        page.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
-        self.page = page
-        self.complaints: list[str] = []
-        self.requested: list[str] = []
-        page.on("console", self._hear)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.requested.append(request.url))
-
-    def _hear(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.complaints.append(message.text)
-
-    def limiting(self, name: str) -> None:
-        """Wait until the mark is at this hop, and nowhere else."""
-        expect(self.page.locator(".hop.limits .name")).to_have_text([name])
-
-
-@pytest.fixture
-def watched(browser: Browser) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    yield Watched(context.new_page())
-    context.close()
 
 
 def dashboard_of(pipeline: HeldPipeline, listen: str = "127.0.0.1:0") -> Dashboard:

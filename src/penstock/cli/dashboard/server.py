@@ -1,23 +1,26 @@
-"""A dashboard at the command line: of its own, or beside a gateway."""
+"""A dashboard at the command line: of its own, or beside a gateway or a pipeline, as are metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.errors import CommandError, ExitCode, ScreenLog
 from penstock.cli.parser import ObservedOptions, section
 from penstock.cli.screen import say
 from penstock.cli.signals import Interruption
-from penstock.observe import Dashboard, DashboardOptions
+from penstock.observe import Dashboard, DashboardOptions, MetricsServer
 from penstock.options import option
 
 if TYPE_CHECKING:
     from penstock.observe import Snapshot
 
-__all__ = ["DashboardCommandOptions", "run_dashboard", "serving"]
+__all__ = ["DashboardCommandOptions", "metrics_option", "run_dashboard", "serving", "serving_metrics"]
+
+_METRICS: Final = "127.0.0.1:9464"
+"""Where metrics are served, unless the command line names another address."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,3 +76,34 @@ def serving(
             yield
         finally:
             dashboard.close()
+
+
+def metrics_option() -> Any:
+    """Declare the option ``--metrics``, the same for every command that has it."""
+    return option(
+        None,
+        bare=_METRICS,
+        metavar="HOST:PORT",
+        help="serve /metrics for Prometheus, /healthz and /readyz at this address; without one, at "
+        f"{_METRICS}",
+    )
+
+
+@contextmanager
+def serving_metrics(
+    look: Callable[[], Snapshot], address: str | None, note: Callable[[str], object]
+) -> Iterator[None]:
+    """Serve metrics for the length of a block, and tell their address; nothing if they are not wanted."""
+    if address is None:
+        yield
+        return
+    try:
+        server = MetricsServer(look, address).start()
+    except ValueError as error:
+        remedy = f"write HOST:PORT, such as {_METRICS}, or put --metrics at the end of the command"
+        raise CommandError(f"--metrics: {error}; {remedy}") from None
+    except OSError as error:
+        raise CommandError(f"--metrics {address}: {error.strerror or error}", ExitCode.FAILED) from None
+    with closing(server):
+        note(f"metrics at {server.url}")
+        yield

@@ -24,6 +24,7 @@ from penstock.cli.demo.picture import Moment, Picture
 from penstock.cli.demo.summary import MomentHistory, summary_svg
 from penstock.cli.screen import Screen, say
 from penstock.cli.signals import Interruption
+from penstock.cli.spark_start import SparkStart
 
 __all__ = ["direct", "phase_of"]
 
@@ -88,6 +89,7 @@ class _Run:
         self._interruption = interruption
         self._ending = ending
         self._rates = _Rates()
+        self._spark = SparkStart("demo")
 
     def run(self, duration: float, records: int | None) -> int:
         """Start the parts from right to left, so that each finds the next one ready."""
@@ -108,10 +110,12 @@ class _Run:
             return self._interrupted()
         checkpoint = str(self._folder / "checkpoint")
         self._engine = self._part("engine", EngineReport, source.endpoint, sink.endpoint, checkpoint)
+        starting = time.monotonic()
         if self._started(self._engine) is None:
             return self._interrupted()
         self._picture.started()
         self._began = time.monotonic()
+        self._spark.took(self._began - starting)
         self._first_result: float | None = None
         self._full = False
         """Whether the gateway of the slow reader has filled up."""
@@ -125,7 +129,8 @@ class _Run:
         def waits(seconds: float, elapsed: float) -> bool:
             if part.name == "engine":
                 held = self._intake.report.held
-                self._picture.starting(f"starting Spark; {held:,} readings wait in the journal", elapsed)
+                about = f"starting Spark{self._spark.estimate}; {held:,} readings wait in the journal"
+                self._picture.starting(about, elapsed)
             elif elapsed > _SIGN_AFTER:
                 self._picture.starting(f"starting the part {part.name!r}", elapsed)
             return self._interruption.wait(seconds)

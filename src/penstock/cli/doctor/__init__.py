@@ -16,13 +16,13 @@ Try out what Penstock needs on this machine: Python, the extras, Java, Spark wit
 ØMQ with and without keys, ports, file descriptors, the disk of a journal, and the clock. Each line is ok, or
 says what is wrong and names the command that mends it.
 
-Nothing is installed or changed. What is only missing is told and is not an error: a machine needs no Spark
-to run a gateway.
+Nothing is installed or changed; how long Spark took is noted for the next time. What is only missing is told
+and is not an error: a machine needs no Spark to run a gateway.
 """
 
 _EXAMPLES = """\
 examples:
-  penstock doctor                          everything; Spark takes some ten seconds to start
+  penstock doctor                          everything; it says how long Spark took the last time
   penstock doctor --no-spark               the rest, in about a second
   penstock doctor --folder /var/lib/app    with the speed of the disk where a journal is to be
   penstock doctor --json                   for a program

@@ -65,7 +65,7 @@ def examine(
     end = time.monotonic() + limit
     findings = []
     for number, check in enumerate(checks):
-        on_check(number, check.name)
+        on_check(number, f"{check.name}{check.estimate}")
         findings.append(_within(check, min(check.limit, max(end - time.monotonic(), 0.0))))
     return findings
 

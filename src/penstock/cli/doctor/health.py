@@ -48,3 +48,5 @@ class DoctorCheck:
     limit: float = 10.0
     remedy: str | None = None
     """What to try if it raises an error, or does not answer."""
+    estimate: str = ""
+    """What is known about how long it takes, to stand behind the name."""

@@ -8,10 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from penstock.cli.doctor.health import DoctorCheck, Finding, Health
+from penstock.cli.spark_start import SparkStart
 
 __all__ = ["extras_checks", "java_check", "spark_check", "zeromq_checks"]
 
@@ -193,8 +196,10 @@ with Gateway(Flux.from_iterable(["one record"]), "tcp://127.0.0.1:0", codec="tex
 
 def spark_check() -> DoctorCheck:
     """Does Spark start, and read one record of a gateway?"""
+    start = SparkStart("doctor")
 
     def run(limit: float) -> Finding:
+        began = time.monotonic()
         # In a process group of its own, so that Java goes with it.
         process = subprocess.Popen(
             [sys.executable, "-c", _SPARK],
@@ -214,9 +219,10 @@ def spark_check() -> DoctorCheck:
         version = next((line for line in out.splitlines() if line.startswith("works: ")), None)
         if process.returncode == 0 and version is not None:
             said = version.removeprefix("works: ")
+            start.took(time.monotonic() - began)
             return Finding("spark", Health.OK, f"{said} read a record of a gateway")
         from penstock.spark import reason_of
 
         return Finding("spark", Health.BAD, reason_of(err).splitlines()[0], _install("spark"))
 
-    return _needs("spark", "spark", run, 600.0)
+    return replace(_needs("spark", "spark", run, 600.0), estimate=start.estimate)

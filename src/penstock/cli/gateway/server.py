@@ -22,7 +22,7 @@ from penstock.aquifer import (
     generate_keys,
     save_keys,
 )
-from penstock.cli.dashboard.server import serving
+from penstock.cli.dashboard.server import metrics_option, serving, serving_metrics
 from penstock.cli.errors import CommandError, ScreenLog
 from penstock.cli.gateway.figures import Audience, Meter
 from penstock.cli.gateway.served import WRITERS, ServedStream, open_streams, parse_stream
@@ -31,7 +31,7 @@ from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.style import json_option
-from penstock.observe import DashboardOptions, MetricsServer, Observer
+from penstock.observe import DashboardOptions, Observer
 from penstock.options import option
 
 __all__ = ["GatewayCommandOptions", "run_gateway", "sources"]
@@ -97,9 +97,7 @@ class GatewayCommandOptions:
     gateway: GatewayOptions = section(GatewayOptions, "where to listen", without=("codec",))
     keys: KeyOptions = section(KeyOptions, "keys")
     dashboard: DashboardOptions = section(DashboardOptions, "the dashboard")
-    metrics: str | None = option(
-        None, metavar="HOST:PORT", help="serve /metrics for Prometheus, /healthz and /readyz there"
-    )
+    metrics: str | None = metrics_option()
 
 
 def run_gateway(options: GatewayCommandOptions) -> int:
@@ -173,25 +171,13 @@ def _run(options: GatewayCommandOptions) -> int:
         where = gateway.endpoint if options.gateway.control is not None else gateway.curve_endpoint
         observer = Observer(str(where), looks={str(where): gateway.status})
         opened.enter_context(serving(observer.look, options.dashboard, view.note, str(where)))
-        if options.metrics is not None:
-            opened.callback(_metrics(gateway, str(where), options.metrics, view).close)
+        scraped = Observer(str(where), looks={str(where): gateway.status})
+        opened.enter_context(serving_metrics(scraped.look, options.metrics, view.note))
         audience = _watch(gateway, options.stay, view, interruption)
         return _finish(gateway, streams, audience, view, interruption)
 
 
 # ---------------------------------------------------------------- opening
-def _metrics(gateway: Gateway, where: str, address: str, view: GatewayView) -> MetricsServer:
-    """Start to serve the metrics."""
-    try:
-        server = MetricsServer(Observer(where, looks={where: gateway.status}).look, address).start()
-    except ValueError as error:
-        raise CommandError(f"--metrics: {error}") from None
-    except OSError as error:
-        raise CommandError(f"--metrics {address}: {error.strerror or error}", 1) from None
-    view.note(f"metrics at {server.url}")
-    return server
-
-
 def _curve(keys: KeyOptions) -> CurveServer | None:
     if keys.curve is None or keys.allow is None:
         return None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.cli.parser import Commands, add_command
-from penstock.cli.style import json_option
-from penstock.options import option
 
-__all__ = ["RunOptions", "add_parser"]
+if TYPE_CHECKING:
+    from penstock.cli.run.options import RunOptions
+
+__all__ = ["add_parser"]
 
 _DESCRIPTION = """\
 Run a pipeline on Spark: a source, a query, a sink. TARGET is a file or a module, and the name of a Pipeline
@@ -36,6 +37,8 @@ examples:
                                            another pipeline, on four cores
   penstock run readings.jobs:nightly --checkpoint state --once
                                            process what the gateway has now, then exit: for cron
+  penstock run app.py --checkpoint state --dashboard --metrics 127.0.0.1:9464
+                                           the query and its gateways on a page, and for Prometheus
   penstock run app.py --master spark://host:7077 --ship --conf spark.executor.memory=4g
                                            on a cluster
 
@@ -45,39 +48,9 @@ exit codes: 0 every record is processed, or SIGTERM; 1 something failed; 2 wrong
 """
 
 
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise ValueError(f"{text!r}: write KEY=VALUE, such as spark.sql.shuffle.partitions=8")
-    return key, value
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """The options of ``penstock run``."""
-
-    target: str = option(
-        positional=True, metavar="TARGET", help="app.py:pipeline, or package.module:pipeline"
-    )
-    checkpoint: str | None = option(
-        None, metavar="DIR", shown="nowhere", help="where to save how far the pipeline has come"
-    )
-    master: str = option("local[*]", metavar="URL", help="Spark's master")
-    conf: tuple[tuple[str, str], ...] = option(
-        (), repeated=True, parse=_setting, metavar="KEY=VALUE", help="a setting of Spark; can be repeated"
-    )
-    once: bool = option(
-        False, help="process what a gateway has now, and exit; other sources are read to their end"
-    )
-    ship: bool = option(False, help="send this package to the executors of a cluster that lack it")
-    quiet: bool = option(False, help="show no progress")
-    json: bool = json_option("show progress as lines of JSON, on standard output")
-    spark_log: str | None = option(
-        None, metavar="FILE", help="where Spark's own log goes; - is standard error"
-    )
-
-
 def _load() -> tuple[type[RunOptions], Callable[[RunOptions], int]]:
+    from penstock.cli.run.options import RunOptions
+
     def run(options: RunOptions) -> int:
         # First, so that one message names everything that a pipeline needs and that is missing.
         import penstock.spark  # noqa: F401

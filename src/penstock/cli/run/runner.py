@@ -8,22 +8,28 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.aquifer import AquiferError, JournalError
+from penstock.cli.dashboard.server import serving, serving_metrics
 from penstock.cli.errors import CommandError, ScreenLog
-from penstock.cli.run import RunOptions
 from penstock.cli.run.loader import load_pipeline
+from penstock.cli.run.options import RunOptions
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
+from penstock.cli.spark_start import SparkStart
 from penstock.cli.style import print_json
+from penstock.observe import Observer
 from penstock.spark import Pipeline, Progress, QueryFailed, RunningPipeline, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from penstock.observe import Snapshot
 
 __all__ = ["run_pipeline"]
 
@@ -38,9 +44,13 @@ _SIGN_EVERY: Final = 10
 def run_pipeline(options: RunOptions) -> int:
     """Run until every record is processed or a signal arrives; returns the exit code."""
     view = RunView(Screen(), quiet=options.quiet, as_json=options.json)
-    with ScreenLog(view.warn, logging.WARNING, "penstock"):
+    with ScreenLog(view.warn, logging.WARNING, "penstock"), contextlib.ExitStack() as opened:
         try:
             pipeline = load_pipeline(options.target, lambda: _session(options, view))
+            # Before Spark: an address that cannot be used is reported at once.
+            page, metrics = _PipelineView(), _PipelineView()
+            opened.enter_context(serving(page.look, options.dashboard, view.note, options.target))
+            opened.enter_context(serving_metrics(metrics.look, options.metrics, view.note))
             spark = _session(options, view)
         except _Interrupted as interrupted:
             return interrupted.code
@@ -48,9 +58,27 @@ def run_pipeline(options: RunOptions) -> int:
             return 130
         with Interruption() as interruption:  # After Spark, which would handle Ctrl-C itself.
             try:
-                return _run(pipeline, spark, options, view, interruption)
+                return _run(pipeline, spark, options, view, interruption, (page, metrics))
             finally:
                 _bounded(spark.stop, interruption, view)
+
+
+class _PipelineView:
+    """Looks at the gateways of a pipeline, and through them at its query, once it runs."""
+
+    def __init__(self) -> None:
+        self._observer: Observer | None = None
+
+    def begin(self, running: RunningPipeline) -> None:
+        """The pipeline runs."""
+        looks = running.looks()
+        self._observer = Observer(*looks, looks=looks)
+
+    def look(self) -> Snapshot:
+        """A snapshot of this moment; AquiferError before the pipeline runs."""
+        if self._observer is None:
+            raise AquiferError("the pipeline does not run yet: Spark starts")
+        return self._observer.look()
 
 
 def _run(
@@ -59,12 +87,15 @@ def _run(
     options: RunOptions,
     view: RunView,
     interruption: Interruption,
+    observed_by: Iterable[_PipelineView],
 ) -> int:
     again = f"--checkpoint {options.checkpoint}" if options.checkpoint else None
     try:
         running = pipeline.start(spark=spark, checkpoint=options.checkpoint, once=options.once)
         view.note(f"running {options.target}; stop it with Ctrl-C")
         try:
+            for observing in observed_by:
+                observing.begin(running)
             _watch(running, view, interruption)
         finally:
             _bounded(running.stop, interruption, view)
@@ -113,16 +144,22 @@ def _bounded(stop: Callable[[], object], interruption: Interruption, view: RunVi
 def _session(options: RunOptions, view: RunView) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    if SparkSession.getActiveSession() is None:
-        view.note("starting Spark …")
+    start = SparkStart("run")
+    begins = SparkSession.getActiveSession() is None
+    if begins:
+        view.note(f"starting Spark{start.estimate} …")
     config: dict[str, object] = dict(options.conf)
     if importlib.util.find_spec("pandas") is None:
         # Spark would try Arrow for every Python function, and warn each time that this needs pandas.
         config.setdefault("spark.sql.execution.pythonUDF.arrow.enabled", "false")
     try:
-        with view.starting(), _stderr_to(_log_file(options)), _not_interrupted():
+        with view.starting(start), _stderr_to(_log_file(options)), _not_interrupted():
             name = f"penstock run {options.target}"
-            return session(name, options.master, config, ship=options.ship)
+            began = time.monotonic()
+            started = session(name, options.master, config, ship=options.ship)
+            if begins:
+                start.took(time.monotonic() - began)
+            return started
     except (CommandError, _Interrupted):
         raise
     except Exception as error:
@@ -215,7 +252,7 @@ class RunView:
             self._write(f"{text}\n")
 
     @contextlib.contextmanager
-    def starting(self) -> Iterator[None]:
+    def starting(self, start: SparkStart) -> Iterator[None]:
         """Show signs of life while Spark starts, which takes seconds, or minutes on a busy machine."""
         if self._quiet:
             yield
@@ -223,7 +260,7 @@ class RunView:
         over = threading.Event()
         # A copy, because standard error belongs to Spark meanwhile.
         with open(os.dup(2), "w") as copy:
-            signs = threading.Thread(target=self._give_signs, args=(Screen(copy), over))
+            signs = threading.Thread(target=self._give_signs, args=(Screen(copy), over, start))
             signs.start()
             try:
                 yield
@@ -231,11 +268,12 @@ class RunView:
                 over.set()
                 signs.join()
 
-    def _give_signs(self, out: Screen, over: threading.Event) -> None:
+    def _give_signs(self, out: Screen, over: threading.Event, start: SparkStart) -> None:
         seconds, pause = 0, 1 if self._live else _SIGN_EVERY
         while not over.wait(pause):
             seconds += pause
-            out.write(f"\r\x1b[2K{seconds} s" if self._live else f"still starting Spark, {seconds} s\n")
+            far = start.progress(seconds)
+            out.write(f"\r\x1b[2K{far}" if self._live else f"still starting Spark, {far}\n")
         if self._live:
             out.write("\r\x1b[2K")
 
