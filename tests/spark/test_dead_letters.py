@@ -43,7 +43,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.source import records
 from penstock.spark.source.columns import Columns, WrongRecord
 from penstock.spark.source.ranges import RangePartition
-from penstock.spark.source.readers import AquiferStreamReader
+from penstock.spark.source.readers import AquiferBatchReader, AquiferStreamReader
 from penstock.spark.spark_interface import ReadAllAvailable, ReadMaxRows
 from penstock.streams import Flux
 from tests.spark.conftest import ANYWHERE
@@ -274,6 +274,15 @@ def test_a_query_with_a_new_checkpoint_writes_dead_letters_of_its_own(rig: Rig) 
         for part in tasks(reader, start, reader.latestOffset(start, ALL)):
             list(reader.read(part))
     assert rig.offsets == sorted(WRONG * 2)
+
+
+def test_a_read_that_is_planned_anew_for_the_same_records_writes_nothing_twice(rig: Rig) -> None:
+    given = {"endpoint": rig.gateway.endpoint, "value": "json", "deadLetter": rig.letters.endpoint}
+    for _ in range(2):
+        reader = AquiferBatchReader(StructType().add("n", LongType()), SourceOptions.of(given))
+        for part in reader.partitions():
+            list(reader.read(part))
+    assert rig.offsets == WRONG
 
 
 def test_a_dead_letter_has_all_bytes_and_the_key_of_its_record(rig: Rig) -> None:

@@ -151,7 +151,7 @@ def test_the_place_is_kept_while_a_task_waits_for_whoever_takes_its_rows() -> No
             epoch = client.state(name="reader", lease=60.0, acknowledge=0).epoch
         options = SourceOptions.of({"endpoint": gateway.endpoint})
         part = OffsetRange(gateway.endpoint, epoch, 0, 5000, "reader")
-        partition = RangePartition(part, TaskId("query", 0))
+        partition = RangePartition(part, TaskId("reader", "query", 0))
         batches = read_range(partition, Columns(SCHEMA, "binary"), options, lease=2.0)
         next(batches)
         eventually(lambda: gateway.status()["absent"]["reader"]["lease_ms"] == 2000, timeout=60)

@@ -31,9 +31,14 @@ class AquiferDataSource(DataSource):
         """The name to use in ``format("…")``."""
         return "aquifer"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType | str:
         """The columns if the user does not give a schema."""
-        return default_schema(SourceOptions.of(self.options).value)
+        options = SourceOptions.of(self.options)
+        if options.infer_schema and options.value not in ("binary", "string"):
+            from penstock.spark.source.inference import inferred_schema
+
+            return inferred_schema(options)
+        return default_schema(options.value)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
@@ -51,6 +56,11 @@ class AquiferDataSource(DataSource):
             options = self._source(schema)
             if options.ending != "latest":
                 raise BadOption("endingOffsets", options.ending, "a stream does not end; use spark.read")
+            if options.infer_schema:
+                remedy = (
+                    "a stream needs columns that stay the same: infer them with spark.read, and give them"
+                )
+                raise BadOption("inferSchema", "true", f"{remedy} to spark.readStream with .schema(…)")
             if options.ending_at is not None:
                 given = self.options.get("endingTimestamp")
                 raise BadOption("endingTimestamp", given, "a stream does not end; use spark.read")

@@ -115,6 +115,15 @@ class SourceOptions(_ConnectionOptions):
         parse=option_values.separator,
         help="what is between the fields of a record of `csv`",
     )
+    infer_schema: bool = option(
+        False,
+        flag="inferSchema",
+        metavar="true or false",
+        parse=option_values.flag,
+        shown="false",
+        help="whether to infer the schema of `json`, `msgpack` or `arrow` from the first 1000 records of "
+        "each endpoint; only for `spark.read`",
+    )
     starting: Offsets | None = option(
         None,
         flag="startingOffsets",

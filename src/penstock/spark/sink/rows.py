@@ -152,10 +152,9 @@ class RowEncoder:
 
     def rows(self, batch: pa.RecordBatch) -> list[bytes]:
         """Each row of an Arrow batch as an encoded object."""
-        kinds = [_in_utc(column.type) for column in batch.columns]
         columns = [
-            column if kind == column.type else column.cast(kind)
-            for column, kind in zip(batch.columns, kinds, strict=True)
+            pa.array(_Reinterpreted(column, _in_utc(column.type))) if _has_zone(column.type) else column
+            for column in batch.columns
         ]
         objects = self._objects(columns, batch.num_rows)
         for name, column, change in zip(self._names, columns, self._encoders, strict=True):
@@ -206,6 +205,24 @@ def _names(kind: StructType, path: str) -> list[str]:
                 "field of a name: rename them"
             )
     return list(kind.names)
+
+
+class _Reinterpreted:
+    """The same data with another type. A cast would refuse nulls within structs that are null themselves."""
+
+    def __init__(self, column: pa.Array, kind: pa.DataType) -> None:
+        self._column = column
+        self._kind = kind
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        return self._kind.__arrow_c_schema__(), self._column.__arrow_c_array__()[1]
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    """Whether there are instants in a type whose zone is not UTC."""
+    if pa.types.is_timestamp(kind):
+        return kind.tz is not None and kind.tz != "UTC"
+    return any(_has_zone(kind.field(index).type) for index in range(kind.num_fields))
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:

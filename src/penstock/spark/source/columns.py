@@ -39,7 +39,7 @@ def default_schema(value: str) -> str:
     if value not in ("binary", "string"):
         raise BadSchema(
             f'option "value" is {value!r}: the columns come from the records, so give a schema: '
-            '.schema("sensor string, reading double")'
+            '.schema("sensor string, reading double"), or use spark.read with option("inferSchema", "true")'
         )
     return f"{_META}, value {'string' if value == 'string' else 'binary'}"
 

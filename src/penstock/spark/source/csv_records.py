@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +27,10 @@ _WHOLE: Final = r"^[+-]?[0-9]+$"
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _FRACTION: Final = rf"{_NUMBER}|^(NaN|[+-]?Inf(inity)?)$"
 _TRUTH: Final = r"^(?i:true|false)$"
+_DAY: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME: Final = (
+    rf"^{_DAY}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.,][0-9]+)?)?(Z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?$"
+)
 
 
 class CsvRecords:
@@ -37,8 +41,8 @@ class CsvRecords:
         self._separator = separator
         mark = re.escape(separator)
         self._field = re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{mark}\r\n][^{mark}\r\n]*)?)(?:{mark}|(\Z))')
-        self._converters = [
-            _converter(field.type, zone, given.name, given.dataType.simpleString())
+        self._conversions = [
+            _conversion(field.type, zone, given.name, given.dataType.simpleString())
             for field, given in zip(arrow_schema, schema.fields, strict=True)
         ]
 
@@ -59,13 +63,28 @@ class CsvRecords:
             for column, field in zip(columns, fields, strict=True):
                 column.append(field)
         arrays = [
-            converted_where_possible(pa.array(column, pa.string()), field, convert, 0, reasons)
-            for column, field, convert in zip(columns, self._schema, self._converters, strict=True)
+            self._converted(pa.array(column, pa.string()), field, conversion, reasons)
+            for column, field, conversion in zip(columns, self._schema, self._conversions, strict=True)
         ]
         if wrong is None and reasons:
             first = min(reasons)
             raise UnreadableRecord(reasons[first], first)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    @staticmethod
+    def _converted(texts: pa.Array, field: pa.Field, conversion: _Conversion, reasons: Reasons) -> pa.Array:
+        if conversion.is_safe:
+            try:
+                return conversion.convert(texts)
+            except (ValueError, OverflowError):
+                pass  # Some are wrong.
+        if conversion.pattern is not None:
+            fits = pc.match_substring_regex(texts, conversion.pattern)
+            for number in pc.indices_nonzero(pc.invert(fits)).to_pylist():
+                reason = f"{field.name}: {texts[number].as_py()[:40]!r} is not of that type"
+                reasons.setdefault(number, reason)
+            texts = pc.if_else(fits, texts, pa.scalar(None, pa.string()))
+        return converted_where_possible(texts, field, conversion.convert, 0, reasons)
 
     def _split(self, line: str) -> list[str | None]:
         if '"' not in line:
@@ -83,29 +102,32 @@ class CsvRecords:
                 return fields
 
 
-def _converter(kind: pa.DataType, zone: Zone, name: str, told: str) -> Callable[[pa.Array], pa.Array]:
-    """Converts texts to a type; raises a ValueError if one of them is not of that type."""
+class _Conversion(NamedTuple):
+    """How the texts of a column become values."""
+
+    pattern: str | None
+    """What a text has to look like; None if there is no such rule."""
+    convert: Callable[[pa.Array], pa.Array]
+    is_safe: bool = False
+    """Whether it raises for every text that does not look like that. Arrow reads 0x1f, and 1 as true."""
+
+
+def _conversion(kind: pa.DataType, zone: Zone, name: str, told: str) -> _Conversion:
     types = pa.types
-    if types.is_string(kind):
-        return lambda texts: texts
-    if types.is_binary(kind):
-        return lambda texts: texts.cast(kind)
+    if types.is_string(kind) or types.is_binary(kind):
+        return _Conversion(None, lambda texts: texts.cast(kind))
     if types.is_boolean(kind):
-        return lambda texts: _matching(texts, _TRUTH).cast(kind)
+        return _Conversion(_TRUTH, lambda texts: texts.cast(kind))
     if types.is_integer(kind):
-        return lambda texts: pc.replace_substring_regex(_matching(texts, _WHOLE), r"^\+", "").cast(kind)
+        return _Conversion(_WHOLE, lambda texts: _without_plus(texts).cast(kind))
     if types.is_floating(kind):
-        return lambda texts: pc.replace_substring_regex(_matching(texts, _FRACTION), r"^\+", "").cast(kind)
+        return _Conversion(_FRACTION, lambda texts: _without_plus(texts).cast(kind))
     if types.is_decimal(kind):
-        return lambda texts: _matching(texts, _NUMBER).cast(kind)
+        return _Conversion(_NUMBER, lambda texts: texts.cast(kind))
     if types.is_date(kind) or types.is_timestamp(kind):
-        return lambda texts: times_of_texts(texts, kind, zone)
+        return _Conversion(_TIME, lambda texts: times_of_texts(texts, kind, zone), is_safe=True)
     raise BadSchema(f"the column {name} is {told}, and CSV has no form for that: read it as a string")
 
 
-def _matching(texts: pa.Array, pattern: str) -> pa.Array:
-    fits = pc.match_substring_regex(texts, pattern)
-    if pc.all(fits).as_py() is False:
-        text = texts.filter(pc.invert(fits))[0].as_py()
-        raise ValueError(f"{text[:40]!r} is not of that type")
-    return texts
+def _without_plus(texts: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(texts, r"^\+", "")

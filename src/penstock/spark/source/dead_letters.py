@@ -31,6 +31,8 @@ _NAMED: Final = 100
 class TaskId(NamedTuple):
     """Identifies the work of a task, also if the task runs again."""
 
+    name: str
+    """For people who look at the gateway's status: the name of the query's cursor."""
     query: str
     """The query and the task's place in each batch."""
     batch: int
@@ -96,7 +98,7 @@ class DeadLetterTransaction:
 
     def _begun(self, endpoint: str) -> Transaction:
         if self._transaction is None:
-            options, name = self._options, f"{self._span.name[:_NAMED]}/{self._writer}"
+            options, name = self._options, f"{self._task.name[:_NAMED]}/{self._writer}"
             self._producer = Producer(endpoint, name, patience=options.patience, curve=options.curve_client())
             self._transaction = self._producer.transaction(self._task.batch)
         return self._transaction

@@ -88,7 +88,7 @@ class AquiferBatchReader(DataSourceReader):
         # A read of the same records has the same dead letters, however often it is evaluated.
         ranges = cut or [_empty_range(start)]
         return [
-            RangePartition(span, TaskId(f"{span.epoch} {span.start} {span.stop}", 0), alone)
+            RangePartition(span, TaskId("spark-read", f"{span.epoch} {span.start} {span.stop}", 0), alone)
             for span in ranges
         ]
 
@@ -336,7 +336,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._resume(begin, ending)
             self._resumed = True
         return [
-            RangePartition(span, TaskId(f"{ending.query} {number}", ending.batch))
+            RangePartition(span, TaskId(ending.name, f"{ending.query} {number}", ending.batch))
             for number, span in enumerate(cut)
         ]
 
