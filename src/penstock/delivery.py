@@ -10,11 +10,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
-__all__ = ["UP", "BadRecord", "Delivery", "FeedState", "FeedStatus"]
+__all__ = [
+    "UP",
+    "BadRecord",
+    "ConnectionMeter",
+    "Delivery",
+    "FeedConnections",
+    "FeedState",
+    "FeedStatus",
+    "SenderFigures",
+]
 
 FeedStatus: TypeAlias = Literal["connecting", "up", "down"]
 """Whether a source can give records at the moment."""
@@ -70,3 +79,49 @@ class FeedState:
 
 UP: Final = FeedState("up", 0.0)
 """The state of a source that has no connection to lose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderFigures:
+    """What one sender of a feed does, or all of them together; totals are since it was first seen."""
+
+    name: str
+    """Its address; empty for the sum."""
+    open: int = 0
+    """How many connections, or requests, it has now."""
+    paused: int = 0
+    """How many of them wait because the log has no space."""
+    records: int = 0
+    bytes: int = 0
+    """0 if the feed does not count them."""
+    waiting_bytes: int = 0
+    capacity_bytes: int | None = None
+    waiting_for_demand: float = 0.0
+    """Seconds, as are the next two. Of several connections it is the mean."""
+    waiting_for_data: float = 0.0
+    working: float = 0.0
+
+    def with_capacity(self, nbytes: int) -> SenderFigures:
+        """The same, with one bound for all connections together."""
+        return replace(self, capacity_bytes=nbytes)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedConnections:
+    """Who sends to a feed: a few senders one by one, and all of them in the sum."""
+
+    total: SenderFigures
+    few: tuple[SenderFigures, ...] = ()
+    """Those that have sent most lately, ordered by name."""
+
+
+class ConnectionMeter(Protocol):
+    """What a feed with connections shows of them; from any thread."""
+
+    def sample(self, now: float) -> None:
+        """Note what each connection does at this moment."""
+        ...
+
+    def figures(self) -> FeedConnections:
+        """What was noted so far."""
+        ...

@@ -87,7 +87,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path
 
 def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
-        source = f"tcp://127.0.0.1:{gone.getsockname()[1]}"
+        source = f"tcp://127.0.0.1:{gone.getsockname()[1]}?once"  # otherwise it is looked for
     code, said = complaint(capsys, "gateway", "--source", source)
 
     assert code == 1

@@ -28,6 +28,7 @@ __all__ = [
     "LogFigures",
     "ProducerStatus",
     "QueryReport",
+    "SenderStatus",
     "SessionStatus",
     "SourceStatus",
     "StageStatus",
@@ -118,7 +119,7 @@ class StageStatus(_Status):
     number: int = 0
     name: str = ""
     kind: str = "stage"
-    """``stage``, ``boundary`` if it has a queue, or ``connection``."""
+    """``stage``, ``boundary`` if it has a queue, ``connection`` or ``reader``."""
     upstreams: list[int] = field(default_factory=list)
     requested: int = 0
     emitted: int = 0
@@ -130,6 +131,23 @@ class StageStatus(_Status):
     times: HopTimes = field(default_factory=HopTimes)
     by_operator: dict[str, float] = field(default_factory=dict)
     """Seconds of work, by operator."""
+    peer: str = ""
+    """Of a reader of another gateway: its cursor there."""
+
+
+class SenderStatus(_Status):
+    """One of those who send to a feed."""
+
+    name: str = ""
+    open: int = 0
+    """How many connections, or requests, it has now."""
+    paused: int = 0
+    """How many of them are not read at the moment, because the gateway has no space."""
+    records: int = 0
+    bytes: int = 0
+    waiting_bytes: int = 0
+    capacity_bytes: int = 0
+    times: HopTimes = field(default_factory=HopTimes)
 
 
 class ConnectionFigures(_Status):
@@ -138,10 +156,15 @@ class ConnectionFigures(_Status):
     open: int = 0
     paused: int = 0
     """How many are not read at the moment, because the gateway has no space."""
+    records: int = 0
+    bytes: int = 0
+    """What they have sent, 0 if the feed does not count it."""
     waiting_bytes: int = 0
     capacity_bytes: int = 0
     times: HopTimes = field(default_factory=HopTimes)
     """The mean of all: ``waiting_for_demand`` is the time in which a socket was paused."""
+    senders: list[SenderStatus] = field(default_factory=list)
+    """The few that have sent most lately."""
 
 
 class SourceStatus(_Status):

@@ -17,7 +17,7 @@ point of the group ``penstock.feeds`` to every program that has your package.
 """
 
 from penstock.backoff import Backoff
-from penstock.delivery import Delivery, FeedState
+from penstock.delivery import ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import (
     CODECS,
@@ -63,6 +63,7 @@ __all__ = [
     "BadLines",
     "ConnectedFeed",
     "ConnectionLost",
+    "ConnectionMeter",
     "Decode",
     "Delivery",
     "ElementDecoder",
@@ -70,6 +71,7 @@ __all__ = [
     "Feed",
     "FeedAddress",
     "FeedClosed",
+    "FeedConnections",
     "FeedError",
     "FeedOptions",
     "FeedState",
@@ -93,6 +95,7 @@ __all__ = [
     "RedisSettings",
     "Restart",
     "Scheme",
+    "SenderFigures",
     "SendingFailed",
     "StdinFeed",
     "TcpFeed",

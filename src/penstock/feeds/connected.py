@@ -11,12 +11,13 @@ from contextlib import aclosing
 from typing import Any, ClassVar, Final
 
 from penstock.backoff import Backoff
-from penstock.delivery import FeedState
+from penstock.delivery import Delivery, FeedState
 from penstock.feeds.feed import Feed
+from penstock.feeds.senders import DATA, DEMAND, SenderLedger, SenderVisit
 from penstock.spec import Publisher
 from penstock.streams import Flux
 
-__all__ = ["RECONNECT", "ConnectedFeed", "ConnectionLost"]
+__all__ = ["RECONNECT", "ConnectedFeed", "ConnectionLost", "down"]
 
 _log = logging.getLogger("penstock.feeds")
 
@@ -26,6 +27,13 @@ RECONNECT: Final = Backoff(first=0.2, longest=30.0)
 
 class ConnectionLost(ConnectionError):
     """The other side has ended the connection; a :class:`ConnectedFeed` then reconnects."""
+
+
+def down(before: FeedState, error: BaseException, attempts: int, pause: float) -> FeedState:
+    """The state of a feed whose connection has failed; the next attempt follows after ``pause`` seconds."""
+    now = time.time()
+    since = before.since if before.status == "down" else now
+    return FeedState("down", since, str(error) or type(error).__name__, attempts, now + pause)
 
 
 class ConnectedFeed(Feed):
@@ -42,13 +50,16 @@ class ConnectedFeed(Feed):
     lost: ClassVar[tuple[type[BaseException], ...]] = (OSError, EOFError, TimeoutError)
     """The errors after which it reconnects."""
     backoff: Backoff = RECONNECT
+    _visit: SenderVisit
+    """What the connection says of itself; there is one while :meth:`connection` runs."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.state = FeedState("connecting")
+        self.senders = self._ledger = SenderLedger()
         self._attempts = 0
         """How many connections in a row have failed, or have ended early without giving anything."""
-        self._reason = ""
+        self._reason: str | None = None
         """Why the last one ended."""
 
     @abstractmethod
@@ -69,10 +80,14 @@ class ConnectedFeed(Feed):
         while True:
             began, useful = time.monotonic(), False
             try:
-                async with aclosing(self.connection()) as elements:
-                    async for element in elements:
-                        useful = True
-                        yield element
+                with self._ledger.visit(self.name) as self._visit:
+                    async with aclosing(self.connection()) as elements:
+                        async for element in elements:
+                            useful = True
+                            self._visit.doing = DEMAND
+                            yield element
+                            self._visit.doing = DATA
+                            self._visit.took(len(element.records) if isinstance(element, Delivery) else 1)
                 return
             except self.lost as error:
                 # A server that accepts and then hangs up at once is as good as one that is not there.
@@ -84,12 +99,10 @@ class ConnectedFeed(Feed):
 
     def _disconnected(self, error: BaseException) -> float:
         """Note why, and return how many seconds to wait."""
-        before = self.state
         self._attempts = attempts = self._attempts + 1
         pause = self.backoff.pause(attempts)
-        reason = str(error) or type(error).__name__
-        since = before.since if before.status == "down" else time.time()
-        self.state = FeedState("down", since, reason, attempts, time.time() + pause)
+        self.state = down(self.state, error, attempts, pause)
+        reason = self.state.reason
         # Once for each reason, and then ever more rarely: a server may be away for days.
         if self._reason != reason or attempts & (attempts - 1) == 0:
             _log.warning("%s: %s; attempt %d follows in %.1f s", self.name, reason, attempts + 1, pause)

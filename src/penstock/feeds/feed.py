@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from penstock.arguments import a_count
-from penstock.delivery import UP, Delivery, FeedState
+from penstock.delivery import UP, ConnectionMeter, Delivery, FeedState
 from penstock.feeds.lines import BadLines, Decode, OnBadLine, decoder
 from penstock.options import option, parse_size
 from penstock.spec import Publisher
@@ -124,6 +124,8 @@ class Feed(ABC):
     """The count of bad lines, if the feed can have any."""
     state: FeedState = UP
     """Whether it can give records at the moment; a feed with a connection replaces it as things change."""
+    senders: ConnectionMeter | None = None
+    """Who sends to it, if it has connections that can be told apart."""
 
     def resume(self, marks: Mapping[str, str]) -> None:
         """Learn the marks of the deliveries that are in the journal; most feeds have none, and ignore it."""

@@ -81,6 +81,13 @@ class Inbound:
         use(self._connection)
         return self
 
+    def waiting_bytes(self) -> tuple[int | None, int | None]:
+        """How many bytes have arrived and wait for the subscriber, and after how many the socket is paused.
+
+        Any thread may ask.
+        """
+        return self._receiver.waiting_bytes()
+
     @property
     def connection(self) -> Connection:
         """The connection that this side belongs to."""

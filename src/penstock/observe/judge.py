@@ -3,14 +3,15 @@
 In a chain with backpressure the slowest hop works, the hops above it wait for demand, and those below it wait
 for data. So the search begins at the log of the first gateway. If the log has no space, or a required reader
 falls behind, the reader that needs the oldest record is followed downwards: it may be a query that waits for
-the gateway it writes to. If the journal works all the time while elements wait for it, the disk is slow.
-Otherwise the search goes up, to the stage that works while everything below it waits. If nothing works all
-the time, nobody limits the flow: the source is slower than everything else.
+the gateway it writes to, or a program that shows which of its own stages is slow. If the journal works all
+the time while elements wait for it, the disk is slow. Otherwise the search goes up, to the stage that works
+while everything below it waits. A feed that is down limits the flow, too. If nothing works all the time,
+nobody limits the flow: the source is slower than everything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -27,6 +28,8 @@ _BEHIND: Final = 0.1
 """A reader that gets so much less than comes in falls behind,"""
 _BEHIND_SECONDS: Final = 1.0
 """if it is behind by so many seconds already."""
+_WORKERS: Final = ("stage", "boundary", "connection")
+"""Kinds of hops above a log, or below a reader, that can be slow by themselves."""
 
 
 def judge(before: Snapshot, after: Snapshot) -> Verdict:
@@ -62,11 +65,12 @@ class _Judge:
         for log in logs:
             if (found := self._above(log)) is not None:
                 return found
-        if not logs:
-            ends = [hop for hop in self._after.hops if hop.id not in self._below]
-            for end in ends:
-                if (found := self._upwards(end)) is not None:
-                    return found
+        for end in (hop for hop in self._after.hops if hop.id not in self._below):
+            if end.kind not in ("log", "cursor") and (found := self._upwards(end)) is not None:
+                return found
+        for hop in self._after.hops:
+            if hop.state == "down":
+                return self._found(hop, "down", None)
         return self._nobody(logs)
 
     def _held_up_by(self, log: Hop, seen: set[str]) -> LimitingHop | None:
@@ -94,9 +98,28 @@ class _Judge:
                     if (found := self._sink_is_slow(query, producer, sink, seen)) is not None:
                         return found
             return self._found(query, why, log)
+        for reader in self._below.get(cursor.id, []):
+            if reader.kind == "reader" and (found := self._slow_client(reader, seen)) is not None:
+                if found.log is not None or found.hop is None:
+                    return found
+                return self._found(found.hop, why, log, found.operator)
         if cursor.state == "away" and not self._rate(cursor).records_out:
             return self._found(cursor, "away", log)
         return self._found(cursor, why, log)
+
+    def _slow_client(self, reader: Hop, seen: set[str]) -> LimitingHop | None:
+        """What is slow below a reader: its stages, its program, or the gateway that it feeds."""
+        below = {reader.id}
+        for hop in self._after.hops:
+            if not below.isdisjoint(hop.upstream):
+                below.add(hop.id)
+        for log in (self._hops[id] for id in below if self._hops[id].kind == "log"):
+            if (found := self._held_up_by(log, seen)) is not None:
+                return found
+        for end in (self._hops[id] for id in below if id not in self._below):
+            if (found := self._upwards(end, below)) is not None:
+                return found
+        return None
 
     def _sink_is_slow(self, query: Hop, producer: Hop, sink: Hop, seen: set[str]) -> LimitingHop | None:
         if self._share(producer, "waiting_for_demand") >= _HELD_UP or sink.state == "full":
@@ -144,7 +167,7 @@ class _Judge:
                 return replace(found, log=log)
         return None
 
-    def _upwards(self, hop: Hop) -> LimitingHop | None:
+    def _upwards(self, hop: Hop, among: Container[str] | None = None) -> LimitingHop | None:
         """The lowest stage from here on up that works while what is below it waits for data."""
         seen: set[str] = set()
         waiting = [hop]
@@ -153,7 +176,7 @@ class _Judge:
             if current.id in seen:
                 continue
             seen.add(current.id)
-            if self._share(current, "working") >= _BUSY and current.kind in ("stage", "boundary"):
+            if self._share(current, "working") >= _BUSY and current.kind in _WORKERS:
                 operator, _ = self._operator(current)
                 return self._found(current, "slow", None, operator)
             if (
@@ -162,7 +185,10 @@ class _Judge:
                 and self._share(current, "waiting_for_demand") >= _BUSY
             ):
                 return self._found(current, "slow", None, "its subscriber")
-            waiting += [self._hops[id] for id in current.upstream if id in self._hops]
+            above = [self._hops[id] for id in current.upstream if id in self._hops]
+            waiting += [
+                each for each in above if each.kind != "cursor" and (among is None or each.id in among)
+            ]
         return None
 
     def _operator(self, stage: Hop) -> tuple[str, float]:
@@ -192,7 +218,7 @@ class _Judge:
         """Other stages that would limit the flow next: they work most of the time as well."""
         for hop in self._after.hops:
             limiting = found.hop is not None and hop.id == found.hop.id
-            if not limiting and hop.kind in ("stage", "boundary") and self._share(hop, "working") >= _BUSY:
+            if not limiting and hop.kind in _WORKERS and self._share(hop, "working") >= _BUSY:
                 yield hop.id
 
     def _rate(self, hop: Hop) -> HopRates:

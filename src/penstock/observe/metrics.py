@@ -37,8 +37,8 @@ Application = Callable[
 def metrics_app(look: Callable[[], Snapshot]) -> Application:
     """An ASGI application with ``/metrics``, ``/healthz`` and ``/readyz``; ``look`` takes a snapshot.
 
-    ``/healthz`` answers as long as the process does. ``/readyz`` answers 200 if a snapshot can be taken and
-    no journal is stalled, and otherwise 503 with the reason.
+    ``/healthz`` answers as long as the process does. ``/readyz`` answers 200 if a snapshot can be taken, no
+    journal is stalled and no feed is down, and otherwise 503 with the reason.
     """
 
     answers = _Answers(look)
@@ -86,9 +86,10 @@ class _Answers:
         except Exception as error:
             _log.warning("no snapshot could be taken for %s: %s", path, error)
             return 503, _JSON, json.dumps({"status": "unavailable", "reason": str(error)}).encode()
-        stalled = [hop.name for hop in snapshot.hops if hop.state in ("stalled", "failed")]
-        if stalled:
-            reason = f"{stalled[0]} cannot go on"
+        stuck = next((hop for hop in snapshot.hops if hop.state in ("stalled", "failed", "down")), None)
+        if stuck is not None:
+            what = "is down" if stuck.state == "down" else "cannot go on"
+            reason = f"{stuck.name} {what}" + (f": {stuck.reason}" if stuck.reason else "")
             return 503, _JSON, json.dumps({"status": "unavailable", "reason": reason}).encode()
         return 200, _JSON, b'{"status":"ok"}'
 

@@ -59,9 +59,14 @@ class Hop(JsonForm):
     upstream: tuple[str, ...] = ()
     """The hops that records come from."""
     state: str = "running"
-    """``running``, ``full``, ``paused``, ``joining``, ``away``, ``stalled``, ``ended`` or ``failed``."""
+    """``running``, ``full``, ``paused``, ``joining``, ``away``, ``connecting``, ``down``, ``stalled``,
+    ``ended`` or ``failed``."""
+    reason: str = ""
+    """Why it is in this state, if there is something to say."""
     where: str = ""
     """The endpoint, or the process, that the hop lives in."""
+    peer: str = ""
+    """Of a client: the hop at its gateway that it belongs to, as far as the client can know its id."""
     required: bool = True
     """Whether the hops above have to wait for it when it is slow."""
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from penstock.arguments import seconds
+from penstock.observe.clients import endpoints_of, joined, local_clients
 from penstock.observe.judge import judge
 from penstock.observe.model import Hop, RecentError, Snapshot, Verdict
 from penstock.observe.publication import look_at_process
@@ -62,6 +63,8 @@ class Observer:
         """The errors of this moment, by hop."""
         self._silent: list[Hop] = []
         """For each gateway that did not answer the last time, a hop in the state ``failed``."""
+        self._unheard: set[str] = set()
+        """Gateways that nobody has named here, and that did not answer: they are not asked again."""
         self._limiting: tuple[str | None, float] | None = None
         """The hop that limits, and since when."""
 
@@ -103,32 +106,39 @@ class Observer:
         self._silent = []
         while waiting and len(found) < _MOST_GATEWAYS:
             endpoint = waiting.pop(0)
-            if endpoint in asked:
+            if endpoint in asked or endpoint in self._unheard:
                 continue
             asked.add(endpoint)
             if endpoint.isdigit():
-                processes += look_at_process(int(endpoint)).hops
+                shown = look_at_process(int(endpoint)).hops
+                processes += shown
+                waiting += endpoints_of(shown)
                 continue
             try:
                 look = self._looks.get(endpoint)
                 status = probe(endpoint, self._timeout, self._curve) if look is None else look()
             except AquiferError as error:
+                if endpoint not in self._endpoints:
+                    self._unheard.add(endpoint)
                 failure = failure or error
                 silent = Hop(id=f"{endpoint}/log", kind="log", name="log", where=endpoint, state="failed")
                 self._silent.append(silent)
                 self._note(silent.id, str(error))
                 continue
             self._note(f"{endpoint}/log", status.stalled)
-            self._note(f"{endpoint}/intake", status.failure)
+            self._note(f"{endpoint}/intake", status.failure or _down(status))
             found[endpoint] = hops_of(endpoint, status)
             waiting += [sink for sink in found[endpoint].sinks.values() if sink.startswith("tcp://")]
         if not found and not processes and failure is not None:
             raise failure
         gateways = list(found.values())
+        served = list(_linked(found))
+        if served:
+            processes += local_clients(served, (int(each) for each in self._endpoints if each.isdigit()))
         return Snapshot(
             at=time.time(),
             clock=time.monotonic(),
-            hops=(*processes, *_linked(found)),
+            hops=joined(served, processes),
             errors=tuple(self._errors),
             batches=tuple(batch for each in gateways for batch in each.batches),
             subscribers=tuple(one for each in gateways for one in each.subscribers),
@@ -151,6 +161,12 @@ class Observer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _down(status: GatewayStatus) -> str | None:
+    """Why the feed gives nothing at the moment, if it says so."""
+    source = status.source
+    return f"the source is down: {source.reason}" if source.state == "down" and source.reason else None
 
 
 def _linked(gateways: Mapping[str, GatewayHops]) -> Iterator[Hop]:

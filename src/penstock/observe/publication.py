@@ -8,12 +8,14 @@ and answers whoever connects with one snapshot as JSON.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import socket
 import stat
 import tempfile
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +23,7 @@ from penstock.observe.model import Hop, Snapshot
 from penstock.streams import StageFigures, StageMeter
 from penstock.streams.spi import meter_everything
 
-__all__ = ["NotPublished", "Publication", "look_at_process", "publish"]
+__all__ = ["NotPublished", "Publication", "look_at_process", "publish", "published_processes"]
 
 _EVERY: Final = 0.05
 """Seconds between two looks at the streams."""
@@ -111,6 +113,7 @@ def _hop(where: str, figures: StageFigures) -> Hop:
         name=figures.name,
         upstream=tuple(f"{where}/stage/{number}" for number in figures.upstreams),
         where=where,
+        peer=figures.peer,
         records_out=figures.emitted,
         waiting=figures.queued,
         capacity=figures.capacity,
@@ -141,12 +144,34 @@ def publish() -> Publication:
         return _publication
 
 
-def look_at_process(pid: int) -> Snapshot:
-    """The snapshot of a process of this user; NotPublished if it does not show its streams."""
+def published_processes(most: int, besides: Iterable[int] = ()) -> list[int]:
+    """The processes of this user that show their streams, or have done so: the newest, ``most`` of them."""
+    left_out = {os.getpid(), *besides}
+    found: list[tuple[float, int]] = []
+    for path in _folder().glob("*.sock"):
+        if path.stem.isdigit() and int(path.stem) not in left_out and _is_alive(int(path.stem)):
+            with contextlib.suppress(OSError):  # It has just ended.
+                found.append((path.stat().st_mtime, int(path.stem)))
+    return [pid for _, pid in sorted(found, reverse=True)[:most]]
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def look_at_process(pid: int, patience: float = _PATIENCE) -> Snapshot:
+    """The snapshot of a process of this user; NotPublished if it does not show its streams.
+
+    The process has ``patience`` seconds to answer.
+    """
     path = _folder() / f"{pid}.sock"
     answer = bytearray()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asker:
-        asker.settimeout(_PATIENCE)
+        asker.settimeout(patience)
         try:
             asker.connect(str(path))
             while len(answer) < _LARGEST and (more := asker.recv(1 << 16)):

@@ -17,7 +17,7 @@ class LimitingHop:
 
     hop: Hop | None
     why: str
-    """``slow``, ``behind``, ``stalled``, ``away``, ``unread``, ``idle``, ``slower`` or ``ended``."""
+    """``slow``, ``behind``, ``stalled``, ``away``, ``unread``, ``down``, ``idle``, ``slower``, ``ended``."""
     log: Hop | None = None
     """The log that it holds up, or feeds."""
     operator: str = ""
@@ -32,11 +32,15 @@ _ADVICE: Final = {
     "log": "a faster disk, larger batches, or a journal in memory if records may be lost with the process",
     "stage": "`map_parallel` or `map_async` for the slow function, or `publish_on` for a thread of its own",
     "boundary": "a scheduler with more threads, or `map_parallel` for the slow function",
+    "connection": "`--codec bytes` and decoding in the readers, or several gateways that share the senders",
+    "reader": "less work for each record, several readers side by side, or `required=False` if it may miss "
+    "records",
 }
 _STATES: Final = {
     "stalled": "free space on the disk, or end the program that locks the journal",
     "away": "start the reader again, or `penstock gateway forget` its id if it will not come back",
     "unread": "start a reader; the source waits for the first one",
+    "down": "see why the server does not answer; the feed connects again by itself",
 }
 
 
@@ -80,6 +84,13 @@ def _name(hop: Hop, operator: str) -> str:
         return f"The reader `{hop.name}`{where}"
     if hop.kind == "log":
         return f"The {hop.name}{where}"
+    if hop.kind == "connection":
+        count = hop.details.get("open", 1)
+        return f"Reading from {f'{count:.0f} senders' if count > 1 else f'`{hop.name}`'}{where}"
+    if hop.kind == "reader":
+        return f"The program that reads as `{hop.name}`{where}"
+    if hop.kind == "intake":
+        return f"The source{where}"
     if operator == "its subscriber":
         return f"The subscriber of `{hop.name}`"
     if operator:
@@ -92,6 +103,7 @@ def _verb(found: LimitingHop) -> str:
         "stalled": "cannot be written, and limits the flow",
         "away": "is away, and limits the flow",
         "unread": "waits for its first reader, and limits the flow",
+        "down": "is down, and limits the flow",
         "behind": "limits the flow and falls behind",
     }.get(found.why, "limits the flow")
 
@@ -105,6 +117,11 @@ def _cost(found: LimitingHop) -> str:
 def _evidence(found: LimitingHop, snapshot: Snapshot, rates: Mapping[str, HopRates]) -> list[str]:
     hop, said = found.hop, []
     assert hop is not None
+    if found.why == "down":
+        since = hop.details.get("state_since", snapshot.at)
+        said.append(
+            f"{hop.reason or 'its server does not answer'} (since {span(max(snapshot.at - since, 0.0))})"
+        )
     seconds = hop.details.get("batch_seconds", 0.0)
     if hop.kind == "query" and seconds > 0:
         phases = {name: spent for name, spent in hop.details.items() if name in _PHASES}
@@ -112,13 +129,13 @@ def _evidence(found: LimitingHop, snapshot: Snapshot, rates: Mapping[str, HopRat
             phase = max(phases, key=lambda name: phases[name])
             said.append(f"{min(phases[phase] / seconds, 1):.0%} of each batch in `{phase}`")
     own = rates.get(hop.id)
-    if own is not None and own.working is not None and hop.kind in ("stage", "boundary", "log"):
+    if own is not None and own.working is not None and hop.kind in ("stage", "boundary", "connection", "log"):
         said.append(f"it works {own.working:.0%} of the time")
     if found.log is not None and found.log.full_seconds is not None:
         said.append(f"the {found.log.name} is full since {span(found.log.full_seconds)}")
     if hop.lag_seconds:
         said.append(f"it is {amount(hop.lag_records or 0)} records, {span(hop.lag_seconds)} behind")
-    for each in snapshot.hops:
+    for each in sorted(snapshot.hops, key=lambda each: not each.id.endswith("/connections")):
         share = rates[each.id].waiting_for_demand if each.id in rates else None
         if each.kind == "connection" and share:
             said.append(f"the senders' sockets are paused {share:.0%} of the time")

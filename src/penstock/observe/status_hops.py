@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import UNSET, UnsetType
 
-from penstock.aquifer import CursorStatus, GatewayStatus, HopTimes, QueryReport, SessionStatus
+from penstock.aquifer import (
+    ConnectionFigures,
+    CursorStatus,
+    GatewayStatus,
+    HopTimes,
+    QueryReport,
+    SenderStatus,
+    SessionStatus,
+)
 from penstock.observe.model import Hop, QueryBatch, SubscriberFigures
 
 __all__ = ["GatewayHops", "hops_of"]
@@ -93,18 +101,11 @@ def _above_the_log(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
         return
     upstream: tuple[str, ...] = ()
     if source.connections is not UNSET:
-        figures = source.connections
-        yield Hop(
-            id=f"{endpoint}/connections",
-            kind="connection",
-            name=f"{figures.open} senders",
-            state="paused" if figures.open and figures.paused == figures.open else "running",
-            where=endpoint,
-            waiting_bytes=figures.waiting_bytes,
-            capacity_bytes=figures.capacity_bytes or None,
-            **_times(figures.times),  # type: ignore[arg-type]
-        )
-        upstream = (f"{endpoint}/connections",)
+        few = [_sender(f"{endpoint}/connection/{each.name}", each) for each in source.connections.senders]
+        yield from few
+        total = _sender(f"{endpoint}/connections", source.connections)
+        yield replace(total, upstream=tuple(hop.id for hop in few))
+        upstream = (total.id,)
     for stage in source.stages if source.stages is not UNSET else []:
         above = tuple(f"{endpoint}/stage/{number}" for number in stage.upstreams)
         yield Hop(
@@ -113,6 +114,7 @@ def _above_the_log(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
             name=stage.name,
             upstream=above or upstream,
             where=endpoint,
+            peer=stage.peer,
             records_out=stage.emitted,
             waiting=stage.queued,
             capacity=stage.capacity,
@@ -129,20 +131,54 @@ def _above_the_log(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
         name="source" if not upstream else "intake",
         upstream=upstream,
         state=_state_of_source(status),
+        reason=_reason(status),
         where=endpoint,
         records_in=source.received,
         records_out=source.received - (source.waiting if source.waiting is not UNSET else 0),
         waiting=source.waiting if source.waiting is not UNSET else None,
         demand=max(source.requested - source.received, 0),
         errors=source.skipped,
+        details={} if source.since is UNSET else {"state_since": source.since},
         **_times(source.times),  # type: ignore[arg-type]
     )
 
 
-def _state_of_source(status: GatewayStatus) -> str:
+def _sender(id: str, figures: ConnectionFigures | SenderStatus) -> Hop:
+    """One sender of a feed, or all of them together."""
+    one = figures.name if isinstance(figures, SenderStatus) else ""
+    return Hop(
+        id=id,
+        kind="connection",
+        name=one or "senders",
+        state="paused" if figures.open and figures.paused == figures.open else "running",
+        where=id.partition("/connection")[0],
+        records_in=figures.records,
+        records_out=figures.records,
+        bytes_in=figures.bytes or None,
+        waiting_bytes=figures.waiting_bytes,
+        capacity_bytes=figures.capacity_bytes or None,
+        details={"open": float(figures.open), "paused": float(figures.paused)},
+        **_times(figures.times),  # type: ignore[arg-type]
+    )
+
+
+def _state_of_log(status: GatewayStatus) -> str:
     if status.failure is not None:
         return "failed"
     return "running" if status.end is None else "ended"
+
+
+def _state_of_source(status: GatewayStatus) -> str:
+    state = _state_of_log(status)
+    if state == "running" and status.source.state in ("connecting", "down"):
+        return str(status.source.state)
+    return state
+
+
+def _reason(status: GatewayStatus) -> str:
+    if status.failure is not None:
+        return status.failure
+    return status.source.reason or "" if status.source.reason is not UNSET else ""
 
 
 def _producers(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
@@ -164,13 +200,14 @@ def _producers(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
 def _log(endpoint: str, status: GatewayStatus, upstream: list[str]) -> Hop:
     figures = status.log if status.log is not UNSET else None
     full = figures is not None and figures.full_seconds is not None
-    state = "stalled" if status.stalled else "full" if full else _state_of_source(status)
+    state = "stalled" if status.stalled else "full" if full else _state_of_log(status)
     return Hop(
         id=f"{endpoint}/log",
         kind="log",
         name="journal" if status.durable else "log",
         upstream=tuple(upstream),
         state=state,
+        reason=status.stalled or status.failure or "",
         where=endpoint,
         records_in=status.head,
         records_out=status.head,

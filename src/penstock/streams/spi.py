@@ -32,7 +32,7 @@ from penstock.streams.operators.sources import DeferSource, FailedSource
 from penstock.streams.schedulers.bound_clock import bound_to
 from penstock.streams.schedulers.scheduler import Renewable, asks_main_thread_to_stop, renew_after_fork
 from penstock.streams.source import IterableSource, Next, PublisherSource, Source
-from penstock.streams.stage_meter import Glimpse, meter_everything
+from penstock.streams.stage_meter import Glimpse, meter_everything, meters_for_new_streams
 from penstock.streams.stream import Stream, as_stream, flux_of, mono_of
 from penstock.streams.terminal import AsyncReader
 
@@ -66,6 +66,7 @@ __all__ = [
     "drop_error",
     "flux_of",
     "meter_everything",
+    "meters_for_new_streams",
     "mono_of",
     "piecewise_operators",
     "pulled_elements",

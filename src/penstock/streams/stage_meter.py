@@ -56,7 +56,7 @@ class StageFigures:
     """Identifies it for this meter."""
     name: str
     kind: str
-    """``stage``, ``boundary`` if it has a queue, or ``connection``."""
+    """``stage``, ``boundary`` if it has a queue, ``connection``, ``reader`` or ``producer``."""
     upstreams: tuple[int, ...]
     """The numbers of the stages above it."""
     requested: int
@@ -72,6 +72,8 @@ class StageFigures:
     working: float
     by_operator: dict[str, float] = field(default_factory=dict)
     """Seconds of ``working``, by the label of the operator."""
+    peer: str = ""
+    """Of a client: what it is called at the other end of its connection."""
 
 
 class _Followed:
@@ -164,6 +166,7 @@ def _figures(followed: _Followed, stage: Any, numbers: dict[int, int]) -> StageF
         waiting_for_data=data,
         working=working,
         by_operator=dict(followed.by_operator),
+        peer=getattr(stage, "meter_peer", ""),
     )
 
 

@@ -1,7 +1,8 @@
 """The processes of a pipeline over sockets, with a slow hop where the first argument says.
 
 ``gateway SLOW`` is a TCP sender, the connection that reads it, and a gateway behind that; it prints its
-endpoint. ``reader SLOW ENDPOINT`` is the last reader. Both end when their standard input does.
+endpoint. ``listening SLOW`` is a gateway with a feed that several senders connect to. The last reader is
+``reader SLOW ENDPOINT``. All end when their standard input does.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Batch, Gateway, MemoryJournal, SqliteJournal
+from penstock.feeds import Decode, FeedOptions, TcpListenFeed
 from penstock.net import TcpClient
 from penstock.net.framing import lines
 
 _RECORDS = 2000
 """What the log may hold."""
+_SENDERS = 12
+"""How many connect to the feed that listens: more than are shown one by one."""
 
 
 def read_slowly(chunk: bytes) -> bytes:
@@ -85,11 +90,58 @@ def gateway(slow: set[str]) -> None:
             connection.abort()
 
 
+def decode_slowly(line: bytes) -> bytes:
+    """A slow decoder of a feed."""
+    time.sleep(0.001)
+    return line
+
+
+class SlowDecoding(FeedOptions):
+    """Options of a feed that takes long to make a record of a line."""
+
+    def decoder(self) -> Decode:
+        """A slow function."""
+        return decode_slowly
+
+
+def send_to(port: int) -> None:
+    """Send lines to a feed, as fast as it takes them."""
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        while True:
+            try:
+                connection.sendall(b"a line of a sender".ljust(4000) + b"\n")
+            except OSError:
+                return
+
+
+def listening(slow: set[str]) -> None:
+    """A gateway with a feed, and those who send to it."""
+    options = SlowDecoding() if "decoding" in slow else FeedOptions()
+    if "down" in slow:
+        with socket.create_server(("127.0.0.1", 0)) as gone:
+            url = f"tcp://127.0.0.1:{gone.getsockname()[1]}"
+    else:
+        url = "tcp-listen://127.0.0.1:0"
+    journal = MemoryJournal(max_records=_RECORDS)
+    with (
+        feeds.open(url, options) as feed,
+        Gateway(feed, "tcp://127.0.0.1:0", journal=journal, prefetch=500) as serving,
+    ):
+        if isinstance(feed, TcpListenFeed):
+            for _ in range(_SENDERS):
+                threading.Thread(target=send_to, args=(feed.port,), daemon=True).start()
+        print(serving.endpoint, flush=True)
+        sys.stdin.read()
+
+
 def reader(slow: set[str], endpoint: str) -> None:
-    """The last reader."""
+    """The last reader; its work is a stage of its stream, or the body of its loop."""
     pause = 0.02 if "reader" in slow else 0.0005 if "quick-reader" in slow else 0.0
     publisher = AquiferPublisher(endpoint, id="last", window=64)
-    threading.Thread(target=read, args=(publisher, pause), daemon=True).start()
+    if "stage-of-reader" in slow:
+        publisher.flux().map(enrich_slowly).subscribe(lambda _: None)
+    else:
+        threading.Thread(target=read, args=(publisher, pause), daemon=True).start()
     print("reading", flush=True)
     sys.stdin.read()
 
@@ -104,5 +156,7 @@ def read(publisher: AquiferPublisher, pause: float) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "gateway":
         gateway(set(sys.argv[2].split(",")))
+    elif sys.argv[1] == "listening":
+        listening(set(sys.argv[2].split(",")))
     else:
         reader(set(sys.argv[2].split(",")), sys.argv[3])

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import Enum, auto
 from types import TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self
 
 from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
 from penstock.aquifer.errors import ProtocolViolation
@@ -34,12 +35,16 @@ from penstock.aquifer.records.codecs import Codec, codec_named
 from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import CurveClient
 from penstock.arguments import a_whole_number, describe, seconds
+from penstock.streams import StageState
+from penstock.streams.spi import Glimpse, meters_for_new_streams
 
 __all__ = ["PreparedPart", "Producer", "Transaction"]
 
 _BUFFERED: Final = 1024
 _BUFFERED_BYTES: Final = 1024 * 1024
 """Records are sent when there are this many of them, or about this many bytes."""
+_COMMITTING, _IDLE, _SENDING = 0, 1, 2
+"""What a producer does: it waits until its records are in the log, or for its program, or it sends."""
 _MOST: Final = 2**63 - 1
 _LONGEST_NAME: Final = 256
 
@@ -73,6 +78,8 @@ class Producer:
     Threads may share a producer. They take turns: one request is under way at a time.
     """
 
+    meter_kind: ClassVar[str] = "producer"
+
     def __init__(
         self,
         endpoint: str,
@@ -93,6 +100,12 @@ class Producer:
         self._connection = GatewayConnection(gateway_endpoint(endpoint, "Producer"), curve, patience=patience)
         self._turn = threading.RLock()
         """Held while a request is under way."""
+        self._doing = _IDLE
+        self._written = 0
+        """How many records were left with the gateway."""
+        self._closed = False
+        for meter in meters_for_new_streams():
+            meter.add(self)
 
     def transaction(self, batch_id: int, *, part: int = 0) -> Transaction:
         """Begin a transaction for a batch.
@@ -126,7 +139,7 @@ class Producer:
             "does anybody read from it?"
         )
         question = Complete(x=CompleteFields(commit=commit))
-        with self._turn:
+        with self._turn, self._busy(_COMMITTING):
             answer = self._connection.ask(question, patience=patience, advice=advice)
         self._check(answer, OnComplete)
 
@@ -134,6 +147,37 @@ class Producer:
         """Close the connection. A transaction that is still open is not committed."""
         with self._turn:
             self._connection.close()
+            self._closed = True
+
+    @contextmanager
+    def _busy(self, doing: int) -> Iterator[None]:
+        self._doing = doing
+        try:
+            yield
+        finally:
+            self._doing = _IDLE
+
+    # ---------------------------------------------------------------- what a meter looks at, from any thread
+    @property
+    def meter_peer(self) -> str:
+        """What the gateway calls this producer."""
+        return f"{self._connection.endpoint}/producer/{self.name}"
+
+    def glimpse(self) -> Glimpse | None:
+        """Whether it sends, waits for a commit, or has nothing to do; None if it is closed."""
+        return None if self._closed else Glimpse(self._doing)
+
+    def meter_state(self) -> StageState:
+        """How many records it has written."""
+        return StageState(self.name, 0, self._written, 0, None, "caller", self._closed)
+
+    def waiting_bytes(self) -> tuple[int | None, int | None]:
+        """Not known: each transaction has a buffer of its own."""
+        return None, None
+
+    def upstreams(self) -> list[Any]:
+        """None: a program writes."""
+        return []
 
     def __enter__(self) -> Self:
         return self
@@ -153,9 +197,10 @@ class Producer:
         """Leave a piece with the gateway; no reader sees it before the commit."""
         put = Put(query=self.name, batch=batch_id, part=part, attempt=attempt, seq=seq, fmt=batch.format)
         question = Next(batch.count, x=NextFields(put=put))
-        with self._turn:
+        with self._turn, self._busy(_SENDING):
             answer = self._connection.ask(question, batch.payload, batch.metadata)
         self._check(answer, OnNext)
+        self._written += batch.count
 
     def _check(self, answer: Control, expected: type[Control]) -> None:
         if not isinstance(answer, expected):

@@ -18,7 +18,7 @@ from penstock.aquifer.security import CurveClient
 from penstock.arguments import a_count, seconds, whole
 from penstock.spec import Publisher, Subscriber, check_subscriber
 from penstock.streams import Flux
-from penstock.streams.spi import PublisherSource, flux_of
+from penstock.streams.spi import PublisherSource, flux_of, meters_for_new_streams
 
 __all__ = ["AquiferPublisher"]
 
@@ -132,6 +132,8 @@ class AquiferPublisher(Publisher[Any]):
         )
         self._subscriptions.add(subscription)
         subscription.start()
+        for meter in meters_for_new_streams():
+            meter.add(subscription)
 
     def flux(self) -> Flux[Any]:
         """This publisher with the operators of a Flux."""

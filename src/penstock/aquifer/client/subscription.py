@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.elements import Chunk, Unpacker
@@ -26,7 +26,8 @@ from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
-from penstock.streams.spi import drop_error
+from penstock.streams import StageState
+from penstock.streams.spi import Glimpse, drop_error
 
 __all__ = ["AquiferSubscription", "Deficit", "Metrics"]
 
@@ -84,6 +85,8 @@ class Metrics:
 class AquiferSubscription:
     """The Subscription of an :class:`~penstock.aquifer.AquiferPublisher`."""
 
+    meter_kind: ClassVar[str] = "reader"
+
     def __init__(
         self,
         subscriber: Subscriber[Any],
@@ -109,6 +112,8 @@ class AquiferSubscription:
         self._left = False
         """The subscriber has cancelled."""
         self._delivered = 0
+        self._signalling = False
+        """The subscriber, or what stands before it, is at work."""
         self._acknowledge: int | None = None
         self._driver = Driver(side, sockets, self._take, self._take_records)
         self._listened = 0.0
@@ -190,6 +195,42 @@ class AquiferSubscription:
             request_size=plain.rate.size if plain is not None else 0,
         )
 
+    # ---------------------------------------------------------------- what a meter looks at, from any thread
+    @property
+    def meter_peer(self) -> str:
+        """The cursor at the gateway; without an id it is not known which one."""
+        options = self._side.options
+        endpoint = f"{self._side.endpoint}/{options.stream}" if options.stream else self._side.endpoint
+        return f"{endpoint}/cursor/{options.name or ''}"
+
+    def glimpse(self) -> Glimpse | None:
+        """Whether records wait for the subscriber, or it waits for records; None if it is over."""
+        if self._cancelled or not self._thread.is_alive():
+            return None
+        if self._signalling:
+            return Glimpse(0)  # the subscriber is at work
+        if not self._waiting:
+            return Glimpse(1)
+        return Glimpse(2 if self._demand else 0)
+
+    def meter_state(self) -> StageState:
+        """The records that have arrived, and the window that bounds them."""
+        reader, options = self._side.reader, self._side.options
+        queued = max(reader.next - reader.handed, 0) if reader is not None else 0
+        requested = min(self._delivered + self._demand, UNBOUNDED)
+        name, runs_on = options.name or self._side.endpoint, self._thread.name
+        return StageState(
+            name, requested, self._delivered, queued, self._side.ahead.size, runs_on, self._cancelled
+        )
+
+    def waiting_bytes(self) -> tuple[int | None, int | None]:
+        """How many bytes may wait; how many do is known to the thread alone."""
+        return None, self._side.options.window_bytes
+
+    def upstreams(self) -> list[Any]:
+        """None in this process."""
+        return []
+
     def _wake(self) -> None:
         if threading.current_thread() is not self._thread:
             self._sockets.wake()
@@ -266,7 +307,10 @@ class AquiferSubscription:
             with self._mutex:
                 demand = self._demand
             began = time.monotonic()
-            count = self._signal_elements(chunk.take(min(demand, self._portion)))
+            elements = chunk.take(min(demand, self._portion))
+            self._signalling = True
+            count = self._signal_elements(elements)
+            self._signalling = False
             chunk.handed(count)
             if demand < UNBOUNDED:
                 with self._mutex:

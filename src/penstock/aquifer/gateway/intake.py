@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log import Log
 from penstock.aquifer.records import Record
-from penstock.aquifer.status import ConnectionFigures, HopTimes, SourceStatus, StageStatus
-from penstock.delivery import Delivery, FeedState
+from penstock.aquifer.status import ConnectionFigures, HopTimes, SenderStatus, SourceStatus, StageStatus
+from penstock.delivery import ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
 from penstock.streams import StageFigures, StageMeter, metering
 from penstock.streams.spi import drop_error
@@ -69,8 +69,9 @@ class ReplayableSource(Protocol):
 class FeedOfConnections(Protocol):
     """A source that others connect to."""
 
-    def connections(self) -> ConnectionFigures:
-        """Its connections, all together; any thread may ask."""
+    @property
+    def senders(self) -> ConnectionMeter | None:
+        """What there is to know about its connections; None if it has none."""
         ...
 
 
@@ -224,6 +225,8 @@ class Intake:
     def sample(self, now: float) -> None:
         """Note what the source, its stages and its connections do at this moment."""
         self._meter.sample(now)
+        if (senders := self._senders) is not None:
+            senders.sample(now)
         starved = not self.waiting and self.received < self.requested
         self._clock.now(Doing.WAITING_FOR_DATA if starved else Doing.WAITING_FOR_DEMAND, now)
 
@@ -233,9 +236,13 @@ class Intake:
         status.waiting = self.waiting
         status.times = self._clock.times()
         status.stages = [_stage_status(figures) for figures in self._meter.figures()]
-        if isinstance(self.feed, FeedOfConnections):
-            status.connections = self.feed.connections()
+        if (senders := self._senders) is not None:
+            status.connections = _connection_figures(senders.figures())
         return status
+
+    @property
+    def _senders(self) -> ConnectionMeter | None:
+        return self.feed.senders if isinstance(self.feed, FeedOfConnections) else None
 
     @property
     def waiting(self) -> int:
@@ -310,6 +317,40 @@ class Intake:
             self._mean_bytes = max(mean, (self._mean_bytes * 3 + mean) / 4, 1.0)
 
 
+def _connection_figures(connections: FeedConnections) -> ConnectionFigures:
+    total = connections.total
+    return ConnectionFigures(
+        open=total.open,
+        paused=total.paused,
+        records=total.records,
+        bytes=total.bytes,
+        waiting_bytes=total.waiting_bytes,
+        capacity_bytes=total.capacity_bytes or 0,
+        times=_times_of(total),
+        senders=[
+            SenderStatus(
+                name=each.name,
+                open=each.open,
+                paused=each.paused,
+                records=each.records,
+                bytes=each.bytes,
+                waiting_bytes=each.waiting_bytes,
+                capacity_bytes=each.capacity_bytes or 0,
+                times=_times_of(each),
+            )
+            for each in connections.few
+        ],
+    )
+
+
+def _times_of(sender: SenderFigures) -> HopTimes:
+    return HopTimes(
+        waiting_for_demand=round(sender.waiting_for_demand, 3),
+        waiting_for_data=round(sender.waiting_for_data, 3),
+        working=round(sender.working, 3),
+    )
+
+
 def _stage_status(figures: StageFigures) -> StageStatus:
     return StageStatus(
         number=figures.number,
@@ -329,6 +370,7 @@ def _stage_status(figures: StageFigures) -> StageStatus:
             working=round(figures.working, 3),
         ),
         by_operator={name: round(spent, 3) for name, spent in figures.by_operator.items()},
+        peer=figures.peer,
     )
 
 

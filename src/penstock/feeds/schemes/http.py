@@ -2,33 +2,82 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, ClassVar, Final, cast
 
+from penstock.delivery import Delivery
+from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
-from penstock.feeds.lines import ElementDecoder, LineSplitter
+from penstock.feeds.lines import LineSplitter, portions
 from penstock.feeds.registry import FeedUrl, Scheme
-from penstock.net.framing import frames
-from penstock.spec import Publisher
+from penstock.feeds.senders import DATA, WORKING
+from penstock.net import NetError
 
 __all__ = ["SCHEMES", "HttpFeed"]
 
+_PASSING: Final = frozenset({408, 425, 429})
+_SERVER_ERRORS: Final = 500
+"""Answers of a server that may have another one later: these, and those from here on."""
 
-class HttpFeed(Feed):
-    """The lines of a response, for as long as the server sends them."""
+
+class HttpFeed(ConnectedFeed):
+    """The lines of a response, for as long as the server sends them.
+
+    A server that is not there, or that cannot answer at the moment, is asked again, with pauses that grow to
+    half a minute: the feed is then down. The end of the response is the end of the feed. A response that is
+    cut short is an error: if the feed asked again, it would get its first lines twice.
+    """
+
+    lost: ClassVar[tuple[type[BaseException], ...]] = (ConnectionLost,)
 
     def __init__(self, url: str, options: FeedOptions, *, name: str | None = None) -> None:
+        super().__init__(name or url)
         self._url = url
-        self.bad = options.bad_lines()
-        self._splitter = LineSplitter(options.max_line, options.decoder(), self.bad)
-        self.name = name or url
+        self._options = options
+        self.bad = self._bad = options.bad_lines()
 
-    def __call__(self, journalled: int) -> Publisher[Any]:
-        """Return the lines, however many records the journal holds."""
+    async def connection(self) -> AsyncGenerator[Any, None]:
+        """Ask for the response, and yield its lines."""
+        splitter = LineSplitter(self._options.max_line, self._options.decoder(), self._bad)
+        async with aclosing(self._chunks()) as chunks:
+            async for chunk in chunks:
+                self._visit.took(0, len(chunk))
+                for piece in portions(chunk):
+                    self._visit.doing = WORKING
+                    made, error = splitter.take(piece)
+                    self._visit.doing = DATA
+                    if made:
+                        yield Delivery(made)
+                    if error is not None:
+                        raise error
+        # A response that is cut short is an error, so its end also ends its last line.
+        last = list(splitter.finish())
+        if last:
+            yield Delivery(last)
+
+    async def _chunks(self) -> AsyncGenerator[bytes, None]:
         from penstock.net import http
 
-        # A response that is cut short is an error, so its end also ends its last line.
         response = http.get(self._url, timeout=None).receive()
-        return frames(response, lambda: ElementDecoder(self._splitter, end_is_newline=True))
+        begun = False
+        try:
+            # What an `async for` over a Flux uses can be closed, as every asynchronous generator.
+            iterator = cast("AsyncGenerator[bytes, None]", aiter(response))
+            async with aclosing(iterator) as chunks:
+                async for chunk in chunks:
+                    if not begun:
+                        begun = True
+                        self.connected()
+                    yield chunk
+        except NetError as error:
+            if begun or (isinstance(error, http.BadStatus) and not _may_pass(error.status)):
+                raise
+            raise ConnectionLost(str(error)) from error
+
+
+def _may_pass(status: int) -> bool:
+    return status >= _SERVER_ERRORS or status in _PASSING
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:

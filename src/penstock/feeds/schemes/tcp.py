@@ -12,10 +12,12 @@ import time
 from collections.abc import Iterable
 from typing import Any, Final
 
-from penstock.backoff import Backoff
+from penstock.delivery import FeedState
+from penstock.feeds.connected import RECONNECT, down
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, FeedUnavailable
 from penstock.feeds.lines import ElementDecoder, LineSplitter
 from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.feeds.senders import DATA, DEMAND, WORKING, SenderLedger, SenderVisit
 from penstock.net import (
     BindFailed,
     ConnectFailed,
@@ -28,7 +30,7 @@ from penstock.net import (
 )
 from penstock.net.framing import Decoder, frames
 from penstock.spec import Publisher
-from penstock.streams import Flux, Retry, Sink, SinkOne, Sinks, schedulers
+from penstock.streams import EmissionFailed, Flux, Retry, Sink, SinkOne, Sinks, schedulers
 
 __all__ = ["SCHEMES", "TcpFeed", "TcpListenFeed"]
 
@@ -36,8 +38,6 @@ _log = logging.getLogger("penstock.feeds")
 
 _RECEIVE_BUFFER: Final = 1024 * 1024
 """Bytes. A fixed size: the system would let it grow to many times that before the sender has to wait."""
-RECONNECT: Final = Backoff(first=0.2, longest=30.0)
-"""The pauses between two attempts to reconnect."""
 _FOR_EVER: Final = 2**62
 _REFUSAL_TIME: Final = 5.0
 """Seconds in which a sender that was refused may disconnect by itself."""
@@ -50,11 +50,26 @@ class _ConnectionLost(Exception):
 
 
 class _Reconnect(Retry):
-    """A retry that logs why it reconnects."""
+    """A retry that logs why it reconnects, and lets the feed note it."""
+
+    def __init__(self, feed: TcpFeed) -> None:
+        super().__init__(
+            _FOR_EVER,
+            RECONNECT.first,
+            RECONNECT.longest,
+            RECONNECT.jitter,
+            only=(NetError, _ConnectionLost),
+            transient=True,
+            scheduler=lambda: feed._scheduler,
+        )
+        object.__setattr__(self, "feed", feed)
+
+    feed: TcpFeed
 
     def pause(self, attempt: int, error: BaseException) -> float:
         """Seconds to wait before the next attempt."""
         pause = super().pause(attempt, error)
+        self.feed.state = down(self.feed.state, error, attempt, pause)
         _log.warning("%s; reconnecting in %.1f s", error, pause)
         return pause
 
@@ -63,7 +78,9 @@ class TcpFeed(Feed):
     """A server that sends lines.
 
     When the connection ends, the feed reconnects, with pauses that grow from a fifth of a second to half a
-    minute while the server is not there. With ``once``, the end of the connection is the end of the feed.
+    minute while the server is not there. A server that is not there in the beginning is looked for as well:
+    the feed is then down. With ``once``, the end of the connection is the end of the feed, and a server that
+    is not there is an error.
     """
 
     def __init__(self, host: str, port: int, options: FeedOptions, *, once: bool = False) -> None:
@@ -74,29 +91,25 @@ class TcpFeed(Feed):
         self._scheduler = schedulers.single("penstock-feed")
         self.name = f"{host}:{port}"
         self._client = TcpClient.create().host(host).port(port).option("SO_RCVBUF", _RECEIVE_BUFFER)
+        self._first: Connection | None = None
         try:
-            # Now, so that a wrong address is reported at once.
-            self._first: Connection | None = self._client.connect_now()
+            # Now, so that a server that is not there is known at once.
+            self._first = self._client.connect_now()
+            self.state = FeedState("up")
         except ConnectFailed as error:
-            self._scheduler.close()
-            raise FeedUnavailable(str(error).replace(" to ", " to tcp://", 1)) from None
+            told = str(error).replace(" to ", " to tcp://", 1)
+            if once:
+                self._scheduler.close()
+                raise FeedUnavailable(told) from None
+            self.state = FeedState("down", reason=told, attempts=1)
+            self.note = f"{told}; the feed looks for it again and again"
         self._connection = self._first
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Return the lines that the server sends, however many records the journal holds."""
         chunks: Flux[bytes] = Flux.defer(self._connected)
         if not self._once:
-            chunks = chunks.retry_when(
-                _Reconnect(
-                    _FOR_EVER,
-                    RECONNECT.first,
-                    RECONNECT.longest,
-                    RECONNECT.jitter,
-                    only=(NetError, _ConnectionLost),
-                    transient=True,
-                    scheduler=lambda: self._scheduler,
-                )
-            )
+            chunks = chunks.retry_when(_Reconnect(self))
         return frames(chunks, lambda: ElementDecoder(self._splitter))
 
     def _connected(self) -> Publisher[bytes]:
@@ -105,7 +118,8 @@ class TcpFeed(Feed):
         if connection is None:
             connection = self._client.connect_now()
             self._connection = connection
-            _log.warning("reconnected to %s", self.name)
+            self.state = FeedState("up")
+            _log.warning("connected to %s", self.name)
         if self._closed:
             connection.abort()
         received = connection.inbound.receive()
@@ -127,8 +141,9 @@ class TcpFeed(Feed):
     def close(self) -> None:
         """Disconnect."""
         self._closed = True
-        self._connection.abort()
-        self._connection.on_dispose().block(5)
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection.on_dispose().block(5)
         self._scheduler.close()
 
 
@@ -155,6 +170,7 @@ class TcpListenFeed(Feed):
         self._options = options
         self._acknowledge = acknowledge
         self.bad = options.bad_lines()
+        self.senders = self._ledger = SenderLedger()
         self._sink: Sink[Any] = Sinks.unicast(_CHUNKS)
         self._accepted = 0
         """How many lines have arrived, including those of earlier runs."""
@@ -211,41 +227,49 @@ class TcpListenFeed(Feed):
 
     async def _take_lines(self, inbound: Inbound) -> None:
         assert self.bad is not None
-        label, options = inbound.connection.label, self._options
+        connection, options = inbound.connection, self._options
         before = self._accepted if self._acknowledge else 0
-        splitter = LineSplitter(options.max_line, options.decoder(), self.bad, label=label, number=before)
-        refused_until: float | None = None
-        try:
-            async for chunk in inbound.receive():
-                if refused_until is not None:
-                    if time.monotonic() > refused_until:
-                        return
-                    continue
-                try:
-                    await self._take_elements(splitter.feed(chunk))
-                except ValueError as error:
-                    # Only the sender of the bad line is disconnected.
-                    _log.warning("%s; this sender is disconnected", error)
-                    splitter.forget()
-                    if not self._acknowledge:
-                        return
-                    # A connection that is closed with unread bytes is reset, and the reason may not arrive.
-                    inbound.connection.transport.write(str(error).removeprefix(f"{label}: ").encode() + b"\n")
-                    refused_until = time.monotonic() + _REFUSAL_TIME
-        finally:
-            lost = splitter.forget()
-            if lost:
-                _log.warning("%s ended in the middle of a line; its %d bytes are left out", label, lost)
+        splitter = LineSplitter(
+            options.max_line, options.decoder(), self.bad, label=connection.label, number=before
+        )
+        with self._ledger.visit(connection.remote) as visit:
+            visit.queue = inbound.waiting_bytes
+            try:
+                await self._take_chunks(inbound, splitter, visit)
+            except EmissionFailed:
+                splitter.forget()  # The gateway is being closed, and takes no more lines.
+            finally:
+                lost = splitter.forget()
+                if lost:
+                    label = connection.label
+                    _log.warning("%s ended in the middle of a line; its %d bytes are left out", label, lost)
 
-    async def _take_elements(self, elements: Iterable[Any]) -> None:
-        whole: list[Any] = []
-        try:
-            whole.extend(elements)
-        finally:
+    async def _take_chunks(self, inbound: Inbound, splitter: LineSplitter, visit: SenderVisit) -> None:
+        label = inbound.connection.label
+        refused_until: float | None = None
+        async for chunk in inbound.receive():
+            if refused_until is not None:
+                if time.monotonic() > refused_until:
+                    return
+                continue
+            visit.doing, visit.held = WORKING, len(chunk)
+            made, error = splitter.take(chunk)
             # The lines before a bad one are good.
-            if whole:
-                await self._sink.emit(whole)
-                self._accepted += len(whole)
+            if made:
+                visit.doing = DEMAND
+                await self._sink.emit(made)
+                self._accepted += len(made)
+            visit.took(len(made), len(chunk))
+            visit.doing, visit.held = DATA, 0
+            if error is not None:
+                # Only the sender of the bad line is disconnected.
+                _log.warning("%s; this sender is disconnected", error)
+                splitter.forget()
+                if not self._acknowledge:
+                    return
+                # A connection that is closed with unread bytes is reset, and the reason may not arrive.
+                inbound.connection.transport.write(str(error).removeprefix(f"{label}: ").encode() + b"\n")
+                refused_until = time.monotonic() + _REFUSAL_TIME
 
 
 class _ListDecoder(Decoder[Any]):

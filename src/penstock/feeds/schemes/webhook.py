@@ -21,6 +21,7 @@ from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, List
 from penstock.feeds.idempotency import KeyLog
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.feeds.rendezvous import FeedClosed, Rendezvous
+from penstock.feeds.senders import DEMAND, WORKING, SenderLedger, SenderVisit
 from penstock.options import parse_count, parse_duration, parse_size
 from penstock.spec import Publisher
 
@@ -72,6 +73,7 @@ class WebhookFeed(Feed):
         self, address: ListenerAddress, options: FeedOptions, settings: WebhookSettings | None = None
     ) -> None:
         self.bad = self._bad = options.bad_lines()
+        self.senders = self._ledger = SenderLedger(remember=True, capacity_bytes=_HELD)
         self._address = address
         self._options = options
         self._settings = settings or WebhookSettings()
@@ -146,17 +148,22 @@ class WebhookFeed(Feed):
         if self._held and self._held + room > _HELD:
             raise _later(429, "too many requests wait for the gateway")
         self._held += room
+        # A sender may connect anew for each request, so it is known by its host alone.
+        host = str((request.scope.get("client") or ("unnamed",))[0])
         try:
-            return await self._store(request, key)
+            with self._ledger.visit(host) as visit:
+                return await self._store(request, key, visit)
         finally:
             self._held -= room
 
-    async def _store(self, request: Request, key: str) -> tuple[int, bool]:
+    async def _store(self, request: Request, key: str, visit: SenderVisit) -> tuple[int, bool]:
         body = b"".join([chunk async for chunk in request.body()])
+        visit.doing, visit.held = WORKING, len(body)
         name = KeyLog.name_of(key) if key else ""
         digest = KeyLog.digest_of(body) if key else ""
         while key and (earlier := self._in_progress.get(name)) is not None:
             # The same request is being stored: its sender has lost patience, or there are two of them.
+            visit.doing = DEMAND
             await self._wait_for(earlier)
         known = self._keys.find(name) if key else None
         if known is not None:
@@ -173,6 +180,7 @@ class WebhookFeed(Feed):
         stored, tell = self._rendezvous.commit()
         marks = self._begin(name, len(records), digest, stored) if key else {}
         delivery = Delivery(records, marks, tell)
+        visit.doing = DEMAND
         try:
             taken = await self._rendezvous.offer(delivery, self._settings.wait, stored.cancel)
         except FeedClosed:
@@ -182,6 +190,7 @@ class WebhookFeed(Feed):
         await self._wait_for(stored)
         if stored.exception() is not None:
             raise _later(503, "the gateway is being stopped")
+        visit.took(len(records), len(body))
         return len(records), False
 
     def _begin(

@@ -20,6 +20,7 @@ from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, List
 from penstock.feeds.lines import BadLines, LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.feeds.rendezvous import FeedClosed, Rendezvous
+from penstock.feeds.senders import DATA, DEMAND, SenderLedger
 from penstock.net import NetError
 from penstock.spec import Publisher
 
@@ -152,6 +153,7 @@ class WebSocketListenFeed(Feed):
     def __init__(self, address: ListenerAddress, options: FeedOptions, *, ack: str | None = None) -> None:
         self._messages = _Messages(options)
         self.bad: BadLines = self._messages.bad
+        self.senders = self._ledger = SenderLedger()
         self._address = address
         self._ack = ack
         self._listener = HttpListener(address, longest_message=options.max_line)
@@ -185,17 +187,22 @@ class WebSocketListenFeed(Feed):
             return
         acknowledgements = _Acknowledgements(outbound, self._ack)
         count = 0
-        async with acknowledgements.sending():
-            try:
-                async for message in inbound.receive():
-                    records = self._messages.records(message)
-                    count += 1
-                    await self._rendezvous.offer(Delivery(records, stored=acknowledgements.after(count)))
-            except FeedClosed:
-                await outbound.close(_GOING_AWAY, "the gateway is being stopped")
-            except ValueError as error:
-                _log.warning("%s; this sender is disconnected", error)
-                await outbound.close(_UNREADABLE, str(error)[:100])
+        host, port = inbound.scope.get("client") or ("unnamed", 0)
+        with self._ledger.visit(f"{host}:{port}") as visit:
+            async with acknowledgements.sending():
+                try:
+                    async for message in inbound.receive():
+                        records = self._messages.records(message)
+                        count += 1
+                        visit.doing, visit.held = DEMAND, len(message)
+                        await self._rendezvous.offer(Delivery(records, stored=acknowledgements.after(count)))
+                        visit.doing, visit.held = DATA, 0
+                        visit.took(len(records), len(message))
+                except FeedClosed:
+                    await outbound.close(_GOING_AWAY, "the gateway is being stopped")
+                except ValueError as error:
+                    _log.warning("%s; this sender is disconnected", error)
+                    await outbound.close(_UNREADABLE, str(error)[:100])
 
 
 def _token(url: FeedUrl) -> str | None:
