@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.required_tools import require_tool
 from tests.spark.scripts import run_scripts
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -24,12 +25,18 @@ SHOWN = {
     "15_spark_two_gateways.py": ["1000 of 2000 orders are paid, 12998 in all"],
     "16_spark_enrichment.py": ["{'cellar': 750, 'nowhere': 750, 'roof': 750, 'yard': 750}"],
     "17_spark_state.py": ["second 199: yard silent", "second 260: yard back", "second 449: roof silent"],
+    "25_spark_mqtt_to_parquet.py": [
+        "stopped, and the sensor goes on",
+        "at least 1000 readings: True",
+        "every reading once, without a gap: True",
+    ],
 }
 
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     """What they print, in one process: a Java for each would take longer than the examples."""
+    require_tool("mosquitto", part="the example of MQTT", install="apt-get install mosquitto")
     return run_scripts([EXAMPLES / name for name in SHOWN], tmp_path_factory.mktemp("examples"))
 
 
