@@ -6,7 +6,9 @@ SHELL := /bin/sh
 ARGS ?=
 # What runs with the oldest PySpark as well.
 OLDEST_SPARK = tests/spark/test_every_version.py tests/spark/test_self_paced.py \
-	tests/spark/test_source_stream.py tests/spark/test_sink_once.py
+	tests/spark/test_source_stream.py tests/spark/test_sink_once.py \
+	tests/spark/test_wrong_records.py::test_permissive_reads_what_sparks_own_reader_of_json_reads \
+	tests/spark/test_wrong_records.py::test_each_wrong_record_is_a_dead_letter_once_however_often_its_batch_runs
 
 # The first interpreter that starts and is new enough (a version manager may leave names that do not start).
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python3; do \

@@ -86,7 +86,7 @@ def batches(draw: st.DrawFn, form: str) -> list[bytes]:
 
 @pytest.mark.parametrize("form", ["json", "msgpack"])
 @pytest.mark.parametrize("schema", [SCHEMA, FLAT], ids=["maps", "by columns"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_a_record_is_wrong_or_right_whatever_is_around_it(
     form: str, schema: StructType, data: st.DataObject
