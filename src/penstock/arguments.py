@@ -55,6 +55,8 @@ def a_function(function: Callable[..., Any], subject: str, *, may_await: bool = 
     coroutine for the result: ``filter`` would let everything pass. Only operators that await the result, or
     convert it to a stream, set ``may_await``.
     """
+    if type(function) is FunctionType and not is_asynchronous(function):  # what most of them are
+        return function
     if not callable(function):
         raise TypeError(f"{subject} needs a function, not {describe(function)}; pass for example a lambda")
     if not may_await and is_asynchronous(function):

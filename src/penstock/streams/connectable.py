@@ -51,6 +51,9 @@ class ConnectableFlux(Flux[T]):
         """With an operator below it, it is a plain Flux: there is nothing to connect any more."""
         return Flux._of(source, ops)
 
+    def _with(self, op: Op) -> Any:
+        return Flux._of(self._source, (*self._ops, op))
+
     def connect(self) -> SharedRun:
         """Start the source for all subscribers, those that are there and those that come.
 

@@ -102,3 +102,6 @@ class GroupedFlux(Flux[T], Generic[K, T]):
     def _of(cls, source: Source, ops: tuple[Op, ...] = ()) -> Any:
         """What an operator makes of a group has no key any more."""
         return Flux._of(source, ops)
+
+    def _with(self, op: Op) -> Any:
+        return Flux._of(self._source, (*self._ops, op))

@@ -30,6 +30,9 @@ Streamable = Publisher[E] | AsyncIterable[E] | Iterable[E] | Awaitable[E | None]
 """Whatever :func:`as_stream` makes a stream of; an awaitable that gives None is an empty one."""
 
 
+_new = object.__new__
+
+
 class Stream(Generic[T]):
     """An immutable description of a stream, a Flux or a Mono. Nothing happens before somebody subscribes."""
 
@@ -46,7 +49,10 @@ class Stream(Generic[T]):
 
     def _with(self, op: Op) -> Any:
         """The same kind of stream with one more operator; typed by the fluent method that calls it."""
-        return self._of(self._source, (*self._ops, op))
+        stream = _new(type(self))  # what _of() does, without the call
+        stream._source = self._source
+        stream._ops = (*self._ops, op)
+        return stream
 
     def _as_mono(self, op: Op) -> Single[Any]:
         """A Mono of this stream's operators and one more, which lets at most one element through."""

@@ -31,7 +31,7 @@ from penstock.streams.fusion.compiler import run, shape_of, states_of
 from penstock.streams.fusion.link import last_passed
 from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers
 from penstock.streams.fusion.termination import Termination
-from penstock.streams.home import Home, home_here
+from penstock.streams.home import NOWHERE, Home, home_here
 from penstock.streams.stage_meter import Glimpse, meters_for_new_streams
 
 __all__ = ["Drain"]
@@ -103,7 +103,7 @@ class Drain(Termination):
                 self._watchers = Watchers(ops)
                 break
         watched = self._watchers is not None
-        paced = self.head is Head.ITERABLE and self.home.paced
+        paced = self.home is not NOWHERE and self.head is Head.ITERABLE and self.home.paced
         self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted, paced=paced)
         self.states = states_of(ops, self._shape)
         self.context: Context | None = None
@@ -364,7 +364,8 @@ class Drain(Termination):
         box, total = self.mailbox, 0
         while box:
             total += box.popleft()
-        self.demand = min(self.demand + total, UNBOUNDED)  # §3.17
+        demand = self.demand + total
+        self.demand = demand if demand < UNBOUNDED else UNBOUNDED  # §3.17
         self.dirty = True
         self.set_stop()
         if self._listener is not None:

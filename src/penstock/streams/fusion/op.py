@@ -79,6 +79,9 @@ class Op:
         return self._name if self._shows is None else f"{self._name}({describe_all(self._shows)})"
 
 
+_new = object.__new__
+
+
 def operator(
     kind: str,
     *args: Any,
@@ -91,8 +94,14 @@ def operator(
     ``label`` is the fluent method's name where that differs from the kind, ``shows`` what ``explain()``
     puts between its brackets.
     """
-    # Three frames up is the caller of the fluent method, which called us.
-    return Op(KINDS[kind], args, label or kind, here(3), watch, args if shows is None else shows)
+    op = _new(Op)  # not by a call of the class: streams are put together for each request of a server
+    op.kind = KINDS[kind]
+    op.args = args
+    op._name = label or kind
+    op._shows = args if shows is None else shows
+    op.place = here(3)  # three frames up is the caller of the fluent method, which called us
+    op.watch = watch
+    return op
 
 
 class Watchers:
