@@ -27,6 +27,9 @@ _SENDS_A_TURN = 64
 """A coroutine that sends without ever waiting lets others run after this many sends."""
 
 
+_new = object.__new__
+
+
 class SendChain(ABC):
     """Sends in order. It is immutable: each method returns a longer chain."""
 
@@ -91,7 +94,9 @@ class Outbound(SendChain):
         """
         self._connection.send_was_made = True
         if type(data) is bytes and flush is None and self._before is None and self._data is None:
-            return Outbound(self._connection, None, data)
+            sending = _new(Outbound)  # what __init__() does, without the call
+            sending._before, sending._connection, sending._data = None, self._connection, data
+            return sending
         if isinstance(data, bytes | bytearray | memoryview):
             data = bytes(data)
             if self._before is None and self._data is None and flush is None:
