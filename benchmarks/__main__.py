@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import machine, report
+from benchmarks import machine, profiles, report
 from benchmarks.claims import examine
 from benchmarks.measuring import Answer
 from benchmarks.questions import NAMES, ask
@@ -28,6 +28,10 @@ QUICK_PROCESSES, QUICK_SECONDS = 1, 0.6
 def main(arguments: list[str] | None = None) -> int:
     """Run what was asked for. The exit code is 1 only with --check and a claim that is not met."""
     options = _parser().parse_args(arguments)
+    if options.profile:
+        for name in options.profile:
+            profiles.show(name)
+        return 0
     names = options.only or NAMES
     processes, seconds = (QUICK_PROCESSES, QUICK_SECONDS) if options.quick else (PROCESSES, SECONDS)
     facts = machine.describe()  # first, so that a missing peer is known before twenty minutes have passed
@@ -69,6 +73,13 @@ def _parser() -> argparse.ArgumentParser:
         choices=NAMES,
         metavar="NAME",
         help=f"one of {', '.join(NAMES)}; repeatable",
+    )
+    parser.add_argument(
+        "--profile",
+        action="append",
+        choices=profiles.NAMES,
+        metavar="NAME",
+        help=f"show where the time goes instead; one of {', '.join(profiles.NAMES)}; repeatable",
     )
     parser.add_argument("--check", action="store_true", help="exit with 1 if a claim is not met")
     return parser

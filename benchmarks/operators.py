@@ -20,7 +20,7 @@ from benchmarks.matrix import ROWS, Row
 from benchmarks.measuring import Alternative, Clock, Question, Timed
 from penstock.spec import UNBOUNDED, Publisher, Subscription
 
-__all__ = ["BY_HAND", "OURS", "THEIRS", "question"]
+__all__ = ["BY_HAND", "OURS", "THEIRS", "columns", "question", "subscribed"]
 
 OURS, BY_HAND, THEIRS = "Penstock", "by hand", "reactivex"
 
@@ -30,7 +30,7 @@ def question() -> Iterator[Question]:
     """Up to three alternatives for each operator."""
     alternatives: list[Alternative] = []
     for row in ROWS:
-        for column, run in _columns(row).items():
+        for column, run in columns(row).items():
             alternatives.append(Alternative(f"{row.name}: {column}", _checked(row, run)))
     yield Question(
         name="operators",
@@ -43,15 +43,16 @@ def question() -> Iterator[Question]:
     )
 
 
-def _columns(row: Row) -> dict[str, Callable[[int], list[Any]]]:
-    columns: dict[str, Callable[[int], list[Any]]] = {
-        OURS: lambda n: _subscribed(row.ours(n)),
+def columns(row: Row) -> dict[str, Callable[[int], list[Any]]]:
+    """What runs a row, by the name of the column."""
+    found: dict[str, Callable[[int], list[Any]]] = {
+        OURS: lambda n: subscribed(row.ours(n)),
         BY_HAND: lambda n: _looped(row.by_hand(n)),
     }
     theirs = row.theirs
     if theirs is not None:
-        columns[THEIRS] = lambda n: _observed(theirs(n))
-    return columns
+        found[THEIRS] = lambda n: _observed(theirs(n))
+    return found
 
 
 def _checked(row: Row, run: Callable[[int], list[Any]]) -> Callable[[int], Timed]:
@@ -99,7 +100,8 @@ class _Keeping:
         """Nothing to do: the list tells whether everything came."""
 
 
-def _subscribed(stream: Publisher[Any]) -> list[Any]:
+def subscribed(stream: Publisher[Any]) -> list[Any]:
+    """The elements of a stream, for a subscriber that requests everything."""
     keeping = _Keeping()
     stream.subscribe(keeping)
     if keeping.error is not None:
