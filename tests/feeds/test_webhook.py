@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from penstock import feeds
-from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
+from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal, SqliteJournal
 from penstock.feeds import BadFeed, Delivery, FeedOptions, FeedUnavailable, WebhookFeed
 from penstock.feeds.rendezvous import Rendezvous
 from tests.cli.running import PATIENCE
@@ -403,3 +403,32 @@ def test_a_message_about_a_wrong_address_does_not_tell_a_secret(url: str) -> Non
 def test_the_name_of_a_feed_does_not_tell_a_secret(url: str) -> None:
     with feeds.open(url) as feed:
         assert "hush" not in feed.name
+
+
+@pytest.mark.parametrize("bounds", [{"max_records": 10}, {"max_bytes": 50}])
+def test_a_request_that_is_larger_than_the_log_is_refused(bounds: dict[str, int]) -> None:
+    journal = MemoryJournal(**bounds)
+    with (
+        feeds.open("webhook+http://127.0.0.1:0/in") as feed,
+        Gateway(feed, "tcp://127.0.0.1:0", journal=journal) as gateway,
+    ):
+        assert isinstance(feed, WebhookFeed)
+        address, lines = f"http://127.0.0.1:{feed.port}/in", {"content-type": "text/plain"}
+        refused = httpx2.post(address, content=b"record\n" * 11, headers=lines, timeout=PATIENCE)
+        assert refused.status_code == 413
+        assert "send fewer at a time" in refused.json()["error"]
+        taken = httpx2.post(address, content=b"record\n" * 5, headers=lines, timeout=PATIENCE)
+        assert taken.json() == {"stored": 5}
+        assert gateway.status().head == 5
+
+
+def test_a_second_gateway_can_read_the_same_feed() -> None:
+    with feeds.open("webhook+http://127.0.0.1:0/in") as feed:
+        assert isinstance(feed, WebhookFeed)
+        for number in (1, 2):
+            with Gateway(feed, "tcp://127.0.0.1:0") as gateway:
+                answer = httpx2.post(
+                    f"http://127.0.0.1:{feed.port}/in", content=b"%d" % number, timeout=PATIENCE
+                )
+                assert answer.status_code == 200
+                assert stored_in(gateway) == [b"%d" % number]

@@ -185,3 +185,40 @@ def test_a_listener_with_a_token_lets_nobody_else_in(tmp_path: Path) -> None:
 def test_a_listener_off_loopback_is_refused() -> None:
     with pytest.raises(BadFeed, match="can be reached from other machines"):
         feeds.open("ws-listen://*:0/in")
+
+
+@pytest.mark.parametrize("size", [200, 17 * 1024 * 1024])
+def test_a_message_that_is_too_long_ends_the_feed_once_and_says_what_to_do(size: int) -> None:
+    connections = 0
+
+    async def serve(socket: Any) -> None:
+        nonlocal connections
+        connections += 1
+        await socket.send("short")
+        await socket.send("x" * size)
+        await socket.wait_closed()
+
+    with server(serve) as port, feeds.open(f"ws://127.0.0.1:{port}/", FeedOptions(max_line=100)) as feed:
+        reader = Reader()
+        feed(0).subscribe(reader)
+        reader.subscription.request(10)
+        assert reader.ended.wait(PATIENCE)
+    assert reader.take(1) == [b"short"]
+    assert "allow more with max_line (--max-line)" in str(reader.error)
+    assert connections == 1
+
+
+def test_a_message_that_is_too_long_is_skipped_if_told_so() -> None:
+    async def serve(socket: Any) -> None:
+        for message in ("one", "x" * 200, "two"):
+            await socket.send(message)
+        await socket.wait_closed()
+
+    options = FeedOptions(max_line=100, on_bad_line="skip")
+    with server(serve) as port, feeds.open(f"ws://127.0.0.1:{port}/", options) as feed:
+        reader = Reader()
+        feed(0).subscribe(reader)
+        reader.subscription.request(10)
+        assert reader.take(2) == [b"one", b"two"]
+        assert feed.skipped == 1
+        reader.subscription.cancel()

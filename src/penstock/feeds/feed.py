@@ -147,6 +147,10 @@ class Feed(ABC):
         """How many lines were left out because they could not be records."""
         return self.bad.skipped if self.bad is not None else 0
 
+    def bounded(self, records: int | None, nbytes: int | None) -> None:
+        """Learn how much the log can hold at all, before the feed is read; most feeds ignore it."""
+        return
+
     def journalled(self, head: int) -> None:
         """Learn that the journal holds ``head`` records, several times a second; most feeds ignore it."""
         return

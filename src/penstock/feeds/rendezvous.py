@@ -37,6 +37,9 @@ class Rendezvous:
         self._unsettled: set[asyncio.Future[None]] = set()
         """What senders wait for: the commits of deliveries that were taken."""
         self._closed = False
+        """Whether nobody takes deliveries at the moment."""
+        self._over = False
+        """Whether nobody will ever again."""
 
     def publisher(self) -> Publisher[Delivery]:
         """What is offered, for one subscriber: one delivery for each element of demand."""
@@ -85,7 +88,7 @@ class Rendezvous:
 
     def close(self) -> None:
         """On the loop: every sender that waits gets FeedClosed."""
-        self._closed = True
+        self._closed = self._over = True
         offers, self._offers = self._offers, deque()
         for waiting in (*(offer.taken for offer in offers), *self._unsettled):
             if not waiting.done():
@@ -93,6 +96,7 @@ class Rendezvous:
                 waiting.exception()  # Retrieved: the sender may be gone.
 
     async def _deliveries(self) -> AsyncGenerator[Delivery, None]:
+        self._closed = self._over  # A gateway may have read this before, and have been closed.
         try:
             while True:
                 while not self._offers:

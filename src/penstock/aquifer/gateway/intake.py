@@ -19,7 +19,7 @@ from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription
 from penstock.streams import StageFigures, StageMeter, metering
 from penstock.streams.spi import drop_error
 
-__all__ = ["Intake", "ReplayableSource"]
+__all__ = ["BoundedSource", "Intake", "ReplayableSource"]
 
 _log = logging.getLogger("penstock.aquifer")
 
@@ -72,6 +72,15 @@ class FeedOfConnections(Protocol):
     @property
     def senders(self) -> ConnectionMeter | None:
         """What there is to know about its connections; None if it has none."""
+        ...
+
+
+@runtime_checkable
+class BoundedSource(Protocol):
+    """A source that can refuse what is larger than the whole log."""
+
+    def bounded(self, records: int | None, nbytes: int | None) -> None:
+        """So much the log can hold at most; None means any number. Called before the source is read."""
         ...
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from penstock.aquifer.gateway.dead_letters import BadRecords, DeadLetters
-from penstock.aquifer.gateway.intake import Intake, ReplayableSource
+from penstock.aquifer.gateway.intake import BoundedSource, Intake, ReplayableSource
 from penstock.aquifer.gateway.writer import FEED_MARK, LogWriter
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Journal, Log, MemoryJournal, SqliteJournal
@@ -158,6 +158,8 @@ class GatewayStream:
             return source
         if isinstance(source, ReplayableSource):
             self.intake.feed = source
+            if isinstance(source, BoundedSource):
+                source.bounded(self.log.max_records, self.log.max_bytes)
             marks = self.log.marks.items()
             source.resume(
                 {name.removeprefix(FEED_MARK): it for name, it in marks if name.startswith(FEED_MARK)}

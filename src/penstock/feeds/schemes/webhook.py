@@ -82,6 +82,8 @@ class WebhookFeed(Feed):
         """Keys whose records are being stored."""
         self._held = 0
         self._is_read = False
+        self._most: tuple[int | None, int | None] = None, None
+        """How many records and bytes the log can hold."""
         self._listener = HttpListener(address)
         self._rendezvous: Rendezvous
         self._listener.start(self._application)
@@ -91,6 +93,10 @@ class WebhookFeed(Feed):
     def port(self) -> int:
         """The port that it listens on."""
         return self._listener.port
+
+    def bounded(self, records: int | None, nbytes: int | None) -> None:
+        """Learn what the log can hold, and refuse a larger request: it is stored as a whole or not at all."""
+        self._most = records, nbytes
 
     def resume(self, marks: Mapping[str, str]) -> None:
         """Learn the keys that are in the journal."""
@@ -177,6 +183,7 @@ class WebhookFeed(Feed):
             raise _Refused(400, f"{error}; nothing of this request was stored") from None
         if not records:
             return 0, False
+        self._refuse_too_large(len(records), len(body))
         stored, tell = self._rendezvous.commit()
         marks = self._begin(name, len(records), digest, stored) if key else {}
         delivery = Delivery(records, marks, tell)
@@ -192,6 +199,17 @@ class WebhookFeed(Feed):
             raise _later(503, "the gateway is being stopped")
         visit.took(len(records), len(body))
         return len(records), False
+
+    def _refuse_too_large(self, records: int, nbytes: int) -> None:
+        most, most_bytes = self._most
+        if (most is not None and records > most) or (most_bytes is not None and nbytes > most_bytes):
+            bounds = ((most, "records"), (most_bytes, "bytes"))
+            known = " and ".join(f"{bound} {what}" for bound, what in bounds if bound is not None)
+            raise _Refused(
+                413,
+                f"this request has {records} records and {nbytes} bytes, and the whole log of the gateway "
+                f"has space for {known}; send fewer at a time, or raise the bounds of the log",
+            )
 
     def _begin(
         self, name: str, records: int, digest: str, stored: asyncio.Future[None]

@@ -36,6 +36,10 @@ _ACK: Final = "{count}"
 _REFUSED: Final = 1008
 _UNREADABLE: Final = 1007
 _GOING_AWAY: Final = 1001
+_TOO_LARGE: Final = 1009
+_LARGEST: Final = 16 * 1024 * 1024
+"""Bytes of a message that is received at all, or four times the longest record if that is more. A longer one
+is refused before it has arrived, and the connection with it."""
 
 
 class _Messages:
@@ -122,13 +126,13 @@ class WebSocketFeed(ConnectedFeed):
         self.bad: BadLines = self._messages.bad
         self._url = url
         self._headers = {"authorization": f"Bearer {token}"} if token is not None else {}
-        self._longest = options.max_line
+        self._longest = max(_LARGEST, 4 * options.max_line)
         self._hello = hello
         self._ack = ack
 
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Connect, say hello, and yield the messages."""
-        from penstock.net.http import ws
+        from penstock.net.http import WebSocketClosed, ws
 
         client = ws(self._url, headers=self._headers, max_length=self._longest)
         opened = await client.connect()
@@ -140,11 +144,22 @@ class WebSocketFeed(ConnectedFeed):
             acknowledgements = _Acknowledgements(connection.outbound, self._ack)
             count = 0
             async with acknowledgements.sending():
-                async for message in connection.inbound.receive():
-                    count += 1
-                    yield Delivery(self._messages.records(message), stored=acknowledgements.after(count))
+                try:
+                    async for message in connection.inbound.receive():
+                        count += 1
+                        yield Delivery(self._messages.records(message), stored=acknowledgements.after(count))
+                except WebSocketClosed as closed:
+                    self._too_large(closed.code)
+                    raise
             code = connection.inbound.close_code
+            self._too_large(code)
             raise ConnectionLost(f"the server has closed the connection with {code}")
+
+    def _too_large(self, code: int | None) -> None:
+        """Count a message that was refused as a bad one; unless it may be skipped, this ends the feed."""
+        if code == _TOO_LARGE:
+            error = f"a message has more than {self._longest} bytes; allow more with max_line (--max-line)"
+            self.bad.refuse(LineTooLong(error))
 
 
 class WebSocketListenFeed(Feed):
