@@ -3,11 +3,12 @@
 import asyncio
 import gzip
 import json
+import socket
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -432,3 +433,26 @@ def test_a_second_gateway_can_read_the_same_feed() -> None:
                 )
                 assert answer.status_code == 200
                 assert stored_in(gateway) == [b"%d" % number]
+
+
+def test_bodies_that_are_still_arriving_do_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    head = b"POST /in HTTP/1.1\r\nhost: here\r\ncontent-length: 1000\r\n\r\nhalf of it"
+    with ExitStack() as opened, feeds.open(URL) as feed:
+        assert isinstance(feed, WebhookFeed)
+        with Gateway(feed, "tcp://127.0.0.1:0"):
+            senders = [
+                opened.enter_context(socket.create_connection(("127.0.0.1", feed.port))) for _ in range(50)
+            ]
+            for sender in senders:
+                sender.sendall(head)
+            assert feed.senders is not None
+            deadline = time.monotonic() + PATIENCE
+            while feed.senders.figures().total.open < len(senders):
+                assert time.monotonic() < deadline
+                threading.Event().wait(0.02)
+        feed.close()
+        for sender in senders:
+            sender.settimeout(PATIENCE)
+            assert sender.recv(100).startswith(b"HTTP/1.1 503 ")
+    assert "Traceback" not in caplog.text
+    assert not [record for record in caplog.records if record.name.startswith("uvicorn")]

@@ -7,28 +7,31 @@ function that runs it, so that ``penstock --help`` stays quick.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
-from typing import Final, cast
+try:
+    import argparse
+    from collections.abc import Callable, Sequence
+    from typing import Final, cast
 
-from penstock import __version__
-from penstock.cli import (
-    completion,
-    dashboard,
-    demo,
-    doctor,
-    echo,
-    gateway,
-    rules,
-    run,
-    send,
-    tail,
-    tck,
-    top,
-    why,
-)
-from penstock.cli.parser import Commands, Parser
-from penstock.cli.screen import complete_descriptors, ending_quietly, say
+    from penstock import __version__
+    from penstock.cli import (
+        completion,
+        dashboard,
+        demo,
+        doctor,
+        echo,
+        gateway,
+        rules,
+        run,
+        send,
+        tail,
+        tck,
+        top,
+        why,
+    )
+    from penstock.cli.parser import Commands, Parser
+    from penstock.cli.screen import complete_descriptors, ending_quietly, say
+except KeyboardInterrupt:
+    raise SystemExit(130) from None  # Ctrl-C before the command has begun: without a traceback, as later.
 
 REGISTRATIONS: Final[list[Callable[[Commands], None]]] = [
     demo.add_parser,

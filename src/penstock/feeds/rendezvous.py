@@ -36,10 +36,10 @@ class Rendezvous:
         self._offered = asyncio.Event()
         self._unsettled: set[asyncio.Future[None]] = set()
         """What senders wait for: the commits of deliveries that were taken."""
+        self.closing: asyncio.Future[None] = loop.create_future()
+        """Done when the feed is being closed: nobody will ever ask again."""
         self._closed = False
         """Whether nobody takes deliveries at the moment."""
-        self._over = False
-        """Whether nobody will ever again."""
 
     def publisher(self) -> Publisher[Delivery]:
         """What is offered, for one subscriber: one delivery for each element of demand."""
@@ -88,7 +88,8 @@ class Rendezvous:
 
     def close(self) -> None:
         """On the loop: every sender that waits gets FeedClosed."""
-        self._closed = self._over = True
+        self._closed = True
+        _settle(self.closing)
         offers, self._offers = self._offers, deque()
         for waiting in (*(offer.taken for offer in offers), *self._unsettled):
             if not waiting.done():
@@ -96,7 +97,7 @@ class Rendezvous:
                 waiting.exception()  # Retrieved: the sender may be gone.
 
     async def _deliveries(self) -> AsyncGenerator[Delivery, None]:
-        self._closed = self._over  # A gateway may have read this before, and have been closed.
+        self._closed = self.closing.done()  # A gateway may have read this before, and have been closed.
         try:
             while True:
                 while not self._offers:

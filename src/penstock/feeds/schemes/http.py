@@ -13,6 +13,8 @@ from penstock.feeds.lines import LineSplitter, portions
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.feeds.senders import DATA, WORKING
 from penstock.net import NetError
+from penstock.spec import Publisher
+from penstock.streams import Flux
 
 __all__ = ["SCHEMES", "HttpFeed"]
 
@@ -37,6 +39,16 @@ class HttpFeed(ConnectedFeed):
         self._options = options
         self.bad = self._bad = options.bad_lines()
 
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return the lines, however many records the journal holds."""
+        self._response()  # A package that is missing, or a wrong URL, is told at once.
+        return super().__call__(journalled)
+
+    def _response(self) -> Flux[bytes]:
+        from penstock.net import http
+
+        return http.get(self._url, timeout=None).receive()
+
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Ask for the response, and yield its lines."""
         splitter = LineSplitter(self._options.max_line, self._options.decoder(), self._bad)
@@ -59,11 +71,10 @@ class HttpFeed(ConnectedFeed):
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
         from penstock.net import http
 
-        response = http.get(self._url, timeout=None).receive()
         begun = False
         try:
             # What an `async for` over a Flux uses can be closed, as every asynchronous generator.
-            iterator = cast("AsyncGenerator[bytes, None]", aiter(response))
+            iterator = cast("AsyncGenerator[bytes, None]", aiter(self._response()))
             async with aclosing(iterator) as chunks:
                 async for chunk in chunks:
                     if not begun:

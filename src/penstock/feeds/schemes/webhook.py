@@ -163,7 +163,7 @@ class WebhookFeed(Feed):
             self._held -= room
 
     async def _store(self, request: Request, key: str, visit: SenderVisit) -> tuple[int, bool]:
-        body = b"".join([chunk async for chunk in request.body()])
+        body = await self._body(request)
         visit.doing, visit.held = WORKING, len(body)
         name = KeyLog.name_of(key) if key else ""
         digest = KeyLog.digest_of(body) if key else ""
@@ -199,6 +199,24 @@ class WebhookFeed(Feed):
             raise _later(503, "the gateway is being stopped")
         visit.took(len(records), len(body))
         return len(records), False
+
+    async def _body(self, request: Request) -> bytes:
+        """The whole body; a sender that is slow does not hold up the end of the feed."""
+
+        async def whole() -> bytes:
+            return b"".join([chunk async for chunk in request.body()])
+
+        reading = asyncio.ensure_future(whole())
+        try:
+            either: list[asyncio.Future[Any]] = [reading, self._rendezvous.closing]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not reading.done():
+                reading.cancel()
+                await asyncio.wait([reading])
+        if reading.cancelled():
+            raise _later(503, "the gateway is being stopped")
+        return reading.result()
 
     def _refuse_too_large(self, records: int, nbytes: int) -> None:
         most, most_bytes = self._most
