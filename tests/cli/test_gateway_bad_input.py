@@ -22,7 +22,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     ("arguments", "says"),
     [
         ((), "which source? Give --source stdin"),
-        (("--source", "kafka"), "'kafka' is not a feed; write file:PATH, "),
+        (("--source", "kafka"), "'kafka' is not a feed; write dir:PATH, file:PATH, "),
         (("--source", "amqp://127.0.0.1:1"), "HOST:PORT/PATH or writers"),
         (("--source", "tcp-listen://127.0.0.1:0?what"), "after the ? there can be acknowledge"),
         (("--source", "tcp://127.0.0.1"), "the port is missing"),

@@ -172,7 +172,7 @@ def test_a_feed_of_another_package_is_found_by_its_entry_point(tmp_path: Path) -
     [
         ("broken:x", "the feed 'broken' of elsewhere cannot be loaded"),
         ("nothing:x", "has to be a Scheme('nothing', …), not 'not a scheme'"),
-        ("other:x", "'other:x' is not a feed; write file:PATH"),
+        ("other:x", "'other:x' is not a feed; write dir:PATH, file:PATH"),
     ],
 )
 def test_a_feed_of_another_package_that_cannot_be_used_is_one_sentence(

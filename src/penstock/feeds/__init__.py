@@ -44,6 +44,7 @@ from penstock.feeds.lines import (
 )
 from penstock.feeds.registry import FeedAddress, FeedUrl, Opener, Scheme, known_schemes, open, register
 from penstock.feeds.rendezvous import FeedClosed
+from penstock.feeds.schemes.directory import DirectoryFeed
 from penstock.feeds.schemes.file import FileFeed
 from penstock.feeds.schemes.http import HttpFeed
 from penstock.feeds.schemes.mqtt import MqttFeed, MqttSettings
@@ -66,6 +67,7 @@ __all__ = [
     "ConnectionMeter",
     "Decode",
     "Delivery",
+    "DirectoryFeed",
     "ElementDecoder",
     "EventFeed",
     "Feed",

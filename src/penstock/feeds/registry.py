@@ -149,7 +149,7 @@ _entry_points: Final[dict[str, EntryPoint]] = {}
 """Those of other packages that were not loaded yet."""
 _is_filled = False
 _OF_SOME: Final = {
-    "follow": "is for files: write file:PATH",
+    "follow": "is for files and directories: write file:PATH or dir:PATH",
     "take_last_line": "is for files: write file:PATH",
     "restart": "is for programs: write exec:COMMAND",
 }

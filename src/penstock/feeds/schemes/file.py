@@ -225,7 +225,7 @@ class FileFeed(Feed):
                 pass
         except OSError as error:
             if os.path.isdir(path):
-                raise BadFeed(f"{path} is a directory; name a file in it") from None
+                raise BadFeed(f"{path} is a directory; name a file in it, or write dir:{path}") from None
             raise BadFeed(f"cannot read {path}: {error.strerror}; check the path in file:{path}") from None
 
     # ---------------------------------------------------------------- opening
