@@ -16,10 +16,11 @@ from penstock.cli import build_parser
 from penstock.cli.doctor import DoctorOptions
 from penstock.cli.errors import ExitCode
 from penstock.cli.gateway.server import GatewayCommandOptions, KeyOptions
+from penstock.cli.logs import LogOptions
 from penstock.cli.parser import Parser
 from penstock.cli.tail import TailOptions
 from penstock.feeds import FeedOptions
-from penstock.observe import DashboardOptions
+from penstock.observe import METRICS, DashboardOptions
 from penstock.options import Option, markdown_table, options_of
 
 
@@ -62,6 +63,17 @@ def commands_of(parser: argparse.ArgumentParser, name: str) -> Iterator[tuple[st
                 yield from commands_of(inner, f"{name} {word}")
 
 
+def metrics() -> str:
+    """Every metric, with its names in Prometheus and in OpenTelemetry."""
+    rows = ["| Prometheus | OpenTelemetry | unit | kind | meaning |", "|---|---|---|---|---|"]
+    for each in METRICS:
+        name = f"{each.name}_total" if each.kind == "counter" else each.name
+        unit = f"`{each.otel_unit}`" if each.otel_unit else ""
+        more = "".join(f" Also has the label `{label}`." for label in each.labels[3:])
+        rows.append(f"| `{name}` | `{each.otel_name}` | {unit} | {each.kind} | {each.help}{more} |")
+    return "\n".join(rows)
+
+
 def flags(*declared: type) -> str:
     """The flags of a command; one that two classes declare is that of the first."""
     rows = {"": "| option | meaning |\n|---|---|"}
@@ -82,10 +94,17 @@ TABLES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
     "feeds.md": {"schemes": schemes, "options": lambda: markdown_table(FeedOptions)},
     "aquifer.md": {
         "gateway": lambda: flags(
-            GatewayCommandOptions, FeedOptions, JournalOptions, GatewayOptions, KeyOptions, DashboardOptions
+            GatewayCommandOptions,
+            FeedOptions,
+            JournalOptions,
+            GatewayOptions,
+            KeyOptions,
+            DashboardOptions,
+            LogOptions,
         ),
-        "tail": lambda: flags(TailOptions),
+        "tail": lambda: flags(TailOptions, LogOptions),
     },
+    "metrics.md": {"metrics": metrics, "log options": lambda: flags(LogOptions)},
     "cli.md": {"exit codes": exit_codes, "commands": command_list, "doctor": lambda: flags(DoctorOptions)},
 }
 

@@ -21,6 +21,7 @@ from penstock.observe import (
     Hop,
     MetricsServer,
     Observer,
+    QueryBatch,
     Snapshot,
     SnapshotCollector,
     Verdict,
@@ -29,18 +30,24 @@ from penstock.observe import (
 from penstock.observe.exposition import Exposition
 from penstock.streams import Flux
 
-PAGE = (Path(__file__).parents[2] / "docs/observe.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/metrics.md").read_text("utf-8")
 
 GOLDEN = [
+    "penstock_batch_phase_seconds",
+    "penstock_batch_records",
+    "penstock_batch_seconds",
+    "penstock_batches_total",
     "penstock_bytes_in_total",
     "penstock_bytes_out_total",
     "penstock_capacity_bytes",
     "penstock_capacity_records",
+    "penstock_demand_records",
     "penstock_errors_total",
     "penstock_full_seconds",
     "penstock_lag_records",
     "penstock_lag_seconds",
     "penstock_limiting",
+    "penstock_oldest_seconds",
     "penstock_records_in_total",
     "penstock_records_out_total",
     "penstock_waiting_bytes",
@@ -61,29 +68,52 @@ COMPLETE = Hop(
     capacity=4,
     waiting_bytes=5,
     capacity_bytes=6,
+    demand=13,
     waiting_for_demand=7.0,
     waiting_for_data=8.0,
     working=9.5,
     lag_records=10,
     lag_seconds=11.0,
+    oldest_seconds=14.0,
     full_seconds=12.0,
 )
 
+_BATCHES = tuple(
+    QueryBatch(
+        query="query", number=number, at=0.0, seconds=number / 2, rows_in=number, phases={"addBatch": 2.5}
+    )
+    for number in (6, 7)
+)
+COMPLETE_SNAPSHOT = Snapshot(
+    at=0.0,
+    clock=0.0,
+    hops=(COMPLETE, Hop(id="query", kind="query", name="rollup")),
+    verdict=Verdict(sentence="", limiting="gateway/log"),
+    batches=_BATCHES,
+)
+"""It has a value for every metric."""
+
 
 def test_the_names_and_labels_are_those_that_were_promised() -> None:
-    verdict = Verdict(sentence="", limiting="gateway/log")
-    text = exposition(Snapshot(at=0.0, clock=0.0, hops=(COMPLETE,), verdict=verdict)).decode()
+    text = exposition(COMPLETE_SNAPSHOT).decode()
     samples = re.findall(r"^(\w+)\{(.*)\} (\S+)$", text, re.MULTILINE)
+    query = 'hop="query",kind="query",name="rollup"'
 
-    assert sorted(name for name, _, _ in samples) == GOLDEN
-    assert {labels for _, labels, _ in samples} == {r'hop="gateway/log",kind="log",name="a \"log\""'}
+    assert sorted({name for name, _, _ in samples}) == GOLDEN
+    assert {labels for _, labels, _ in samples} == {
+        r'hop="gateway/log",kind="log",name="a \"log\""',
+        query,
+        'hop="query",kind="query",name="rollup",phase="addBatch"',
+    }
     assert ("penstock_working_seconds_total", "9.5") in {(name, value) for name, _, value in samples}
+    assert ("penstock_batches_total", query, "8") in samples
+    assert ("penstock_batch_seconds", query, "3.5") in samples
 
 
 def test_every_metric_is_on_the_page() -> None:
     for name in GOLDEN:
         assert f"`{name}`" in PAGE
-    assert len(METRICS) + 1 == len(GOLDEN)
+    assert len(METRICS) == len(GOLDEN)
 
 
 totals = st.integers(0, 2**63)

@@ -47,6 +47,30 @@ def test_what_was_asked_for_is_reported_for_the_batch_that_it_was(folder: Path) 
     assert list(folder.iterdir()) == []
 
 
+def test_a_gateway_is_told_which_of_its_records_a_batch_has_read(folder: Path) -> None:
+    there = "tcp://127.0.0.1:5557"
+    times = BatchTimes()
+    times.request("query")
+    told = progress(20, 1.0) | {
+        "id": "q",
+        "batchId": 3,
+        "numInputRows": 27,
+        "timestamp": "2026-01-31T12:00:00Z",
+    }
+    (ours,) = (source for source in told["sources"] if isinstance(source["endOffset"], dict))
+    ours["endOffset"] |= {"initial": {HERE: 5, there: 100}, "offsets": {HERE: 20, there: 112}}
+    write_reports(folder, told)
+    assert {endpoint: (one.first, one.end) for endpoint, one in times.reports([HERE, there]).items()} == {
+        HERE: (5, 20),
+        there: (100, 112),
+    }, "the first batch begins where the query did"
+    ours["startOffset"] = {"offsets": {HERE: 12}}
+    write_reports(folder, told)
+    reports = times.reports([HERE, there, "tcp://127.0.0.1:1"])
+    assert [(one.first, one.end) for one in reports.values()] == [(12, 20), (100, 112), (-1, -1)]
+    assert {(one.batch, one.rows) for one in reports.values()} == {(3, 27)}
+
+
 def test_names_may_be_anything_and_what_was_left_behind_goes(folder: Path) -> None:
     old, new = BatchTimes(), BatchTimes()
     old.request("../../gone")

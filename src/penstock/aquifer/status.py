@@ -110,6 +110,10 @@ class QueryReport(_Status, omit_defaults=True):
     """The endpoint of the gateway that it writes to, or Spark's description of another sink."""
     sink_seconds: float = 0.0
     """How long the sink took to commit the batch, as far as is known."""
+    first: int = -1
+    """The offset of the first record that the batch read from this gateway; -1 if it is not known."""
+    end: int = -1
+    """The offset that follows the last one."""
     errors: int = 0
 
 

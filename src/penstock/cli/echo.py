@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from penstock.cli.errors import CommandError, ScreenLog
-from penstock.cli.parser import Commands, add_command
+from penstock.cli.errors import CommandError
+from penstock.cli.logs import CommandLog, LogOptions, is_json, tell
+from penstock.cli.parser import Commands, add_command, section
 from penstock.cli.screen import say
 from penstock.cli.signals import Interruption
 from penstock.cli.style import json_option, print_json
@@ -76,6 +77,7 @@ class EchoOptions:
         shown="3s",
         help="how long to keep sending after a signal",
     )
+    log: LogOptions = section(LogOptions, "messages")
 
     @property
     def uses_tls(self) -> bool:
@@ -106,7 +108,7 @@ def run_echo(options: EchoOptions) -> int:
     with (
         Interruption() as interruption,
         tempfile.TemporaryDirectory(prefix="penstock-echo-") as folder,
-        ScreenLog(say, logging.INFO, "penstock.net"),
+        CommandLog(options.log, "echo", say, level=logging.INFO, layer="penstock.net"),
     ):
         try:
             server = _configured(options, Path(folder)).bind_now()
@@ -118,7 +120,7 @@ def run_echo(options: EchoOptions) -> int:
             if options.json:
                 print_json({"event": "listening", "address": server.where, "tls": options.uses_tls})
             else:
-                say(f"echo at {server.where}{', with TLS' if options.uses_tls else ''}; Ctrl-C ends it")
+                _tell(f"echo at {server.where}{', with TLS' if options.uses_tls else ''}; Ctrl-C ends it")
             while not interruption.wait(3600):
                 continue
             closed = server.close_now(options.grace)
@@ -126,11 +128,18 @@ def run_echo(options: EchoOptions) -> int:
             facts = {"connections": server.metrics.connections_total, "finished": closed.finished}
             print_json({"event": "end", **facts, "aborted": len(closed.aborted)})
             return interruption.exit_code
-        say(
+        _tell(
             f"{server.metrics.connections_total:,} connections; {closed.finished} finished and "
             f"{len(closed.aborted)} were aborted"
         )
         return interruption.exit_code
+
+
+def _tell(text: str) -> None:
+    if is_json():
+        tell("echo", text)
+    else:
+        say(text)
 
 
 def _configured(options: EchoOptions, folder: Path) -> TcpServer:
@@ -149,7 +158,7 @@ def _configured(options: EchoOptions, folder: Path) -> TcpServer:
 
         made = SelfSigned.make("localhost", options.host)
         certificate, key = made.save(folder)
-        say(f"self-signed certificate, SHA-256 {made.fingerprint}")
+        _tell(f"self-signed certificate, SHA-256 {made.fingerprint}")
         server = server.secure(certificate=certificate, key=key)
     elif options.key is not None:
         raise CommandError("--key belongs to a --certificate, and none was given")

@@ -37,6 +37,7 @@ _EXTRAS: Final = {
     "prometheus_client": "observe",
     "starlette": "observe",
     "uvicorn": "observe",
+    "opentelemetry": "otel",
 }
 """Which extra installs a package."""
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT}
@@ -76,14 +77,22 @@ class CommandError(Exception):
         self.code = code
 
 
-def report_errors(command: str, run: Callable[[], int], *, debug: bool = False) -> int:
-    """Run a command, and print an error in one line; with ``debug`` its traceback above it."""
+def report_errors(command: str, run: Callable[[], int], *, debug: bool = False, as_json: bool = False) -> int:
+    """Run a command, and print an error in one line; with ``debug`` its traceback above it.
+
+    With ``as_json`` the line is a JSON object, with the traceback in it.
+    """
     try:
         return run()
     except BrokenPipeError:
         raise  # The reader of standard output has left: see ending_quietly.
     except Exception as error:
         text, code = _told(error, debug)
+        if as_json:
+            from penstock.cli.logs import tell_error
+
+            tell_error(command, text, code, error if debug else None)
+            return code
         if debug:
             Screen().write("".join(traceback.format_exception(error)))
     from penstock.cli.style import Tone, paint, toned

@@ -136,7 +136,10 @@ def add_command(
         )
         parser.set_defaults(
             run=lambda arguments: report_errors(
-                command, lambda: run(_read(declared, arguments)), debug=getattr(arguments, "debug", False)
+                command,
+                lambda: run(_read(declared, arguments)),
+                debug=getattr(arguments, "debug", False),
+                as_json=getattr(arguments, "log.format", "text") == "json",  # See LogOptions.
             )
         )
         if more is not None:

@@ -69,7 +69,8 @@ class ConnectedFeed(Feed):
     def connected(self) -> None:
         """Say that the connection is there; called by :meth:`connection`."""
         if self.state.status == "down":
-            _log.warning("%s: connected again, after %.1f s", self.name, time.time() - self.state.since)
+            seconds = time.time() - self.state.since
+            _log.warning("%s: connected again, after %.1f s", self.name, seconds, extra={"feed": self.name})
         self.state = FeedState("up")
 
     def __call__(self, journalled: int) -> Publisher[Any]:
@@ -105,6 +106,9 @@ class ConnectedFeed(Feed):
         reason = self.state.reason
         # Once for each reason, and then ever more rarely: a server may be away for days.
         if self._reason != reason or attempts & (attempts - 1) == 0:
-            _log.warning("%s: %s; attempt %d follows in %.1f s", self.name, reason, attempts + 1, pause)
+            about = {"feed": self.name, "reason": reason, "attempt": attempts + 1, "pause": pause}
+            _log.warning(
+                "%s: %s; attempt %d follows in %.1f s", self.name, reason, attempts + 1, pause, extra=about
+            )
         self._reason = reason
         return pause

@@ -99,6 +99,8 @@ class Hop(JsonForm):
     """The age of the oldest record that waits in it."""
     full_seconds: float | None = None
     """For how long it has been full without a break; None if it is not."""
+    offset: int | None = None
+    """Of a log, a cursor or a query: the offset that follows the last record which has come through it."""
     errors: int = 0
     details: Mapping[str, float] = field(default_factory=dict)
     """Figures that only this kind of hop has, such as ``commit_seconds`` of a log."""
@@ -119,6 +121,10 @@ class QueryBatch(JsonForm):
     rows_in: int = 0
     rows_out: int | None = None
     """None if the sink does not say."""
+    first: int | None = None
+    """The offset of its first record, in the log of the gateway that the query's hop belongs to."""
+    end: int | None = None
+    """The offset that follows its last record there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -218,6 +218,7 @@ def _log(endpoint: str, status: GatewayStatus, upstream: list[str]) -> Hop:
         capacity_bytes=status.max_bytes,
         oldest_seconds=figures.oldest_seconds if figures is not None else None,
         full_seconds=figures.full_seconds if figures is not None else None,
+        offset=status.head,
         details={}
         if figures is None
         else {"commits": float(figures.commits), "commit_seconds": figures.commit_seconds},
@@ -248,6 +249,7 @@ def _session(endpoint: str, session: SessionStatus, log: str) -> Hop:
         lag_records=session.lag,
         lag_seconds=_known(session.lag_seconds),
         oldest_seconds=_known(session.lag_seconds),
+        offset=session.acknowledged,
         details={"unacknowledged": float(session.cursor - session.acknowledged)},
         **_times(session.times),  # type: ignore[arg-type]
     )
@@ -283,6 +285,7 @@ def _saved(endpoint: str, name: str, cursor: CursorStatus, log: str, status: Gat
         lag_records=lag,
         lag_seconds=_known(cursor.lag_seconds),
         oldest_seconds=_known(cursor.lag_seconds),
+        offset=cursor.acknowledged,
         **_times(cursor.times),  # type: ignore[arg-type]
     )
 
@@ -303,6 +306,7 @@ def _query(endpoint: str, name: str, cursor: CursorStatus, hop: Hop) -> Hop:
         working=times.waiting_for_demand + times.working,
         lag_records=hop.lag_records,
         lag_seconds=hop.lag_seconds,
+        offset=cursor.acknowledged,
         errors=last.errors,
         details={
             "batch": float(last.batch),
@@ -322,4 +326,6 @@ def _batch(query: str, report: QueryReport) -> QueryBatch:
         seconds=report.seconds,
         phases=report.phases,
         rows_in=report.rows,
+        first=report.first if report.first >= 0 else None,
+        end=report.end if report.end >= 0 else None,
     )

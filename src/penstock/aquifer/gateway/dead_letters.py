@@ -77,11 +77,12 @@ class DeadLetters:
 class BadRecords:
     """What a writer does with the elements that cannot become records."""
 
-    def __init__(self, policy: OnBadRecord, letters: DeadLetters | None = None) -> None:
+    def __init__(self, policy: OnBadRecord, letters: DeadLetters | None = None, stream: str = "") -> None:
         self.policy = policy
         self.count = 0
         """How many were left out of the stream."""
         self._letters = letters
+        self._stream = stream
         self._told = float("-inf")
 
     def sieve(self, elements: Sequence[Any], packer: Packer) -> tuple[list[Any], list[BadRecord]]:
@@ -111,6 +112,7 @@ class BadRecords:
                 bad[-1].reason,
                 where,
                 self.count,
+                extra={"stream": self._stream, "bad_records": self.count},
             )
         if self._letters is None:
             return []

@@ -74,7 +74,8 @@ class SocketPorts:
             self._poller.unregister(port.socket)
             port.socket.close()
         who = session.name or session.peer.hex()
-        _log.debug("%s subscriber %s: %s", session.dialect, who, event.name.lower())
+        about = {"subscriber": who, "dialect": session.dialect, "event": event.name.lower()}
+        _log.debug("%s subscriber %s: %s", session.dialect, who, event.name.lower(), extra=about)
 
     # ---------------------------------------------------------------- for the server
     def send(self, session: ExtendedSession, frame: Frame) -> None:

@@ -142,7 +142,8 @@ class GatewayStream:
             Packer(self._codec, self._batch_limits(), batched=self.options.batched),
             prefetch=self.options.prefetch,
             prefetch_bytes=self.options.prefetch_bytes,
-            bad=BadRecords(self.options.on_bad_record, self._letters),
+            bad=BadRecords(self.options.on_bad_record, self._letters, self.name),
+            stream=self.name,
         )
         self._writer.start()
 

@@ -52,7 +52,10 @@ class LogWriter:
         prefetch: int,
         prefetch_bytes: int,
         bad: BadRecords | None = None,
+        stream: str = "",
     ) -> None:
+        self._about: Final = {"stream": stream}
+        """What a message of the log is about."""
         self._bad = bad or BadRecords("fail")
         self._log = log
         self._intake = intake
@@ -97,7 +100,9 @@ class LogWriter:
     def _fail(self, error: Exception) -> None:
         # The text of a JournalError says it all; anything else is a defect, and has to be found.
         unexpected = None if isinstance(error, JournalError) else error
-        _log.error("the gateway cannot write its journal any more: %s", error, exc_info=unexpected)
+        _log.error(
+            "the gateway cannot write its journal any more: %s", error, exc_info=unexpected, extra=self._about
+        )
         self._end(f"the journal of the gateway failed: {error}")
         self._intake.cancel()
         self._log.refuse_submissions(f"the journal of the gateway failed: {error}")
@@ -186,7 +191,9 @@ class LogWriter:
     def _give_up(self, error: Exception) -> bool:
         self._intake.cancel()
         self._end(f"an element could not become a record: {type(error).__name__}: {error}")
-        _log.error("the gateway stopped: an element could not become a record", exc_info=error)
+        _log.error(
+            "the gateway stopped: an element could not become a record", exc_info=error, extra=self._about
+        )
         return False
 
     def _write_deliveries(self, deliveries: list[Delivery]) -> bool:
@@ -328,12 +335,12 @@ class LogWriter:
 
     def _stall(self, error: JournalError) -> None:
         if str(error) != self._log.stalled:
-            _log.error("%s; the gateway and its source wait", error)
+            _log.error("%s; the gateway and its source wait", error, extra=self._about)
         self._log.stalled = str(error)
 
     def _go_on(self) -> None:
         if self._log.stalled is not None:
-            _log.warning("the journal can be written again: the gateway continues")
+            _log.warning("the journal can be written again: the gateway continues", extra=self._about)
             self._log.stalled = None
 
     def _wait(self, seconds: float) -> bool:

@@ -206,7 +206,8 @@ class SubscriberSide:
             self.silence = min(2 * self.silence, max(_SILENCE, self.options.patience / 2))
         if self._fruitless > self.options.patience:
             return self._finish(self._no_data())
-        _log.info("%s: %s; subscribing again", self.endpoint, reason)
+        about = {"endpoint": str(self.endpoint), "reason": reason}
+        _log.info("%s: %s; subscribing again", self.endpoint, reason, extra=about)
         self._tries = 0
         return self._ask(now)
 

@@ -189,5 +189,7 @@ class Authenticator:
             _log.warning("refused %d different keys; more of them are counted and not told", _MOST_TOLD)
         else:
             why = "it is not allowed" if server is not None else f"no server here has the domain {domain!r}"
-            _log.warning("refused a client at %s with the key %s: %s", address, key or f"({mechanism})", why)
+            about = {"address": address, "key": key}  # The public one.
+            shown = key or f"({mechanism})"
+            _log.warning("refused a client at %s with the key %s: %s", address, shown, why, extra=about)
         return False

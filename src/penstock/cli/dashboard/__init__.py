@@ -27,6 +27,9 @@ examples:
   penstock dashboard tcp://127.0.0.1:5556 --listen 0.0.0.0:5580 --dashboard-token token
                                      for other machines: visitors need the token in that file; with
                                      --tls-cert server.pem --tls-key server.key it is encrypted
+  penstock dashboard --grafana > penstock.json
+                                     the metrics of `penstock gateway --metrics` on a page of Grafana: a file
+                                     for its Dashboards, New, Import
   curl -H @header http://127.0.0.1:5580/snapshot.json
                                      the figures for a program; the file has `Authorization: Bearer TOKEN`
 

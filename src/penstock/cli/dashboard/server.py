@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.cli.errors import CommandError, ExitCode, ScreenLog
+from penstock.cli.errors import CommandError, ExitCode
+from penstock.cli.logs import CommandLog, LogOptions, tell
 from penstock.cli.parser import ObservedOptions, section
-from penstock.cli.screen import say
 from penstock.cli.signals import Interruption
-from penstock.observe import Dashboard, DashboardOptions, MetricsServer
+from penstock.observe import Dashboard, DashboardOptions, MetricsServer, grafana_dashboard
 from penstock.options import option
 
 if TYPE_CHECKING:
@@ -28,11 +29,18 @@ class DashboardCommandOptions(ObservedOptions):
     """The options of ``penstock dashboard``."""
 
     listen: str = option("127.0.0.1:5580", metavar="HOST:PORT", help="where to serve the page")
+    grafana: bool = option(
+        False, help="print a dashboard for Grafana, a file to import there, and exit; it needs no gateway"
+    )
     web: DashboardOptions = section(DashboardOptions, "who may see it", without=("listen",))
+    log: LogOptions = section(LogOptions, "messages")
 
 
 def run_dashboard(options: DashboardCommandOptions) -> int:
-    """Serve the page until a signal comes."""
+    """Serve the page until a signal comes, or print the file for Grafana."""
+    if options.grafana:
+        print(json.dumps(grafana_dashboard(), indent=2))
+        return ExitCode.OK
     observer = options.observer()
     try:
         web = replace(options.web, listen=options.listen)
@@ -41,7 +49,8 @@ def run_dashboard(options: DashboardCommandOptions) -> int:
     title = ", ".join(options.endpoints)
     with (
         Interruption() as interruption,
-        serving(observer.look, web, lambda text: say(f"penstock dashboard: {text}"), title, options.interval),
+        CommandLog(options.log, "dashboard"),
+        serving(observer.look, web, lambda text: tell("dashboard", text), title, options.interval),
     ):
         while not interruption.wait(3600):
             pass
@@ -64,18 +73,17 @@ def serving(
         dashboard = Dashboard(look, options, title=title, interval=interval)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    with ScreenLog(note, layer="penstock.observe"):
-        try:
-            dashboard.start()
-        except OSError as error:
-            raise CommandError(error.strerror or str(error), ExitCode.FAILED) from None
-        try:
-            note(f"dashboard at {dashboard.url}")
-            if dashboard.is_exposed:
-                note("the page and the token are not encrypted; use --tls-cert and --tls-key")
-            yield
-        finally:
-            dashboard.close()
+    try:
+        dashboard.start()
+    except OSError as error:
+        raise CommandError(error.strerror or str(error), ExitCode.FAILED) from None
+    try:
+        note(f"dashboard at {dashboard.url}")
+        if dashboard.is_exposed:
+            note("the page and the token are not encrypted; use --tls-cert and --tls-key")
+        yield
+    finally:
+        dashboard.close()
 
 
 def metrics_option() -> Any:

@@ -52,6 +52,8 @@ examples:
   penstock gateway --stream orders=tcp-listen://127.0.0.1:9000 --stream clicks=stdin --journal logs/
                                      two streams, each with a log of its own: penstock tail
                                      tcp://127.0.0.1:5556/clicks reads the second
+  penstock gateway --source stdin --metrics 127.0.0.1:9100 --otlp http://localhost:4318 --log-format json
+                                     figures for Prometheus and OpenTelemetry, and messages as JSON
   penstock gateway --keygen gateway  make gateway.key and gateway.pub
   penstock gateway --source stdin --curve gateway.key --allow clients/ --curve-control tcp://0.0.0.0:5560
                                      beside the local endpoint, an encrypted one for the keys in clients/

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TextIO
 
 from penstock.cli.block import Block
 from penstock.cli.gateway.figures import GatewayFigures, ReaderFigures
+from penstock.cli.logs import is_json, tell
 from penstock.cli.screen import Screen
 from penstock.cli.table import bar, duration, pad, printable, row, size, wrap
 
@@ -54,18 +55,24 @@ class QuietView:
 
     def begin(self, what: str, **facts: Any) -> None:
         """Write where it listens."""
-        self._write(f"penstock gateway: {what}\n")
+        self._tell(what, facts)
 
     def show(self, figures: GatewayFigures) -> None:
         """Show nothing."""
 
     def note(self, text: str) -> None:
         """Write one line."""
-        self._write(f"penstock gateway: {text}\n")
+        self._tell(text, {})
 
     def close(self, text: str, **facts: Any) -> None:
         """Write one line."""
-        self._write(f"penstock gateway: {text}\n")
+        self._tell(text, facts)
+
+    def _tell(self, text: str, facts: dict[str, Any]) -> None:
+        if is_json():
+            tell("gateway", text, **facts)
+        else:
+            self._write(f"penstock gateway: {text}\n")
 
     def _write(self, text: str) -> None:
         with self._mutex:
@@ -83,7 +90,10 @@ class LineView(QuietView):
         """Write a line, if it is time for one."""
         if time.monotonic() >= self._next:
             self._next += _LINE_EVERY
-            self._write(_line(figures) + "\n")
+            if is_json():
+                tell("gateway", "progress", **figures.as_dict())
+            else:
+                self._write(_line(figures) + "\n")
 
 
 class LiveView(QuietView):

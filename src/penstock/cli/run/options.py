@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.cli.dashboard.server import metrics_option
+from penstock.cli.logs import LogOptions
 from penstock.cli.parser import section
 from penstock.cli.style import json_option
 from penstock.observe import DashboardOptions
@@ -45,3 +46,4 @@ class RunOptions:
     )
     dashboard: DashboardOptions = section(DashboardOptions, "the dashboard")
     metrics: str | None = metrics_option()
+    log: LogOptions = section(LogOptions, "messages")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import os
 import sys
 import threading
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.aquifer import AquiferError, JournalError
 from penstock.cli.dashboard.server import serving, serving_metrics
-from penstock.cli.errors import CommandError, ScreenLog
+from penstock.cli.errors import CommandError
+from penstock.cli.logs import CommandLog, is_json, tell
 from penstock.cli.run.loader import load_pipeline
 from penstock.cli.run.options import RunOptions
 from penstock.cli.screen import Screen
@@ -44,7 +44,7 @@ _SIGN_EVERY: Final = 10
 def run_pipeline(options: RunOptions) -> int:
     """Run until every record is processed or a signal arrives; returns the exit code."""
     view = RunView(Screen(), quiet=options.quiet, as_json=options.json)
-    with ScreenLog(view.warn, logging.WARNING, "penstock"), contextlib.ExitStack() as opened:
+    with CommandLog(options.log, "run", view.warn), contextlib.ExitStack() as opened:
         try:
             pipeline = load_pipeline(options.target, lambda: _session(options, view))
             # Before Spark: an address that cannot be used is reported at once.
@@ -248,13 +248,16 @@ class RunView:
 
     def note(self, text: str) -> None:
         """Write something that happened."""
-        if not self._quiet:
+        if is_json():
+            if self._progress:
+                tell("run", text)
+        elif not self._quiet:
             self._write(f"{text}\n")
 
     @contextlib.contextmanager
     def starting(self, start: SparkStart) -> Iterator[None]:
         """Show signs of life while Spark starts, which takes seconds, or minutes on a busy machine."""
-        if self._quiet:
+        if self._quiet or is_json():
             yield
             return
         over = threading.Event()
@@ -279,7 +282,10 @@ class RunView:
 
     def warn(self, text: str) -> None:
         """Write something that the user has to know, even if it is quiet."""
-        self._write(f"penstock run: {text}\n")
+        if is_json():
+            tell("run", text)
+        else:
+            self._write(f"penstock run: {text}\n")
 
     def show(self, progress: Progress | None) -> None:
         """Show the progress, if it has changed."""
@@ -290,7 +296,9 @@ class RunView:
             print_json({"event": "progress", **asdict(progress)})
         if self._quiet:
             return
-        if self._live:
+        if is_json():
+            tell("run", "progress", **asdict(progress))
+        elif self._live:
             # A line that is too long would take two rows, and only one of them would be rewritten.
             self._write(_line(progress)[: self._out.width - 1])
             self._drawn = True

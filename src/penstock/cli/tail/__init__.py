@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from penstock.cli.parser import Commands, ConnectionOptions, add_command
+from penstock.cli.logs import LogOptions
+from penstock.cli.parser import Commands, ConnectionOptions, add_command, section
 from penstock.cli.style import json_option
 from penstock.options import option, parse_count, parse_duration, parse_rate
 
@@ -104,6 +105,7 @@ class TailOptions(ConnectionOptions):
         shown="30s",
         help="how long to look for a gateway that does not answer",
     )
+    log: LogOptions = section(LogOptions, "messages")
 
 
 def _load() -> tuple[type[TailOptions], Callable[[TailOptions], int]]:

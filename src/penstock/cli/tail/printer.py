@@ -26,9 +26,10 @@ from penstock.aquifer import (
     SourceFailed,
     probe,
 )
-from penstock.cli.errors import CommandError, ScreenLog
+from penstock.cli.errors import CommandError
+from penstock.cli.logs import CommandLog, tell
 from penstock.cli.record_text import form_of
-from penstock.cli.screen import say, was_output_closed
+from penstock.cli.screen import was_output_closed
 from penstock.cli.signals import Interrupted, Interruption
 from penstock.cli.table import duration
 from penstock.cli.tail import CODECS, TailOptions
@@ -169,7 +170,8 @@ def run_tail(options: TailOptions) -> int:
     _publisher(options, "bytes")  # First, so that a wrong command line is reported at once.
     if was_output_closed():
         return 0  # Nobody can read the output.
-    with Interruption() as interruption, ScreenLog(_say, logging.INFO):
+    log = CommandLog(options.log, "tail", level=logging.INFO, layer="penstock.aquifer")
+    with Interruption() as interruption, log:
         codec = options.codec or _codec_there(options, interruption)
         if codec is None:
             return interruption.exit_code
@@ -192,8 +194,8 @@ def run_tail(options: TailOptions) -> int:
     return 0
 
 
-def _say(text: str) -> None:
-    say(f"penstock tail: {text}")
+def _say(text: str, **fields: object) -> None:
+    tell("tail", text, **fields)
 
 
 def _codec_there(options: TailOptions, interruption: Interruption) -> str | None:
@@ -215,7 +217,8 @@ def _codec_there(options: TailOptions, interruption: Interruption) -> str | None
                 told = True
                 _say(
                     f"no gateway answers at {options.endpoint} yet; looking for it for "
-                    f"{duration(options.patience)}"
+                    f"{duration(options.patience)}",
+                    endpoint=options.endpoint,
                 )
         except AquiferError:
             return "bytes"  # It cannot say. If something is wrong with it, the subscription reports that.
@@ -256,7 +259,7 @@ def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = 
 
 
 def _missed(first: int, next: int) -> None:
-    _say(f"the records {first:,} to {next - 1:,} were missed; continuing at {next:,}")
+    _say(f"the records {first:,} to {next - 1:,} were missed; continuing at {next:,}", first=first, next=next)
 
 
 class _Tail:
@@ -367,4 +370,5 @@ class _Tail:
         if metrics.subscriptions > self._welcomes:
             self._welcomes = metrics.subscriptions
             where = f" at offset {metrics.next:,}" if metrics.dialect == "extended" else ""
-            _say(f"reconnected to {self._options.endpoint}; continuing{where}")
+            endpoint = self._options.endpoint
+            _say(f"reconnected to {endpoint}; continuing{where}", endpoint=endpoint)

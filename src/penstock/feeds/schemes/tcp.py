@@ -119,7 +119,7 @@ class TcpFeed(Feed):
             connection = self._client.connect_now()
             self._connection = connection
             self.state = FeedState("up")
-            _log.warning("connected to %s", self.name)
+            _log.warning("connected to %s", self.name, extra={"feed": self.name})
         if self._closed:
             connection.abort()
         received = connection.inbound.receive()
@@ -136,6 +136,7 @@ class TcpFeed(Feed):
                 "the connection to %s ended in the middle of a line; its %d bytes are left out",
                 self.name,
                 lost,
+                extra={"feed": self.name},
             )
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -71,14 +71,24 @@ class BatchTimes:
             return None
         return float(report["seconds"]) if report["offsets"] == dict(offsets) else None
 
-    def report(self) -> QueryReport | None:
-        """What the driver says about the batch that has ended last; None if there is no report (yet)."""
+    def reports(self, endpoints: Iterable[str]) -> dict[str, QueryReport]:
+        """What the driver says about the batch that has ended last, for each gateway; empty if nothing (yet).
+
+        A gateway is told which of its own records the batch has read.
+        """
         if self._file is None:
-            return None
+            return {}
         try:
-            return msgspec.convert(json.loads(self._file.read_text())["batch"], QueryReport)
+            said: Any = json.loads(self._file.read_text())
+            report, starts, ends = said["batch"], said["starts"], said["offsets"]
+            return {
+                endpoint: msgspec.convert(
+                    {**report, "first": starts.get(endpoint, -1), "end": ends.get(endpoint, -1)}, QueryReport
+                )
+                for endpoint in endpoints
+            }
         except (OSError, ValueError, KeyError):
-            return None  # An empty file, or one of an earlier version. (msgspec's error is a ValueError.)
+            return {}  # An empty file, or one of an earlier version. (msgspec's error is a ValueError.)
 
     def close(self) -> None:
         """Stop the reports."""
@@ -98,7 +108,10 @@ def write_reports(folder: Path, progress: Mapping[str, Any]) -> None:
         if file.exists():
             draft = file.with_name(f"{file.name}.{os.getpid()}")
             batch = _described(folder, progress, seconds).to_dict()
-            draft.write_text(json.dumps({"offsets": end["offsets"], "seconds": seconds, "batch": batch}))
+            start = source.get("startOffset")  # None before the first batch.
+            starts = {**end.get("initial", {}), **(start["offsets"] if isinstance(start, dict) else {})}
+            facts = {"offsets": end["offsets"], "starts": starts, "seconds": seconds, "batch": batch}
+            draft.write_text(json.dumps(facts))
             draft.replace(file)
 
 

@@ -171,7 +171,7 @@ class GatewayLogs:
                     raise
                 offset = gone.first  # Try again: more records may have gone meanwhile.
             except EpochChanged as error:
-                _log.warning("%s: %s", endpoint, error)
+                _log.warning("%s: %s", endpoint, error, extra={"endpoint": endpoint})
                 return offset
             else:
                 self._check_lease(endpoint, lease, state)
@@ -244,7 +244,7 @@ class GatewayLogs:
             )
             if self._options.fail_on_data_loss:
                 raise DataLoss(text)
-            _log.warning("%s", text)
+            _log.warning("%s", text, extra={"endpoint": endpoint})
             here = here.with_new_log(endpoint, state.epoch, state.first)
             self.keep(endpoint, here)
         elif state.head < here.offsets[endpoint]:

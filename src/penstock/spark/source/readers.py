@@ -235,9 +235,9 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         deadline = time.monotonic() + self._wait_seconds()
         states = {}
-        report = self._times.report()
-        told: StateOptions = {} if report is None else {"report": report}
+        reports = self._times.reports(self._options.endpoints)
         for endpoint in self._options.endpoints:
+            told: StateOptions = {"report": reports[endpoint]} if endpoint in reports else {}
             here, states[endpoint] = self._checked_state(endpoint, here, **told)
             self._acknowledge(endpoint, here, states[endpoint])
         while self._until is None and not any(s.head > here.offsets[e] for e, s in states.items()):
