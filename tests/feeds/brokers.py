@@ -57,12 +57,6 @@ class Process:
         self._process.kill()
         self._process.wait(PATIENCE)
 
-    def stop(self) -> None:
-        """End it in its own way."""
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait(PATIENCE)
-
     def wait(self) -> int:
         assert self._process is not None
         return self._process.wait(PATIENCE)
@@ -151,7 +145,7 @@ class Mosquitto(Process):
             f"persistence_location {folder}/",
             f"autosave_interval {saved_every}",
             "max_queued_messages 0",
-            "max_inflight_messages 1000",
+            "max_inflight_messages 65535",
             *(settings or ("allow_anonymous true",)),
         ]
         configuration = folder / "mosquitto.conf"

@@ -313,7 +313,7 @@ def test_gateway_broker_and_sender_are_killed_in_turn_and_nothing_acknowledged_i
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONG + 120)
-def test_with_qos_2_every_message_is_stored_once_whoever_is_killed_and_if_the_broker_is_restarted(
+def test_with_qos_2_every_message_is_stored_once_while_gateway_and_sender_are_killed_in_turn(
     tmp_path: Path,
 ) -> None:
     log, noted, enough = tmp_path / "log.db", tmp_path / "noted", tmp_path / "enough"
@@ -324,7 +324,8 @@ def test_with_qos_2_every_message_is_stored_once_whoever_is_killed_and_if_the_br
             Process(tmp_path / "gateway.log", *gateway_command(source, "--journal", str(log))) as gateway,
             Process(tmp_path / "sender.log", *sending, "100", str(noted), str(enough)) as sender,
         ):
-            stages = {"sender": sender, "gateway": gateway, "restarted broker": _Restarted(broker)}
+            # Not the broker: Mosquitto 2.0.11 comes back without knowing what it had released (PUBREL).
+            stages = {"sender": sender, "gateway": gateway}
             kills = 9 if RECORDS < 10_000 else 30
             storm(stages, lambda: _numbers(noted), kills, max(1, RECORDS // kills))
             _wait_long(lambda: _numbers(noted) >= RECORDS)
@@ -343,19 +344,6 @@ def _subscribed(source: str) -> str:
     with feeds.open(source) as feed, followed(feed):
         is_up(feed)
     return source
-
-
-class _Restarted(Process):
-    """A broker whose end is an orderly one: it saves its state."""
-
-    def __init__(self, broker: Mosquitto) -> None:
-        self._broker = broker
-
-    def kill(self) -> None:
-        self._broker.stop()
-
-    def start(self) -> None:
-        self._broker.start()
 
 
 def _wait_long(true: Any) -> None:
