@@ -26,7 +26,7 @@ SHOWN: Final = 8
 _REMEMBERED: Final = 256
 """How many senders without a connection are remembered, if the feed wants that."""
 _EVERY: Final = 0.1
-_FOR_EACH: Final = 2e-5
+_FOR_EACH: Final = 1e-4
 """Seconds between two looks: so many, or more if there are thousands of connections."""
 _LONGEST_STEP: Final = 1.0
 """Seconds that one look may count for: a process that was stopped for an hour did not wait for an hour."""
