@@ -59,9 +59,6 @@ class Place:
         return f"{self.code.co_filename}:{self.line} in {self.code.co_qualname}"
 
 
-_new = object.__new__
-
-
 def here(depth: int = 1) -> Place:
     """The nearest caller outside this package, ``depth`` frames up or more."""
     # By number and not by f_back, which makes an object of each frame between.
@@ -75,9 +72,7 @@ def here(depth: int = 1) -> Place:
             frame = sys._getframe(depth)
     except ValueError:
         frame = sys._getframe(depth - 1)  # nobody else: a thread of ours
-    place = _new(Place)  # not by a call of the class: each operator of each stream has a place
-    place.code, place._instruction = frame.f_code, frame.f_lasti
-    return place
+    return Place(frame.f_code, frame.f_lasti)
 
 
 class KeptError:
