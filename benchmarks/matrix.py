@@ -127,7 +127,7 @@ def _rx_created(n: int) -> rx.Observable[int]:
             observer.on_next(x)
         observer.on_completed()
 
-    return rx.create(emit)
+    return rx.create(emit)  # type: ignore[arg-type]  # It need not return a Disposable.
 
 
 class _Pushed:
@@ -310,7 +310,10 @@ ROWS: tuple[Row, ...] = (
     _on_range("default_if_empty", lambda f: f.default_if_empty(0), lambda r: r, ops.default_if_empty(0)),
     _on_range("switch_if_empty", lambda f: f.switch_if_empty(Flux.just(0)), lambda r: r),
     _on_range(
-        "do_on_next", lambda f: f.do_on_next(add_one), lambda r: _observed(len(r)), ops.do_action(add_one)
+        "do_on_next",
+        lambda f: f.do_on_next(add_one),
+        lambda r: _observed(len(r)),
+        ops.do_action(add_one),  # type: ignore[arg-type]
     ),
     _on_range(
         "do_finally", lambda f: f.do_finally(lambda how: None), lambda r: r, ops.finally_action(lambda: None)
