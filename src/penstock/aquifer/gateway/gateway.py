@@ -392,7 +392,16 @@ class Gateway:
     def _administer(self, stream: str, what: Callable[[Administration], T]) -> T:
         if self._context is None or self._closed:
             raise RuntimeError("this gateway does not run: nobody uses it")
-        return self._server.call(lambda streams: what(streams[stream].administration))
+
+        def administer(streams: StreamDirectory) -> T:
+            table = streams[stream]
+            # Meanwhile and from now on, the log keeps what an id needs that was moved back.
+            with table.log.keeping_everything():
+                done = what(table.administration)
+                table.log.set_low_watermark(table.low_watermark(), table.needed())
+            return done
+
+        return self._server.call(administer)
 
 
 def _of(name: str, failure: str) -> str:
