@@ -27,6 +27,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from penstock.aquifer.log.excerpts import in_format
@@ -389,6 +390,21 @@ def test_arrow_rows_of_other_units_and_zones_are_converted() -> None:
     schema = one(TimestampType())
     read = rows(schema, "arrow", arrow_frame(pa.record_batch({"a": times})))
     assert [row["a"].timestamp() for row in read] == [0.0, 1.0]
+
+
+def test_a_null_inside_a_column_of_another_zone_is_no_reason_to_refuse_it() -> None:
+    schema = one(StructType([StructField("v", VariantType()), StructField("t", TimestampType())]))
+    kind = to_arrow_schema(schema, timezone="America/New_York").field("a").type
+    nothing = pa.nulls(2, pa.binary())  # As Java sends it: a null struct of nulls.
+    fields = [kind.field("v").type.field(index) for index in range(2)]
+    variants = pa.StructArray.from_arrays([nothing, nothing], fields=fields, mask=pa.array([True, True]))
+    times = pa.array([NEW_YEAR, None], kind.field("t").type)
+    structs = pa.StructArray.from_arrays([variants, times], fields=[kind.field("v"), kind.field("t")])
+    batch = pa.record_batch({"a": structs})
+
+    read = rows(schema, "arrow", arrow_frame(batch))
+    assert [row["a"] for row in read] == [{"v": None, "t": NEW_YEAR}, {"v": None, "t": None}]
+    assert rows(schema, "arrow", arrow_frame(batch.slice(1))) == read[1:]
 
 
 def test_arrow_rows_without_a_column() -> None:

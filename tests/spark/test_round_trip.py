@@ -173,7 +173,10 @@ def comparable(value: Any) -> Any:
     if isinstance(value, dict) and set(value) == {"value", "metadata"}:
         return comparable(VariantVal(**value).toPython())  # The order of its names is nobody's business.
     if isinstance(value, dict):
-        return {name: comparable(inner) for name, inner in value.items()}
+        return {
+            name if isinstance(name, str) else comparable(name): comparable(inner)
+            for name, inner in value.items()
+        }
     if isinstance(value, list | tuple):
         return [comparable(inner) for inner in value]
     if isinstance(value, datetime.datetime) and value.tzinfo is not None:

@@ -50,6 +50,7 @@ from penstock.aquifer import (
     pack_values,
     to_arrow_stream,
 )
+from penstock.spark.arrow_layouts import reinterpreted
 from penstock.spark.errors import BadSchema, UnwritableRow
 from penstock.spark.spark_interface import TimeType
 
@@ -153,7 +154,7 @@ class RowEncoder:
     def rows(self, batch: pa.RecordBatch) -> list[bytes]:
         """Each row of an Arrow batch as an encoded object."""
         columns = [
-            pa.array(_Reinterpreted(column, _in_utc(column.type))) if _has_zone(column.type) else column
+            reinterpreted(column, _in_utc(column.type)) if _has_zone(column.type) else column
             for column in batch.columns
         ]
         objects = self._objects(columns, batch.num_rows)
@@ -205,17 +206,6 @@ def _names(kind: StructType, path: str) -> list[str]:
                 "field of a name: rename them"
             )
     return list(kind.names)
-
-
-class _Reinterpreted:
-    """The same data with another type. A cast would refuse nulls within structs that are null themselves."""
-
-    def __init__(self, column: pa.Array, kind: pa.DataType) -> None:
-        self._column = column
-        self._kind = kind
-
-    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
-        return self._kind.__arrow_c_schema__(), self._column.__arrow_c_array__()[1]
 
 
 def _has_zone(kind: pa.DataType) -> bool:

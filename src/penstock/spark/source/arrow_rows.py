@@ -8,6 +8,7 @@ from functools import partial
 import pyarrow as pa
 
 from penstock.aquifer import ARROW, Batch, to_arrow_stream, values_of
+from penstock.spark.arrow_layouts import has_same_layout, reinterpreted
 from penstock.spark.errors import BadSchema
 from penstock.spark.source.records import Reasons, one_line
 
@@ -54,7 +55,9 @@ def _as_bytes(row: memoryview) -> bytes:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return column if column.type == kind else column.cast(kind)
+    if column.type == kind:
+        return column
+    return reinterpreted(column, kind) if has_same_layout(column.type, kind) else column.cast(kind)
 
 
 def converted_where_possible(
