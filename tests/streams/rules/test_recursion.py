@@ -108,7 +108,7 @@ def test_the_error_arrives_if_the_thread_with_the_new_stack_runs_first(
         definition(0).take(1_000_000).count().block(PATIENCE)
 
 
-@pytest.mark.parametrize("definition", [merge, flat_map, flat_map_sequential, zipped])
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda function: function.__name__)
 def test_the_error_arrives_wherever_the_stack_ends(
     definition: Callable[[int], Flux[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

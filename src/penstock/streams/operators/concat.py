@@ -111,8 +111,8 @@ class Switching(Relay):
         """When every element of the old upstream was sent down, go on with the next one."""
         if not self._received_end or not self._starved or self.queue:
             return False
+        self._count_passed()  # first: if there is no stack left for this, the end must still be there
         error, self._ended, self._received_end = self._ended, None, False
-        self._count_passed()
         following: Stream[Any] | None = None
         try:
             following = self.follow(error)
