@@ -6,14 +6,15 @@ import asyncio
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, ClassVar, Final
 
 from penstock.backoff import Backoff
 from penstock.delivery import Delivery, FeedState
 from penstock.feeds.feed import Feed
-from penstock.feeds.senders import DATA, DEMAND, SenderLedger, SenderVisit
+from penstock.feeds.lines import LineSplitter, portions
+from penstock.feeds.senders import DATA, DEMAND, WORKING, SenderLedger, SenderVisit
 from penstock.spec import Publisher
 from penstock.streams import Flux
 
@@ -72,6 +73,18 @@ class ConnectedFeed(Feed):
             seconds = time.time() - self.state.since
             _log.warning("%s: connected again, after %.1f s", self.name, seconds, extra={"feed": self.name})
         self.state = FeedState("up")
+
+    def _lines_of(self, chunk: bytes, splitter: LineSplitter) -> Iterator[Delivery]:
+        """The lines that end in a chunk of this connection, a few hundred to a delivery at most."""
+        self._visit.took(0, len(chunk))
+        for piece in portions(chunk):
+            self._visit.doing = WORKING
+            made, error = splitter.take(piece)
+            self._visit.doing = DATA
+            if made:
+                yield Delivery(made)
+            if error is not None:
+                raise error
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Return what the connections give, one after the other."""

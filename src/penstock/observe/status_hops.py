@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from msgspec import UNSET, UnsetType
 
@@ -80,7 +81,15 @@ def hops_of(endpoint: str, status: GatewayStatus) -> GatewayHops:
     )
 
 
-def _times(times: HopTimes | UnsetType) -> dict[str, float]:
+class _Times(TypedDict, total=False):
+    """The times of a :class:`Hop`, if a gateway tells them."""
+
+    waiting_for_demand: float
+    waiting_for_data: float
+    working: float
+
+
+def _times(times: HopTimes | UnsetType) -> _Times:
     if times is UNSET:
         return {}
     return {
@@ -122,7 +131,7 @@ def _above_the_log(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
             capacity_bytes=stage.capacity_bytes,
             demand=max(stage.requested - stage.emitted, 0),
             details=stage.by_operator,
-            **_times(stage.times),  # type: ignore[arg-type]
+            **_times(stage.times),
         )
         upstream = (f"{endpoint}/stage/{stage.number}",)
     yield Hop(
@@ -139,7 +148,7 @@ def _above_the_log(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
         demand=max(source.requested - source.received, 0),
         errors=source.skipped,
         details={} if source.since is UNSET else {"state_since": source.since},
-        **_times(source.times),  # type: ignore[arg-type]
+        **_times(source.times),
     )
 
 
@@ -158,7 +167,7 @@ def _sender(id: str, figures: ConnectionFigures | SenderStatus) -> Hop:
         waiting_bytes=figures.waiting_bytes,
         capacity_bytes=figures.capacity_bytes or None,
         details={"open": float(figures.open), "paused": float(figures.paused)},
-        **_times(figures.times),  # type: ignore[arg-type]
+        **_times(figures.times),
     )
 
 
@@ -193,7 +202,7 @@ def _producers(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
             bytes_out=each.bytes,
             waiting=each.pending,
             details={"batches": float(each.batches)},
-            **_times(each.times),  # type: ignore[arg-type]
+            **_times(each.times),
         )
 
 
@@ -222,7 +231,7 @@ def _log(endpoint: str, status: GatewayStatus, upstream: list[str]) -> Hop:
         details={}
         if figures is None
         else {"commits": float(figures.commits), "commit_seconds": figures.commit_seconds},
-        **_times(figures.times if figures is not None else UNSET),  # type: ignore[arg-type]
+        **_times(figures.times if figures is not None else UNSET),
     )
 
 
@@ -251,7 +260,7 @@ def _session(endpoint: str, session: SessionStatus, log: str) -> Hop:
         oldest_seconds=_known(session.lag_seconds),
         offset=session.acknowledged,
         details={"unacknowledged": float(session.cursor - session.acknowledged)},
-        **_times(session.times),  # type: ignore[arg-type]
+        **_times(session.times),
     )
 
 
@@ -286,7 +295,7 @@ def _saved(endpoint: str, name: str, cursor: CursorStatus, log: str, status: Gat
         lag_seconds=_known(cursor.lag_seconds),
         oldest_seconds=_known(cursor.lag_seconds),
         offset=cursor.acknowledged,
-        **_times(cursor.times),  # type: ignore[arg-type]
+        **_times(cursor.times),
     )
 
 

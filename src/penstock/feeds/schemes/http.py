@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Final, cast
 from penstock.delivery import Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
-from penstock.feeds.lines import LineSplitter, portions
+from penstock.feeds.lines import LineSplitter
 from penstock.feeds.registry import FeedUrl, Scheme
-from penstock.feeds.senders import DATA, WORKING
 from penstock.net import NetError
 from penstock.spec import Publisher
 from penstock.streams import Flux
@@ -54,15 +53,8 @@ class HttpFeed(ConnectedFeed):
         splitter = LineSplitter(self._options.max_line, self._options.decoder(), self._bad)
         async with aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
-                self._visit.took(0, len(chunk))
-                for piece in portions(chunk):
-                    self._visit.doing = WORKING
-                    made, error = splitter.take(piece)
-                    self._visit.doing = DATA
-                    if made:
-                        yield Delivery(made)
-                    if error is not None:
-                        raise error
+                for delivery in self._lines_of(chunk, splitter):
+                    yield delivery
         # A response that is cut short is an error, so its end also ends its last line.
         last = list(splitter.finish())
         if last:

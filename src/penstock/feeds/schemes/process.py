@@ -16,9 +16,8 @@ from typing import Any, Final
 from penstock.delivery import Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
-from penstock.feeds.lines import CHUNK, LineSplitter, portions
+from penstock.feeds.lines import CHUNK, LineSplitter
 from penstock.feeds.registry import FeedUrl, Scheme
-from penstock.feeds.senders import DATA, WORKING
 
 __all__ = ["SCHEMES", "ProcessFeed", "ProgramFailed", "UnixFeed"]
 
@@ -50,15 +49,8 @@ class _LineStream(ConnectedFeed):
         splitter = self._splitter
         try:
             while chunk := await reader.read(CHUNK):
-                self._visit.took(0, len(chunk))
-                for piece in portions(chunk):
-                    self._visit.doing = WORKING
-                    made, error = splitter.take(piece)
-                    self._visit.doing = DATA
-                    if made:
-                        yield Delivery(made)
-                    if error is not None:
-                        raise error
+                for delivery in self._lines_of(chunk, splitter):
+                    yield delivery
             if splitter.pending and await ended_whole():
                 yield Delivery(list(splitter.finish()))
         finally:
