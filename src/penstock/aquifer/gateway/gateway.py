@@ -398,7 +398,7 @@ class Gateway:
             # Meanwhile and from now on, the log keeps what an id needs that was moved back.
             with table.log.keeping_everything():
                 done = what(table.administration)
-                table.log.set_low_watermark(table.low_watermark(), table.needed())
+                table.tell_log_what_is_needed()
             return done
 
         return self._server.call(administer)

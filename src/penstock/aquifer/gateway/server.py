@@ -155,7 +155,7 @@ class Server:
                     self._tick(now)
                 if everybody or ready:
                     for table in self.streams.tables:
-                        table.log.set_low_watermark(table.low_watermark(), table.needed())
+                        table.tell_log_what_is_needed()
         except Exception:
             _log.exception("the gateway cannot serve any more: this is a defect")
         finally:
@@ -197,7 +197,7 @@ class Server:
             replies = table.receive(parts, now, caller)
             if table.sessions.get(parts[0]) is not before:
                 # At once: what a new subscriber was promised must not be forgotten meanwhile.
-                table.log.set_low_watermark(table.low_watermark(), table.needed())
+                table.tell_log_what_is_needed()
         return replies
 
     def _reply(self, replies: list[Reply]) -> None:

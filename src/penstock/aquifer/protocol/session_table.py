@@ -132,6 +132,10 @@ class SessionTable:
         """The lowest offset that a reader needs, here or away; the log's head if there is none."""
         return self.registry.needed()
 
+    def tell_log_what_is_needed(self) -> None:
+        """Let the log forget what nobody needs any more, and keep the rest."""
+        self.log.set_low_watermark(self.low_watermark(), self.needed())
+
     def status(self) -> GatewayStatus:
         """The log, the source, the sessions and the counters at this moment."""
         status = self.registry.status()
