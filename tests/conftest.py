@@ -4,11 +4,16 @@ import gc
 import os
 import signal
 import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.required_tools import skipped_part_lines
+
+if TYPE_CHECKING:
+    from tests.kafka.broker import KafkaBroker
 
 # A run under nohup ignores SIGHUP, and so would every command that a test starts.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -27,6 +32,15 @@ def look_for_garbage_only_here() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBroker"]:
+    """A real Kafka for all tests that do not kill it."""
+    from tests.kafka.broker import KafkaBroker
+
+    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -22,5 +22,5 @@ def fetched_class_path() -> list[Path]:
     """Return the kit's class path; without a way to fetch the jars, skip or fail."""
     try:
         return kit.class_path()
-    except kit.KitUnavailable as problem:
+    except kit.JarsUnavailable as problem:
         required_tools.missing_part(PART, str(problem))

