@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 if TYPE_CHECKING:
     from penstock.spec import Processor, Publisher, Subscriber, Subscription
@@ -31,4 +32,7 @@ def __getattr__(name: str) -> Any:
 
 if os.environ.get("PENSTOCK_OBSERVE", "").strip() not in ("", "0"):
     # By name: no layer below it imports the observer, and neither does this module unless it is asked to.
-    import_module("penstock.observe").publish()
+    try:
+        import_module("penstock.observe").publish()
+    except OSError as problem:  # A program must not fail because it cannot be looked at.
+        warn(f"the streams of this process are not shown: {problem}", RuntimeWarning, stacklevel=2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import socket
 import stat
@@ -22,6 +23,8 @@ from typing import Final
 from penstock.observe.model import Hop, Snapshot
 from penstock.streams import StageFigures, StageMeter
 from penstock.streams.spi import meter_everything
+
+_log = logging.getLogger("penstock.observe")
 
 __all__ = ["NotPublished", "Publication", "look_at_process", "publish", "published_processes"]
 
@@ -38,15 +41,24 @@ class NotPublished(Exception):
     """A process does not show its streams, or is not there."""
 
 
-def _folder() -> Path:
-    """A folder that only this user can use."""
+def _folder(*, make: bool = False) -> Path:
+    """A folder that only this user can use.
+
+    FileNotFoundError if it is not there, PermissionError if it is not ours: in a directory that all users
+    share, anybody can give that name to something else.
+    """
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     base = Path(runtime) if runtime and len(runtime) < _LONGEST_PATH - 40 else Path(tempfile.gettempdir())
     folder = base / f"penstock-{os.getuid()}-observe"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    if make:
+        with contextlib.suppress(FileExistsError):  # Whatever it is, it is looked at below.
+            folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{folder} belongs to another user, or others can use it: remove it")
+        raise PermissionError(
+            f"{folder} belongs to another user, or others can use it: remove it, or set XDG_RUNTIME_DIR to "
+            "a directory of your own"
+        )
     return folder
 
 
@@ -56,7 +68,7 @@ class Publication:
     def __init__(self) -> None:
         self._meter = StageMeter()
         self._pid = os.getpid()
-        self.path = _folder() / f"{self._pid}.sock"
+        self.path = _folder(make=True) / f"{self._pid}.sock"
         self.path.unlink(missing_ok=True)  # Of a process that had this number before.
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -127,6 +139,8 @@ def _hop(where: str, figures: StageFigures) -> Hop:
     )
 
 
+_told = False
+"""Whether it was logged that the folder cannot be used."""
 _publication: Publication | None = None
 _mutex = threading.Lock()
 
@@ -145,20 +159,41 @@ def publish() -> Publication:
 
 
 def published_processes(most: int, besides: Iterable[int] = ()) -> list[int]:
-    """The processes of this user that show their streams, or have done so: the newest, ``most`` of them."""
+    """The processes of this user that show their streams, or have done so: the newest, ``most`` of them.
+
+    What killed processes have left behind is removed. A folder that is not ours shows nothing, which is
+    logged once.
+    """
+    global _told
+    try:
+        paths = list(_folder().glob("*.sock"))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        if not _told:
+            _told = True
+            _log.warning("programs that show their streams are left out: %s", error)
+        return []
     left_out = {os.getpid(), *besides}
     found: list[tuple[float, int]] = []
-    for path in _folder().glob("*.sock"):
-        if path.stem.isdigit() and int(path.stem) not in left_out and _is_alive(int(path.stem)):
-            with contextlib.suppress(OSError):  # It has just ended.
-                found.append((path.stat().st_mtime, int(path.stem)))
+    for path in paths:
+        if not path.stem.isdecimal():
+            continue
+        pid = int(path.stem)
+        with contextlib.suppress(OSError):  # It has just ended, or another observer has removed it.
+            if not _is_alive(pid):
+                path.unlink()
+            elif pid not in left_out:
+                found.append((path.stat().st_mtime, pid))
     return [pid for _, pid in sorted(found, reverse=True)[:most]]
 
 
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except OSError:
+    except PermissionError:
+        return True  # It belongs to somebody else.
+    except (OSError, OverflowError):
         return False
     return True
 
@@ -168,7 +203,12 @@ def look_at_process(pid: int, patience: float = _PATIENCE) -> Snapshot:
 
     The process has ``patience`` seconds to answer.
     """
-    path = _folder() / f"{pid}.sock"
+    try:
+        path = _folder() / f"{pid}.sock"
+    except FileNotFoundError:
+        raise NotPublished(_not_shown(pid)) from None
+    except OSError as error:
+        raise NotPublished(f"process {pid} cannot be looked at: {error}") from None
     answer = bytearray()
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asker:
         asker.settimeout(patience)
@@ -177,10 +217,24 @@ def look_at_process(pid: int, patience: float = _PATIENCE) -> Snapshot:
             while len(answer) < _LARGEST and (more := asker.recv(1 << 16)):
                 answer += more
         except (FileNotFoundError, ConnectionRefusedError):
-            raise NotPublished(
-                f"process {pid} does not show its streams: start it with PENSTOCK_OBSERVE=1, or call "
-                "penstock.observe.publish() in it"
-            ) from None
+            raise NotPublished(_not_shown(pid)) from None
         except OSError as error:
             raise NotPublished(f"process {pid} does not answer: {error}") from None
-    return Snapshot.from_json(bytes(answer))
+    try:
+        return Snapshot.from_json(bytes(answer))
+    except ValueError as error:
+        raise NotPublished(f"process {pid} has ended while it answered, or is broken: {error}") from None
+
+
+def _not_shown(pid: int) -> str:
+    """Why a process has no socket of its own."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return f"process {pid} belongs to another user, and shows its streams to that user alone"
+    except (OSError, OverflowError):
+        return f"there is no process {pid}"
+    return (
+        f"process {pid} does not show its streams: start it with PENSTOCK_OBSERVE=1, or call "
+        "penstock.observe.publish() in it"
+    )
