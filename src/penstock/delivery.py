@@ -57,6 +57,10 @@ class BadRecord:
     """Why it is not a record."""
     position: str = ""
     """Where it stands in the source: a line of a file, for instance."""
+    key: bytes | None = None
+    """The key that the record would have."""
+    size: int | None = None
+    """How many bytes came, if ``value`` does not have all of them."""
 
 
 @dataclass(frozen=True, slots=True)

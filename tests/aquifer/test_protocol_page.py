@@ -42,6 +42,7 @@ SECTIONS = {
     "OnComplete.x": messages.CompleteFields,
     "Next.x.put": messages.Put,
     "Complete.x.commit": messages.Commit,
+    "Complete.x.commit.replay": messages.Replay,
 }
 SPOKEN_BY_BOTH = {"Complete": "OnComplete"}
 """A request whose ``x`` is that of an answer."""
@@ -94,7 +95,9 @@ def test_every_field_is_shown_in_a_sample(title: str) -> None:
         kind, _, *inner = title.split(".")
         if kind in (message["jsonClass"], SPOKEN_BY_BOTH.get(message["jsonClass"])):
             x = message.get("x", {})
-            shown |= set(x.get(inner[0], {}) if inner else x)
+            for name in inner:
+                x = x.get(name, {})
+            shown |= set(x)
 
     fields_of_x = {field.encode_name for field in msgspec.structs.fields(SECTIONS[title])}
     assert shown == fields_of_x - (USUAL if title == "Next.x.put" else set())

@@ -37,6 +37,7 @@ from penstock.aquifer.client import (
     probe,
 )
 from penstock.aquifer.errors import (
+    AlreadyReplayed,
     AquiferError,
     EpochChanged,
     ErrorCode,
@@ -131,6 +132,7 @@ __all__ = [
     "MSGPACK",
     "AccessList",
     "Administrator",
+    "AlreadyReplayed",
     "AquiferError",
     "AquiferPublisher",
     "AquiferSubscription",

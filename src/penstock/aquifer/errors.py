@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar
 
 __all__ = [
+    "AlreadyReplayed",
     "AquiferError",
     "EpochChanged",
     "ErrorCode",
@@ -129,6 +131,15 @@ class TransactionLost(AquiferError):
     """
 
     code = ErrorCode.STAGED
+
+
+class AlreadyReplayed(AquiferError):
+    """Some of the dead letters of a batch were replayed before: nothing of the batch was published."""
+
+    def __init__(self, offsets: Sequence[int]) -> None:
+        super().__init__(f"{len(offsets)} of these dead letters were replayed before: nothing was published")
+        self.offsets = tuple(offsets)
+        """The letters that were, by their offsets."""
 
 
 class Refused(AquiferError):

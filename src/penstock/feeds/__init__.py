@@ -17,7 +17,7 @@ point of the group ``penstock.feeds`` to every program that has your package.
 """
 
 from penstock.backoff import Backoff
-from penstock.delivery import ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
+from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import (
     CODECS,
@@ -44,6 +44,7 @@ from penstock.feeds.lines import (
 )
 from penstock.feeds.registry import FeedAddress, FeedUrl, Opener, Scheme, known_schemes, open, register
 from penstock.feeds.rendezvous import FeedClosed
+from penstock.feeds.replay import DeadLetter, Replacement, ReplayReport, edited_letters, home_of, replay
 from penstock.feeds.schemes.directory import DirectoryFeed
 from penstock.feeds.schemes.file import FileFeed
 from penstock.feeds.schemes.http import HttpFeed
@@ -62,9 +63,11 @@ __all__ = [
     "Backoff",
     "BadFeed",
     "BadLines",
+    "BadRecord",
     "ConnectedFeed",
     "ConnectionLost",
     "ConnectionMeter",
+    "DeadLetter",
     "Decode",
     "Delivery",
     "DirectoryFeed",
@@ -95,6 +98,8 @@ __all__ = [
     "ProgramFailed",
     "RedisFeed",
     "RedisSettings",
+    "Replacement",
+    "ReplayReport",
     "Restart",
     "Scheme",
     "SenderFigures",
@@ -110,7 +115,10 @@ __all__ = [
     "WebhookFeed",
     "WebhookSettings",
     "decoder",
+    "edited_letters",
+    "home_of",
     "known_schemes",
     "open",
     "register",
+    "replay",
 ]

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from penstock.feeds.feed import FeedOptions
-from penstock.feeds.lines import BadLines, Decode, LineSplitter
+from penstock.feeds.lines import BadLines, Decode, LineSplitter, LineTooLong
 
 __all__ = ["csv_records", "kind_of", "record_of_fields", "records_in"]
 
@@ -30,7 +30,16 @@ def kind_of(content_type: str) -> str:
 
 
 def records_in(body: bytes, kind: str, options: FeedOptions, bad: BadLines) -> Sequence[Any]:
-    """The records in a body; ValueError if one of them is wrong, unless it may be skipped."""
+    """The records in a body; ValueError if one of them is wrong, unless it may be left out."""
+    try:
+        return _records_in(body, kind, options, bad)
+    except ValueError as error:
+        if not bad.keeps:
+            raise
+        return bad.refuse(error, body, at="a body")
+
+
+def _records_in(body: bytes, kind: str, options: FeedOptions, bad: BadLines) -> Sequence[Any]:
     decode = options.decoder()
     if kind == "json":
         try:
@@ -62,13 +71,19 @@ def _decoded(each: list[bytes], decode: Decode | None, options: FeedOptions, bad
     for number, value in enumerate(each, 1):
         try:
             if len(value) > options.max_line:
-                raise ValueError(
-                    f"it has {len(value)} bytes, and at most {options.max_line} are allowed (--max-line)"
+                raise LineTooLong(
+                    f"has {len(value)} bytes, and at most {options.max_line} are allowed (--max-line)"
                 )
             made.append(value if decode is None else decode(value))
         except (ValueError, RecursionError, OverflowError) as error:
-            bad.refuse(ValueError(f"record {number}: {error}"))
+            made += bad.refuse(error, value, at=f"record {number}")
     return made
+
+
+def _csv_line(row: list[str]) -> bytes:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(row)
+    return line.getvalue().encode()
 
 
 def record_of_fields(fields: dict[str, str], codec: str) -> Any:
@@ -95,11 +110,8 @@ def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Ite
             if not row:
                 continue
             if len(row) != len(names):
-                bad.refuse(
-                    ValueError(
-                        f"line {rows.line_num}: it has {len(row)} fields, and the header has {len(names)}"
-                    )
-                )
+                error = ValueError(f"it has {len(row)} fields, and the header has {len(names)}")
+                yield from bad.refuse(error, _csv_line(row), at=f"line {rows.line_num}")
                 continue
             yield record_of_fields(dict(zip(names, row, strict=True)), options.codec)
     except csv.Error as error:

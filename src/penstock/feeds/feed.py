@@ -58,11 +58,12 @@ class FeedOptions:
     )
     on_bad_line: OnBadLine | None = option(
         None,
-        choices=("fail", "skip"),
+        choices=("fail", "skip", "dead-letter"),
         shown="fail; udp: skip",
         help="what happens to a line that is too long, or that the codec cannot read. fail: the stream ends "
         "with an error; with tcp-listen, only the sender of the line is disconnected. skip: the line is left "
-        "out, counted and reported",
+        "out, counted and reported. dead-letter: it is kept, with the reason, in the stream dead-letters, "
+        "from which `penstock gateway replay` can put it back",
     )
     follow: bool = option(
         False,
@@ -90,8 +91,8 @@ class FeedOptions:
     def __post_init__(self) -> None:
         if self.codec not in CODECS:
             raise BadFeed(f"codec={self.codec!r} is not known; write {', '.join(CODECS)}")
-        if self.on_bad_line not in (None, "fail", "skip"):
-            raise BadFeed(f"on_bad_line={self.on_bad_line!r} is not known; write fail or skip")
+        if self.on_bad_line not in (None, "fail", "skip", "dead-letter"):
+            raise BadFeed(f"on_bad_line={self.on_bad_line!r} is not known; write fail, skip or dead-letter")
         if self.restart not in (None, "never", "on-failure", "always"):
             raise BadFeed(f"restart={self.restart!r} is not known; write never, on-failure or always")
         a_count(self.max_line, "max_line")

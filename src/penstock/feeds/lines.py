@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from penstock.delivery import BadRecord
 from penstock.net.framing import Decoder
 from penstock.spec import Publisher, Subscriber, Subscription, check_subscriber
 from penstock.streams import Flux
@@ -33,21 +34,23 @@ _log = logging.getLogger("penstock.feeds")
 
 CHUNK: Final = 256 * 1024
 """How many bytes are read at once, at most."""
+_KEPT: Final = 1 << 20
+"""How many bytes of a line that is too long are handed on, at most."""
 _BETWEEN_WARNINGS: Final = 1.0
 """Seconds. A sender of nothing but bad lines must not fill a log file."""
 
 Decode: TypeAlias = Callable[[bytes], Any]
 """Makes an element of a line; ValueError if it cannot."""
-OnBadLine: TypeAlias = Literal["fail", "skip"]
-"""What happens to a bad line: the stream fails, or the line is skipped."""
+OnBadLine: TypeAlias = Literal["fail", "skip", "dead-letter"]
+"""What happens to a bad line: the stream fails, the line is skipped, or it is handed on as a BadRecord."""
 
 
 class LineTooLong(ValueError):
-    """A line is longer than the feed allows."""
+    """A line is longer than the feed allows; the text follows the name of the line: ``has 20 bytes``."""
 
 
 class BadLines:
-    """Counts the lines of one feed that could not be records, or raises for the first of them."""
+    """Counts the lines of one feed that could not be records, hands them on, or raises for the first one."""
 
     def __init__(self, policy: OnBadLine, *, silent: bool = False) -> None:
         self.policy = policy
@@ -56,15 +59,36 @@ class BadLines:
         self._silent = silent
         self._told = float("-inf")
 
-    def refuse(self, error: ValueError) -> None:
-        """Raise the error, or count it and log it; at most one warning a second is logged."""
+    @property
+    def keeps(self) -> bool:
+        """Whether bad lines are handed on, so that their bytes are needed."""
+        return self.policy == "dead-letter"
+
+    def refuse(
+        self,
+        error: Exception,
+        value: bytes = b"",
+        *,
+        at: str = "",
+        key: bytes | None = None,
+        size: int | None = None,
+    ) -> list[BadRecord]:
+        """Raise a ValueError, hand the line on, or count it and log it: what takes its place in the stream.
+
+        ``at`` says where the line is. ``value`` has its bytes, or the first of ``size`` bytes. At most one
+        warning a second is logged.
+        """
+        text = f"{at}{'' if isinstance(error, LineTooLong) else ':'} {error}" if at else str(error)
         if self.policy == "fail":
-            raise error
+            raise LineTooLong(text) if isinstance(error, LineTooLong) else ValueError(text)
+        if self.policy == "dead-letter":
+            return [BadRecord(value, str(error), at, key, size)]
         self.skipped += 1
         now = time.monotonic()
         if not self._silent and now - self._told >= _BETWEEN_WARNINGS:
             self._told = now
-            _log.warning("%s; this line is skipped (bad lines so far: %d)", error, self.skipped)
+            _log.warning("%s; this line is skipped (bad lines so far: %d)", text, self.skipped)
+        return []
 
 
 def portions(chunk: bytes, most: int = 256) -> Iterator[bytes]:
@@ -144,6 +168,8 @@ class LineSplitter:
         if self._overlong:
             self._overlong = False
             self.number += 1
+            if self.bad.keeps:
+                made += self._refuse_too_long(b"".join(self._pieces), self.pending)
         else:
             lines.insert(0, b"".join(self._pieces))
         last = lines.pop()
@@ -157,9 +183,11 @@ class LineSplitter:
             return
         self._pieces.append(piece)
         if self.pending > self._max_line:
-            self._pieces.clear()
+            begun = b"".join(self._pieces)[:_KEPT]
+            self._pieces = [begun]
             self._overlong = True
-            self.bad.refuse(self._too_long(self.number + 1))
+            if not self.bad.keeps:  # Otherwise it is handed on at its end, when its size is known.
+                self._refuse_too_long(begun, self.pending, self.number + 1)
 
     def _make(self, lines: list[bytes], chunk: int, made: list[Any]) -> None:
         decode = self._decode
@@ -172,21 +200,22 @@ class LineSplitter:
         for line in lines:
             self.number += 1
             if len(line) > self._max_line:
-                self.bad.refuse(self._too_long(self.number))
+                made += self._refuse_too_long(line[:_KEPT], len(line))
                 continue
             try:
                 element = line if decode is None else decode(line)
             except (ValueError, RecursionError, OverflowError) as error:
-                self.bad.refuse(ValueError(f"{self._label}line {self.number}: {error}"))
+                made += self.bad.refuse(error, line, at=f"{self._label}line {self.number}")
             else:
                 made.append(element)
                 self.records += 1
 
-    def _too_long(self, number: int) -> LineTooLong:
-        return LineTooLong(
-            f"{self._label}line {number} has more than {self._max_line} bytes; allow more with max_line "
-            "(--max-line), or check that the input is text with lines"
+    def _refuse_too_long(self, begun: bytes, size: int, number: int = 0) -> list[BadRecord]:
+        error = LineTooLong(
+            f"has more than {self._max_line} bytes; allow more with max_line (--max-line), or check that the "
+            "input is text with lines"
         )
+        return self.bad.refuse(error, begun, at=f"{self._label}line {number or self.number}", size=size)
 
 
 def _elements_then(made: list[Any], error: ValueError) -> Iterator[Any]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 from types import TracebackType
 from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self
 
+from msgspec import UNSET
+
 from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
-from penstock.aquifer.errors import ProtocolViolation
+from penstock.aquifer.errors import AlreadyReplayed, ProtocolViolation
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.protocol.messages import (
     Commit,
@@ -29,6 +31,8 @@ from penstock.aquifer.protocol.messages import (
     OnComplete,
     OnNext,
     Put,
+    Replay,
+    extension,
 )
 from penstock.aquifer.records.batch import Batch, Record
 from penstock.aquifer.records.codecs import Codec, codec_named
@@ -118,7 +122,14 @@ class Producer:
         a_whole_number(part, "transaction(part)", least=0, most=_MOST)
         return Transaction(self, batch_id, part, Packer(self._codec, Limits()))
 
-    def commit(self, batch_id: int, parts: Iterable[PreparedPart], *, timeout: float | None = None) -> None:
+    def commit(
+        self,
+        batch_id: int,
+        parts: Iterable[PreparedPart],
+        *,
+        timeout: float | None = None,
+        replay: tuple[str, Sequence[int]] | None = None,
+    ) -> None:
         """Publish the prepared parts of a batch, in the order of their numbers.
 
         Returns when the records are in the log. That may take until there is space: the required readers of
@@ -127,13 +138,18 @@ class Producer:
         Raises :class:`~penstock.aquifer.TransactionLost` if the gateway no longer has the records, and
         :class:`~penstock.aquifer.GatewayUnreachable` if there is no answer in time; then the batch may or may
         not be published. In both cases run the batch again.
+
+        ``replay`` names the dead letters that the records are made of: the epoch and the offsets of their own
+        stream. A letter is replayed once. If one of these was, nothing is published, and
+        :class:`~penstock.aquifer.AlreadyReplayed` says which.
         """
         a_whole_number(batch_id, "commit(batch_id)", least=0, most=_MOST)
         patience = self._commit_timeout if timeout is None else seconds(timeout, "commit()", positive=True)
         committed: list[tuple[int, int, int]] = [
             part for part in sorted(map(_prepared, parts)) if part.pieces
         ]
-        commit = Commit(query=self.name, batch=batch_id, parts=committed)
+        letters = UNSET if replay is None else Replay(replay[0], list(replay[1]))
+        commit = Commit(query=self.name, batch=batch_id, parts=committed, replay=letters)
         advice = (
             f"batch {batch_id} of {self.name!r} may not be published. A commit waits while the log is full: "
             "does anybody read from it?"
@@ -142,6 +158,19 @@ class Producer:
         with self._turn, self._busy(_COMMITTING):
             answer = self._connection.ask(question, patience=patience, advice=advice)
         self._check(answer, OnComplete)
+        fields = extension(answer.x) if isinstance(answer, OnComplete) else None
+        if fields is not None and fields.replayed:
+            raise AlreadyReplayed(fields.replayed)
+
+    def replayed(self, epoch: str, offsets: Sequence[int]) -> list[int]:
+        """Those of these dead letters that were replayed before; nothing changes. At most 1024 at a time."""
+        # A name that has never published leaves no mark with an empty batch.
+        commit = Commit(f"look-{secrets.token_hex(8)}", 0, [], replay=Replay(epoch, list(offsets)))
+        with self._turn:
+            answer = self._connection.ask(Complete(x=CompleteFields(commit=commit)))
+        self._check(answer, OnComplete)
+        fields = extension(answer.x) if isinstance(answer, OnComplete) else None
+        return list(fields.replayed or ()) if fields is not None else []
 
     def close(self) -> None:
         """Close the connection. A transaction that is still open is not committed."""

@@ -42,26 +42,28 @@ class DeadLetters:
         self._log = log
         self._intake = intake
 
-    def submit(self, letters: Sequence[dict[str, Any]]) -> list[PendingAppend]:
-        """Hand them to the writer of their log, in batches."""
+    def submit(self, letters: Sequence[tuple[dict[str, Any], bytes | None]]) -> list[PendingAppend]:
+        """Hand them, with their keys, to the writer of their log, in batches."""
         pending = [PendingAppend(batches=[batch]) for batch in self._batches(letters)]
         for each in pending:
             self._log.submit(each)
         return pending
 
-    def _batches(self, letters: Sequence[dict[str, Any]]) -> list[Batch]:
+    def _batches(self, letters: Sequence[tuple[dict[str, Any], bytes | None]]) -> list[Batch]:
         """Small ones for a small log, because the oldest batches are dropped as a whole."""
         most, most_bytes = self._log.ack_every_records, min(self._log.ack_every_bytes, _BATCH_BYTES)
         made: list[Batch] = []
         values: list[bytes] = []
+        keys: list[bytes | None] = []
         size = 0
-        for letter in letters:
+        for letter, key in letters:
             values.append(msgspec.json.encode(letter))
+            keys.append(key)
             size += len(values[-1])
             if size >= most_bytes or len(values) >= most:
-                made.append(_batch(values))
-                values, size = [], 0
-        return [*made, _batch(values)] if values else made
+                made.append(_batch(values, keys))
+                values, keys, size = [], [], 0
+        return [*made, _batch(values, keys)] if values else made
 
     def wait(self, pending: PendingAppend, seconds: float) -> None:
         """Wait until it is stored or refused, for some time."""
@@ -87,13 +89,17 @@ class BadRecords:
 
     def sieve(self, elements: Sequence[Any], packer: Packer) -> tuple[list[Any], list[BadRecord]]:
         """The elements that can become records, and the others."""
-        good: list[Any] = []
+        good = [element for element in elements if not isinstance(element, BadRecord)]
+        if packer.pack(good, 0).error is None:  # Usually the source has told which ones are bad.
+            return good, [element for element in elements if isinstance(element, BadRecord)]
+        good = []
         bad: list[BadRecord] = []
         for element in elements:
             if isinstance(element, BadRecord):
                 bad.append(element)
             elif (error := packer.problem_with(element)) is not None:
-                bad.append(BadRecord(_bytes_of(element), f"{type(error).__name__}: {error}"))
+                key = element.key if isinstance(element, Record) and isinstance(element.key, bytes) else None
+                bad.append(BadRecord(_bytes_of(element), f"{type(error).__name__}: {error}", key=key))
             else:
                 good.append(element)
         return good, bad
@@ -118,13 +124,17 @@ class BadRecords:
             return []
         return self._letters.submit(
             [
-                dead_letter(
-                    each.value,
-                    each.reason,
-                    longest=_LONGEST,
-                    offset=offset,
-                    epoch=log.epoch,
-                    position=each.position,
+                (
+                    dead_letter(
+                        each.value,
+                        each.reason,
+                        longest=_LONGEST,
+                        size=each.size,
+                        offset=offset,
+                        epoch=log.epoch,
+                        position=each.position,
+                    ),
+                    each.key,
                 )
                 for each in bad
             ]
@@ -142,8 +152,9 @@ class BadRecords:
             self._letters.end()
 
 
-def _batch(values: list[bytes]) -> Batch:
-    metadata = pack_metadata(RecordMetadata(time.time_ns() // 1000))
+def _batch(values: list[bytes], keys: list[bytes | None]) -> Batch:
+    known = keys if any(key is not None for key in keys) else None
+    metadata = pack_metadata(RecordMetadata(time.time_ns() // 1000, known))
     return Batch(0, len(values), pack_values(values), metadata)
 
 

@@ -302,7 +302,7 @@ class Gateway:
 
         With several streams: of each, but for dead letters, which nobody has to read.
         """
-        counted = [name for name, stream in self._streams.items() if not stream.for_dead_letters]
+        counted = set(self._streams).difference(self.dead_letters)
         return self._server.look(lambda streams: all(streams[name].registry.is_drained() for name in counted))
 
     # ---------------------------------------------------------------- what there is to know
@@ -326,6 +326,11 @@ class Gateway:
     def streams(self) -> tuple[str, ...]:
         """The names of the streams, the default one first; one that needs no name has an empty one."""
         return tuple(self._streams)
+
+    @property
+    def dead_letters(self) -> tuple[str, ...]:
+        """The names of the streams that have the dead letters of the others."""
+        return tuple(name for name, stream in self._streams.items() if stream.for_dead_letters)
 
     @property
     def skipped(self) -> int:

@@ -14,7 +14,7 @@ from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log import Log
 from penstock.aquifer.records import Record
 from penstock.aquifer.status import ConnectionFigures, HopTimes, SenderStatus, SourceStatus, StageStatus
-from penstock.delivery import ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
+from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
 from penstock.streams import StageFigures, StageMeter, metering
 from penstock.streams.spi import drop_error
@@ -391,6 +391,8 @@ def size_of(element: Any) -> int:
         return size_of(element.value)
     if isinstance(element, Delivery):
         return size_of(element.records)
+    if isinstance(element, BadRecord):
+        return len(element.value)
     if isinstance(element, list | tuple):
         # Of a long list, a sample is enough.
         some = element[:: len(element) // _SAMPLE + 1]

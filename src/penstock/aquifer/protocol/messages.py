@@ -198,6 +198,15 @@ class Put(_Extension):
     """The name of the stream to write to, if it is not the default one."""
 
 
+class Replay(_Extension):
+    """``Complete.x.commit.replay``: the dead letters that the records of a batch are made of."""
+
+    epoch: str
+    """The epoch of the log that has the letters."""
+    offsets: list[int]
+    """Their offsets in that log."""
+
+
 class Commit(_Extension):
     """``Complete.x.commit``: publish what was staged for a batch, unless that was done before."""
 
@@ -207,6 +216,8 @@ class Commit(_Extension):
     """The attempts that count: part, attempt, number of pieces."""
     stream: str | UnsetType = UNSET
     """The name of the stream, as in ``put``."""
+    replay: Replay | UnsetType = UNSET
+    """Publish nothing if one of these dead letters was replayed before."""
 
 
 class NextFields(_Extension):
@@ -257,6 +268,8 @@ class CompleteFields(_Extension):
     """In a request: publish what was staged."""
     stream: str | UnsetType = UNSET
     """In the answer to ``commit``: the name of the stream that has the records."""
+    replayed: list[int] | UnsetType = UNSET
+    """In the answer to ``commit``: these letters were replayed before, so nothing was published."""
 
 
 # An x of another type is ignored, in contrast to an object with wrong fields, which is an error.

@@ -36,7 +36,9 @@ from penstock.aquifer.protocol.messages import (
     OnNext,
     OnNextFields,
     Put,
+    Replay,
 )
+from penstock.aquifer.protocol.replays import MOST_LETTERS, marks_with, replayed_before
 from penstock.aquifer.protocol.session import Reply, refusal
 from penstock.aquifer.records.arrow import from_arrow_stream
 from penstock.aquifer.records.batch import (
@@ -81,11 +83,16 @@ class PendingTransaction(PendingAppend):
     """The envelopes of the commits that wait for the answer."""
     hands_over: bool = False
     """Whether it only changes the owner of the name, whichever batch of that was the last."""
+    replay: Replay | None = None
+    """The dead letters that its records are made of."""
 
     def marks_after(self, marks: Mapping[str, str]) -> dict[str, str]:
         """The mark that says that this batch is published, and whose name it is."""
         batch = _batch_in(marks, self.query) if self.hands_over else self.batch
-        return {_MARK + self.query: f"{batch} {self.owner or _NO_KEY}"}
+        mine = {_MARK + self.query: f"{batch} {self.owner or _NO_KEY}"}
+        if self.replay is None:
+            return mine
+        return mine | marks_with(marks, self.replay.epoch, self.replay.offsets)
 
 
 @dataclass
@@ -200,7 +207,18 @@ class Transactions:
             # grow, so this one was dealt with before.
             self._also_tell(self._pending[query, min(pending)], envelope)
             return []
-        if not self._log.has_space_for_mark(_MARK + query) or len(self._pending) >= _MOST_PENDING:
+        replay = commit.replay or None
+        if replay is not None:
+            before = replayed_before(self._log.marks, replay.epoch, replay.offsets)
+            if before:
+                self._drop(caller.owner, query, batch)
+                fields = CompleteFields(end=self._log.head, stream=self._stream, replayed=before)
+                return [Reply(envelope, OnComplete(x=fields))]
+            if self._is_being_replayed(replay):
+                text = "another replay of the same dead letters is being written"
+                return [Reply(envelope, refusal(text, ErrorCode.BUSY, retry=100))]
+        names = [_MARK + query, *(marks_with({}, replay.epoch, replay.offsets) if replay is not None else ())]
+        if not all(map(self._log.has_space_for_mark, names)) or len(self._pending) >= _MOST_PENDING:
             # The mark of another producer must not go: it may come back, and would publish a batch twice.
             text = (
                 f"there is no space for {query!r}: too many others write to this gateway, or have done so "
@@ -223,12 +241,22 @@ class Transactions:
             # anybody could fill the journal with names.
             return [Reply(envelope, self._done(self._log.head))]
         transaction = PendingTransaction(
-            query=query, batch=batch, batches=pieces, owner=caller.owner, askers=[envelope]
+            query=query, batch=batch, batches=pieces, owner=caller.owner, askers=[envelope], replay=replay
         )
         self._pending[query, batch] = transaction
         self._producer(query, caller.owner)[1].now(Doing.WORKING)
         self._log.submit(transaction)
         return []
+
+    def _is_being_replayed(self, replay: Replay) -> bool:
+        """Whether a batch that is not written yet has one of these letters."""
+        wanted = set(replay.offsets)
+        return any(
+            other.replay is not None
+            and other.replay.epoch == replay.epoch
+            and not wanted.isdisjoint(other.replay.offsets)
+            for other in self._pending.values()
+        )
 
     def _done(self, end: int) -> OnComplete:
         return OnComplete(x=CompleteFields(end=end, stream=self._stream))
@@ -237,6 +265,10 @@ class Transactions:
         if not self._writable:
             return _NOT_WRITABLE
         numbers = [number for part in commit.parts for number in part]
+        if replay := commit.replay:
+            numbers += replay.offsets
+            if len(replay.offsets) > MOST_LETTERS or not 0 < len(replay.epoch) <= _LONGEST_NAME:
+                return f"x.commit.replay names an epoch, and at most {MOST_LETTERS} letters of it"
         problem = _problem_with_numbers(commit.query, commit.batch, *numbers)
         if problem is None and len({part for part, _, _ in commit.parts}) < len(commit.parts):
             return "x.commit.parts names a part twice: one attempt of each counts"

@@ -10,18 +10,24 @@ __all__ = ["dead_letter"]
 
 
 def dead_letter(
-    value: bytes, reason: str, *, longest: int | None = None, **place: int | str | None
+    value: bytes,
+    reason: str,
+    *,
+    longest: int | None = None,
+    size: int | None = None,
+    **place: int | str | None,
 ) -> dict[str, Any]:
     """A dead letter for these bytes; ``place`` says where they were.
 
     The bytes are the field ``text``, or ``base64`` if they are not UTF-8. With ``longest``, no more than so
-    many of them are kept; the field ``bytes`` tells how many there were.
+    many of them are kept; the field ``bytes`` tells how many there were. ``size`` is that number if ``value``
+    does not have all of them.
     """
     letter: dict[str, Any] = {
         **place,
         "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
         "reason": reason.encode(errors="backslashreplace").decode(),
-        "bytes": len(value),
+        "bytes": len(value) if size is None else size,
     }
     kept = value if longest is None else value[:longest]
     try:

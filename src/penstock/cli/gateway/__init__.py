@@ -1,8 +1,9 @@
 """``penstock gateway``: put a source behind a log, and serve it to any number of subscribers.
 
 :mod:`penstock.cli.gateway.server` runs a gateway; :mod:`penstock.cli.gateway.status`,
-:mod:`penstock.cli.gateway.admin` and :mod:`penstock.cli.gateway.records` ask one that runs, and
-:mod:`penstock.cli.gateway.journals` looks after the file of one that does not.
+:mod:`penstock.cli.gateway.admin` and :mod:`penstock.cli.gateway.records` ask one that runs,
+:mod:`penstock.cli.gateway.replays` puts dead letters back, and :mod:`penstock.cli.gateway.journals` looks
+after the file of one that does not run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.cli.gateway import admin, journals, records, status
+from penstock.cli.gateway import admin, journals, records, replays, status
 from penstock.cli.parser import Commands, add_command
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ examples:
                                      lines from a server, which waits while the log is full
   penstock gateway --source udp://127.0.0.1:5140 --codec json --on-bad-line skip
                                      JSON in datagrams; what is not JSON is counted and left out
+  penstock gateway --source file:app.jsonl --follow --codec json --on-bad-line dead-letter --journal app.db
+                                     what is not JSON is in the stream dead-letters: penstock tail
+                                     tcp://127.0.0.1:5556/dead-letters; `replay` puts it back
   penstock gateway --source 'tcp-listen://127.0.0.1:9000?acknowledge' --journal in.db
                                      with `penstock send --acknowledged FILE tcp://127.0.0.1:9000` elsewhere:
                                      kill either, start it again, and every line is there once
@@ -84,6 +88,7 @@ def _add_subcommands(parser: argparse.ArgumentParser) -> None:
     status.add_parser(running)
     admin.add_parsers(running)
     records.add_parsers(running)
+    replays.add_parsers(running)
     journals.add_parsers(running)
 
 

@@ -18,6 +18,7 @@ from penstock.aquifer import (
     GatewayStatus,
     JournalError,
     JournalOptions,
+    OnBadRecord,
     StreamOptions,
     generate_keys,
     save_keys,
@@ -242,12 +243,22 @@ def _gateway(
     options: GatewayCommandOptions, streams: Sequence[ServedStream], curve: CurveServer | None
 ) -> Gateway:
     codec, only = options.feed.codec, streams[0]
+    keeps = options.feed.on_bad_line == "dead-letter"
+    on_bad: OnBadRecord = "dead-letter" if keeps else "fail"
     try:
         if not only.name:
-            settings = replace(options.gateway, codec=codec, writable=only.feed is None)
+            # Dead letters can be replayed, and that is writing.
+            writable = keeps or only.feed is None
+            settings = replace(options.gateway, codec=codec, writable=writable, on_bad_record=on_bad)
             return Gateway(only.feed, journal=only.journal, curve=curve, options=settings)
         named = {
-            one.name: StreamOptions(one.feed, journal=one.journal, codec=codec, writable=one.feed is None)
+            one.name: StreamOptions(
+                one.feed,
+                journal=one.journal,
+                codec=codec,
+                writable=keeps or one.feed is None,
+                on_bad_record=on_bad,
+            )
             for one in streams
         }
         return Gateway(curve=curve, streams=named, options=options.gateway)
@@ -292,6 +303,12 @@ def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interr
     Of several streams, the progress of the default one is shown.
     """
     meter, audiences = Meter(), [Audience() for _ in gateway.streams]
+    # Nobody has to read dead letters.
+    waited_for = [
+        audience
+        for name, audience in zip(gateway.streams, audiences, strict=True)
+        if name not in gateway.dead_letters
+    ]
     meter.figures(gateway.status(), time.monotonic())
     next_show = time.monotonic() + _SHOW
     ended = False
@@ -308,7 +325,7 @@ def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interr
         if not ended and all(one.end is not None for one in statuses):
             ended = True
             view.note(_told_of_end(gateway, stay))
-        if ended and not stay and all(audience.is_served for audience in audiences):
+        if ended and not stay and all(audience.is_served for audience in waited_for):
             view.show(meter.figures(status, now))
             break
         readers = sum(len(one.subscribers) for one in statuses)
@@ -349,7 +366,8 @@ def _finish(
         whereabouts = "they were only in memory, and are gone"
     reason = "source failed" if failure is not None else "everything is served"
     reason = "interrupted" if interruption.signal is not None else reason
-    skipped = f", {gateway.skipped:,} bad lines skipped" if gateway.skipped else ""
+    what = "are dead letters" if gateway.dead_letters else "skipped"
+    skipped = f", {gateway.skipped:,} bad lines {what}" if gateway.skipped else ""
     view.close(
         f"{reason}: {taken:,} records taken{skipped}, {served:,} served; {whereabouts}",
         reason=reason,

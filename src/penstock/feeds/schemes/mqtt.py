@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from penstock.delivery import Delivery
+from penstock.delivery import BadRecord, Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.lines import LineTooLong
@@ -192,7 +192,7 @@ class MqttFeed(ConnectedFeed):
                 self._take_message(packet, portion)
             case LargeMessage():
                 held = self._held(packet.packet_id, packet.qos, False, f"{packet.topic} {packet.size}")
-                self._refuse(packet.topic, _too_long(packet.size))
+                portion.records += self._refuse(packet.topic, _too_long(packet.size), b"", packet.size)
                 portion.stored += held
                 portion.add(0)
             case mqtt5.PubRelPacket():
@@ -242,13 +242,12 @@ class MqttFeed(ConnectedFeed):
                 raise _too_long(len(payload))
             value = payload if self._decode is None else self._decode(payload)
         except (ValueError, RecursionError, OverflowError) as error:
-            self._refuse(topic, error)
-            return []
+            return list(self._refuse(topic, error, payload, len(payload)))
         return [Record(value, key=topic.encode())]
 
-    def _refuse(self, topic: str, error: Exception) -> None:
-        kind = LineTooLong if isinstance(error, LineTooLong) else ValueError
-        self._bad.refuse(kind(f"a message of the topic {topic}: {error}"))
+    def _refuse(self, topic: str, error: Exception, payload: bytes, size: int) -> list[BadRecord]:
+        at = f"a message of the topic {topic}"
+        return self._bad.refuse(error, payload, at=at, key=topic.encode(), size=size)
 
     def _subscribed(self, packet: SubAckPacket, connection: MqttConnection) -> None:
         code = packet.reason_codes[0]
@@ -289,7 +288,7 @@ class MqttFeed(ConnectedFeed):
 
 
 def _too_long(size: int) -> LineTooLong:
-    return LineTooLong(f"it has {size} bytes; allow more with max_line (--max-line)")
+    return LineTooLong(f"has {size} bytes; allow more with max_line (--max-line)")
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:

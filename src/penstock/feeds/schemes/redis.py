@@ -205,7 +205,7 @@ class RedisFeed(ConnectedFeed):
         try:
             size = sum(map(len, flat))
             if size > self._options.max_line:
-                raise LineTooLong(f"it has {size} bytes; allow more with max_line (--max-line)")
+                raise LineTooLong(f"has {size} bytes; allow more with max_line (--max-line)")
             if wanted is None:
                 named = {name.decode(): value.decode() for name, value in fields.items()}
                 return [record_of_fields(named, self._options.codec)]
@@ -214,9 +214,8 @@ class RedisFeed(ConnectedFeed):
             value = fields[wanted.encode()]
             return [value if self._decode is None else self._decode(value)]
         except (ValueError, RecursionError, OverflowError) as error:
-            kind = LineTooLong if isinstance(error, LineTooLong) else ValueError
-            self._bad.refuse(kind(f"entry {key.decode()} of {self.name}: {error}"))
-            return []
+            value = b"\n".join(flat) if wanted is None else fields.get(wanted.encode(), b"")
+            return list(self._bad.refuse(error, value, at=f"entry {key.decode()} of {self.name}"))
 
     def _delivery(self, entries: Sequence[_Entry], records: list[Any]) -> Delivery:
         keys = [key for key, _ in entries]

@@ -92,10 +92,8 @@ class EventFeed(ConnectedFeed):
             self.backoff = replace(self.backoff, first=first)
         if event.id is not None:
             if _NOT_IN_A_HEADER.search(event.id):
-                self._bad.refuse(
-                    ValueError(f"the event id {event.id!r} has characters that no header can have")
-                )
-                return Delivery([])
+                error = ValueError(f"the event id {event.id!r} has characters that no header can have")
+                return Delivery(self._bad.refuse(error, event.data.encode()))
             self._last = event.id
         return self._delivery(event.data)
 
@@ -106,7 +104,7 @@ class EventFeed(ConnectedFeed):
             if data:
                 records = [data if self._decode is None else self._decode(data)]
         except (ValueError, RecursionError, OverflowError) as error:
-            self._bad.refuse(ValueError(f"event {self._last}: {error}"))
+            records = list(self._bad.refuse(error, data, at=f"event {self._last}"))
         return Delivery(records, {_MARK: self._last} if self._last is not None else {})
 
 

@@ -294,10 +294,11 @@ def _open_tcp(url: FeedUrl, options: FeedOptions) -> Feed:
 
 def _open_tcp_listen(url: FeedUrl, options: FeedOptions) -> Feed:
     acknowledge = "acknowledge" in url.flags
-    if acknowledge and options.on_bad_line == "skip":
+    policy = options.on_bad_line
+    if acknowledge and policy in ("skip", "dead-letter"):
         raise BadFeed(
-            f"{url.text}: the sender counts the lines that are in the journal, so none can be skipped: "
-            "?acknowledge and on_bad_line='skip' (--on-bad-line skip) exclude each other"
+            f"{url.text}: the sender counts the lines that are in the journal, so none can be left out: "
+            f"?acknowledge and on_bad_line={policy!r} (--on-bad-line {policy}) exclude each other"
         )
     listener = url.listener(options)
     url.refuse_on_a_loop()

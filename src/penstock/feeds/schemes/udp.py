@@ -52,17 +52,12 @@ class UdpFeed(Feed):
         line = datagram.data.removesuffix(b"\n").removesuffix(b"\r")
         sender = address_text(datagram.address)
         if len(line) > self._max_line:
-            self._bad.refuse(
-                LineTooLong(
-                    f"a datagram from {sender} has {len(line)} bytes; allow more with max_line (--max-line)"
-                )
-            )
-            return ()
+            error = LineTooLong(f"has {len(line)} bytes; allow more with max_line (--max-line)")
+            return self._bad.refuse(error, line, at=f"a datagram from {sender}")
         try:
             return (line if self._decode is None else self._decode(line),)
-        except (ValueError, RecursionError, OverflowError) as error:
-            self._bad.refuse(ValueError(f"a datagram from {sender}: {error}"))
-            return ()
+        except (ValueError, RecursionError, OverflowError) as problem:
+            return self._bad.refuse(problem, line, at=f"a datagram from {sender}")
 
     def journalled(self, head: int) -> None:
         """Log how many datagrams were dropped since the last time, at most once a second."""

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.delivery import Delivery
+from penstock.delivery import BadRecord, Delivery
 from penstock.feeds.bodies import kind_of, records_in
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, ListenerAddress
@@ -123,16 +123,15 @@ class WebhookFeed(Feed):
         from penstock.net.http import reply
 
         try:
-            stored, repeated = await self._take(request)
+            answer = await self._take(request)
         except _Refused as refused:
             headers = {"content-type": "application/json"} | {
                 name.replace("_", "-"): value for name, value in refused.headers.items()
             }
             return reply(json.dumps({"error": str(refused)}) + "\n", status=refused.status, headers=headers)
-        answer = {"stored": stored} | ({"repeated": True} if repeated else {})
         return reply(json.dumps(answer) + "\n", headers={"content-type": "application/json"})
 
-    async def _take(self, request: Request) -> tuple[int, bool]:
+    async def _take(self, request: Request) -> dict[str, int]:
         headers = request.headers
         if not self._address.admits(headers.get("authorization")):
             raise _Refused(
@@ -162,7 +161,8 @@ class WebhookFeed(Feed):
         finally:
             self._held -= room
 
-    async def _store(self, request: Request, key: str, visit: SenderVisit) -> tuple[int, bool]:
+    async def _store(self, request: Request, key: str, visit: SenderVisit) -> dict[str, int]:
+        """What to answer, once the records are stored."""
         body = await self._body(request)
         visit.doing, visit.held = WORKING, len(body)
         name = KeyLog.name_of(key) if key else ""
@@ -175,17 +175,18 @@ class WebhookFeed(Feed):
         if known is not None:
             if known.digest != digest:
                 raise _Refused(422, "this Idempotency-Key was used for another body")
-            return known.records, True
+            return {"stored": known.records, "repeated": True}
         kind = kind_of(request.headers.get("content-type", ""))
         try:
             records = records_in(body, kind, self._options, self._bad)
         except ValueError as error:
             raise _Refused(400, f"{error}; nothing of this request was stored") from None
         if not records:
-            return 0, False
+            return {"stored": 0}
         self._refuse_too_large(len(records), len(body))
         stored, tell = self._rendezvous.commit()
-        marks = self._begin(name, len(records), digest, stored) if key else {}
+        bad = sum(isinstance(record, BadRecord) for record in records)
+        marks = self._begin(name, len(records) - bad, digest, stored) if key else {}
         delivery = Delivery(records, marks, tell)
         visit.doing = DEMAND
         try:
@@ -198,7 +199,7 @@ class WebhookFeed(Feed):
         if stored.exception() is not None:
             raise _later(503, "the gateway is being stopped")
         visit.took(len(records), len(body))
-        return len(records), False
+        return {"stored": len(records) - bad} | ({"dead_letters": bad} if bad else {})
 
     async def _body(self, request: Request) -> bytes:
         """The whole body; a sender that is slow does not hold up the end of the feed."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from penstock.delivery import Delivery
+from penstock.delivery import BadRecord, Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, ListenerAddress
@@ -55,11 +55,10 @@ class _Messages:
         data = message.encode() if isinstance(message, str) else message
         try:
             if len(data) > self._max:
-                raise LineTooLong(f"a message has {len(data)} bytes; allow more with max_line (--max-line)")
+                raise LineTooLong(f"has {len(data)} bytes; allow more with max_line (--max-line)")
             return [data if self._decode is None else self._decode(data)]
         except (ValueError, RecursionError, OverflowError) as error:
-            self.bad.refuse(error if isinstance(error, LineTooLong) else ValueError(f"a message: {error}"))
-            return []
+            return list(self.bad.refuse(error, data, at="a message"))
 
 
 class _Acknowledgements:
@@ -149,17 +148,20 @@ class WebSocketFeed(ConnectedFeed):
                         count += 1
                         yield Delivery(self._messages.records(message), stored=acknowledgements.after(count))
                 except WebSocketClosed as closed:
-                    self._too_large(closed.code)
+                    for bad in self._too_large(closed.code):
+                        yield Delivery([bad])
                     raise
             code = connection.inbound.close_code
-            self._too_large(code)
+            for bad in self._too_large(code):
+                yield Delivery([bad])
             raise ConnectionLost(f"the server has closed the connection with {code}")
 
-    def _too_large(self, code: int | None) -> None:
-        """Count a message that was refused as a bad one; unless it may be skipped, this ends the feed."""
-        if code == _TOO_LARGE:
-            error = f"a message has more than {self._longest} bytes; allow more with max_line (--max-line)"
-            self.bad.refuse(LineTooLong(error))
+    def _too_large(self, code: int | None) -> list[BadRecord]:
+        """Treat a message that was refused as a bad one; nothing of it has arrived."""
+        if code != _TOO_LARGE:
+            return []
+        error = f"has more than {self._longest} bytes; allow more with max_line (--max-line)"
+        return self.bad.refuse(LineTooLong(error), at="a message", size=self._longest + 1)
 
 
 class WebSocketListenFeed(Feed):
