@@ -14,7 +14,7 @@ import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import accumulate
 from statistics import median
 from typing import Final, NamedTuple
@@ -71,8 +71,7 @@ class Outcome(NamedTuple):
 def run(workload: Workload, limit: Callable[[], int], observed: Callable[[int, float], None]) -> Outcome:
     """Run a workload; records that are left over at the end count with the age that they have then."""
     chance = random.Random(7)
-    arrivals = workload.arrivals(chance)
-    sums = [0.0, *accumulate(arrivals)]
+    arrivals, sums = _arrivals(workload.arrivals)
     now, done, age, durations = 0.0, 0, 0.0, list[float]()
     while now < SECONDS and done < len(arrivals):
         if arrivals[done] > now:
@@ -94,9 +93,17 @@ def run(workload: Workload, limit: Callable[[], int], observed: Callable[[int, f
     return Outcome(age / len(arrivals), median(durations) / workload.best, too_long)
 
 
+@lru_cache(1)
+def _arrivals(arrivals: Callable[[random.Random], list[float]]) -> tuple[list[float], list[float]]:
+    """The times of a workload's records, and the sums of the first n of them."""
+    times = arrivals(random.Random(11))
+    return times, [0.0, *accumulate(times)]
+
+
 def adaptive(workload: Workload) -> Outcome:
     """With ``targetBatchSeconds``."""
     demand = AdaptiveDemand(workload.target, start=FIRST_BATCH)
+    demand.is_sure = True  # The driver reports how long a batch took.
     return run(workload, lambda: demand.size, demand.observed)
 
 
@@ -107,7 +114,7 @@ def best_fixed(workload: Workload) -> tuple[int, Outcome]:
     return min(short or tried, key=lambda each: each[1].age)
 
 
-def _steady(rate: float) -> Callable[[random.Random], list[float]]:
+def steady(rate: float) -> Callable[[random.Random], list[float]]:
     def arrive(chance: random.Random) -> list[float]:
         return [number / rate for number in range(int(rate * SECONDS))]
 
@@ -118,7 +125,7 @@ def _waiting(count: int) -> Callable[[random.Random], list[float]]:
     return lambda chance: [0.0] * count
 
 
-def _poisson(rate: float) -> Callable[[random.Random], list[float]]:
+def poisson(rate: float) -> Callable[[random.Random], list[float]]:
     def arrive(chance: random.Random) -> list[float]:
         return list(_until_the_end(lambda: chance.expovariate(rate)))
 
@@ -132,7 +139,7 @@ def _until_the_end(step: Callable[[], float]) -> Iterator[float]:
         at += step()
 
 
-def _bursts(count: int, every: float) -> Callable[[random.Random], list[float]]:
+def bursts(count: int, every: float) -> Callable[[random.Random], list[float]]:
     starts = [number * every for number in range(int(SECONDS / every))]
     return lambda chance: [at for at in starts for _ in range(count)]
 
@@ -150,12 +157,12 @@ WORKLOADS: Final = (
     Workload("a backlog, high fixed cost", _waiting(1_000_000), fixed=0.4),
     Workload("fixed cost above the target", _waiting(1_000_000), fixed=1.6, target=0.2),
     Workload("a backlog, noise of 20 %", _waiting(1_500_000), noise=0.2),
-    Workload("cost rises tenfold, and back", _steady(3000), per_record=_tenfold),
+    Workload("cost rises tenfold, and back", steady(3000), per_record=_tenfold),
     Workload("cost triples slowly", _waiting(1_500_000), per_record=_rising),
-    Workload("bursts of 50 000", _bursts(50_000, 20.0)),
-    Workload("a trickle", _poisson(20)),
-    Workload("a trigger every 3 seconds", _steady(2000), interval=3.0),
-    Workload("half loaded", _poisson(4000), noise=0.1),
+    Workload("bursts of 50 000", bursts(50_000, 20.0)),
+    Workload("a trickle", poisson(20)),
+    Workload("a trigger every 3 seconds", steady(2000), interval=3.0),
+    Workload("half loaded", poisson(4000), noise=0.1),
     Workload("expensive records", _waiting(25_000), per_record=lambda at: 1e-2),
     Workload("every twentieth batch pauses", _waiting(1_200_000), pauses=0.05),
 )

@@ -41,9 +41,10 @@ from penstock.aquifer import (
 from penstock.spark import BadSchema, UnreadableRecord
 from penstock.spark.options import SourceOptions
 from penstock.spark.source import records
+from penstock.spark.source.batch_reader import AquiferBatchReader
 from penstock.spark.source.columns import Columns, WrongRecord
 from penstock.spark.source.ranges import RangePartition
-from penstock.spark.source.readers import AquiferBatchReader, AquiferStreamReader
+from penstock.spark.source.readers import AquiferStreamReader
 from penstock.spark.spark_interface import ReadAllAvailable, ReadMaxRows
 from penstock.streams import Flux
 from tests.spark.conftest import ANYWHERE

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import spark_demand
 from penstock.spark.source.demand import AdaptiveDemand
 
 SECONDS = st.floats(0.02, 5.0)
@@ -145,3 +146,39 @@ def test_the_bounds_hold_whatever_is_observed(
 def test_a_target_that_is_no_time_is_refused(target: float) -> None:
     with pytest.raises(ValueError, match="more than 0 seconds"):
         AdaptiveDemand(target, start=1)
+
+
+def test_a_first_batch_of_one_record_does_not_make_the_next_small() -> None:
+    demand = AdaptiveDemand(1.0, start=1000)
+    demand.observed(1, 0.05)
+    assert demand.size == 1000
+
+
+@given(
+    fixed=st.floats(0.02, 0.4),
+    costs=st.tuples(st.floats(1e-5, 1e-3), st.floats(1e-5, 1e-3)),
+    backlogs=st.sampled_from([(10**9, 10**9), (10**9, 3), (10**9, 0), (0, 10**9)]),
+)
+def test_two_sources_of_a_query_come_to_the_target_together(
+    fixed: float, costs: tuple[float, float], backlogs: tuple[int, int]
+) -> None:
+    demands = [AdaptiveDemand(1.0, start=1000), AdaptiveDemand(1.0, start=1000)]
+    durations = []
+    for _ in range(80):
+        sizes = [min(demand.size, waiting) for demand, waiting in zip(demands, backlogs, strict=True)]
+        seconds = fixed + sum(size * cost for size, cost in zip(sizes, costs, strict=True))
+        for demand, size in zip(demands, sizes, strict=True):
+            if size:  # A source without records is in no batch, and learns nothing.
+                demand.observed(size, seconds)
+        durations.append(seconds)
+    settled = sum(durations[40:]) / 40
+    assert 0.5 < settled < 1.35
+    assert max(durations[40:]) < 2.5
+
+
+@pytest.mark.parametrize("workload", spark_demand.WORKLOADS, ids=lambda workload: str(workload.name))
+def test_the_target_is_within_a_tenth_of_the_best_fixed_limit(workload: spark_demand.Workload) -> None:
+    _, best = spark_demand.best_fixed(workload)
+    found = spark_demand.adaptive(workload)
+    assert found.keeps_time
+    assert found.age <= 1.1 * best.age

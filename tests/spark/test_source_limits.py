@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -17,6 +19,7 @@ from penstock.spark.source.dead_letters import TaskId
 from penstock.spark.source.positions import OffsetRange
 from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
 from penstock.spark.source.readers import AquiferStreamReader
+from penstock.spark.source.self_paced import SelfPacedStreamReader
 from penstock.spark.spark_interface import ReadAllAvailable, ReadMaxRows
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually
@@ -111,6 +114,36 @@ def test_gateways_share_the_bytes_and_one_with_large_records_is_not_left_out(rea
             if seen[other.endpoint] < len(large) and seen[one.endpoint] > 19_000:
                 pytest.fail(f"{seen} of {len(small)} small and {len(large)} large records")
     assert list(seen.values()) in ([20_000, 5], [5, 20_000])
+
+
+def test_rows_of_a_megabyte_among_small_ones_in_arrow_count_for_what_they_are(readers: Readers) -> None:
+    sizes = [*[100] * 500, *[1_000_000] * 3, *[100] * 500] * 2
+    rows = pa.record_batch({"value": pa.array([bytes(size) for size in sizes], pa.binary())})
+    limit, head = 1_500_000, 1000
+    with Gateway(Flux.just(rows), ANYWHERE, codec="arrow") as gateway:
+        assert gateway.join(60)
+        reader = readers(gateway, maxBytesPerTrigger=limit, value="arrow")
+        taken = [ranges[gateway.endpoint] for ranges in steps(reader)]
+
+    assert [offset for batch in taken for offset in batch] == list(range(len(sizes)))
+    for batch in taken:
+        nbytes = sum(sizes[offset] for offset in batch)
+        assert nbytes <= limit
+        following = sizes[batch[-1] + 1 :][:1]
+        assert not following or nbytes + following[0] + 10 * len(batch) + head > limit, "more would fit"
+
+
+def test_a_reader_that_paces_itself_keeps_to_the_bytes_too() -> None:
+    sizes = [*[100] * 400, 1_000_000, *[100] * 400, 1_000_000, 1_000_000]
+    with served(sizes) as gateway:
+        options = {"endpoint": gateway.endpoint, "waitSeconds": "0.1", "maxBytesPerTrigger": "20000"}
+        reader = SelfPacedStreamReader(SCHEMA, SourceOptions.of(options))
+        ends = [0]
+        while ends[-1] < len(sizes):
+            ends.append(reader.latestOffset()["offsets"][gateway.endpoint])
+        reader.stop()
+    for first, end in pairwise(ends):
+        assert sum(sizes[first:end]) <= 20_000 or end - first == 1
 
 
 # ---------------------------------------------------------------- other sources of the query

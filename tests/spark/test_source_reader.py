@@ -14,9 +14,10 @@ from pyspark.sql.types import LongType, StructField, StructType
 from penstock.aquifer import Gateway, GatewayUnreachable, LogState, MemoryJournal
 from penstock.spark import DataLoss
 from penstock.spark.options import SourceOptions
+from penstock.spark.source.batch_reader import AquiferBatchReader
 from penstock.spark.source.gateway_logs import GatewayLogs
 from penstock.spark.source.positions import QueryPosition
-from penstock.spark.source.readers import AquiferBatchReader, AquiferStreamReader
+from penstock.spark.source.readers import AquiferStreamReader
 from penstock.spark.spark_interface import ReadAllAvailable, ReadMaxRows
 from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, stays
 

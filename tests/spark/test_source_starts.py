@@ -13,7 +13,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from penstock.aquifer import Gateway, Record
 from penstock.spark import BadOption
 from penstock.spark.options import SourceOptions
-from penstock.spark.source.readers import AquiferBatchReader, AquiferStreamReader
+from penstock.spark.source.batch_reader import AquiferBatchReader
+from penstock.spark.source.readers import AquiferStreamReader
 from penstock.spark.spark_interface import ReadAllAvailable
 from penstock.streams import Flux
 

@@ -42,7 +42,7 @@ class AquiferDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
-        from penstock.spark.source.readers import AquiferBatchReader
+        from penstock.spark.source.batch_reader import AquiferBatchReader
 
         return AquiferBatchReader(schema, self._source(schema))
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from penstock.aquifer import Endpoint
 
 __all__ = [
+    "GivenOffsets",
     "batch_number",
     "count",
     "endpoint",
@@ -18,15 +19,20 @@ __all__ = [
     "instant",
     "mode",
     "offsets",
+    "partitioning",
     "seconds",
     "separator",
     "value_format",
     "written_format",
 ]
 
+GivenOffsets: TypeAlias = str | int | dict[str, int | str]
+"""An end of the log, an offset, or one of these by endpoint."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITTEN_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow")
 _VALUE_FORMATS: Final = (*_WRITTEN_FORMATS, "csv")
+_LOG_ENDS: Final = ("earliest", "latest")
 _MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 
 
@@ -84,24 +90,51 @@ def _one_of(known: Sequence[str], text: str) -> str:
     return text
 
 
-def offsets(text: str) -> str | int | dict[str, int]:
-    """An end of the log, an offset, or an offset for each endpoint.
+def offsets(text: str) -> GivenOffsets:
+    """An end of the log, an offset, or one of these for each endpoint, or each stream of an endpoint.
 
     Whether the endpoints are those of the source is checked later.
     """
-    if text.lower() in ("earliest", "latest"):
+    if text.lower() in _LOG_ENDS:
         return text.lower()
     try:
-        value: int | dict[str, int] | None = json.loads(text)
-    except ValueError:
-        value = None
-    numbers = value.values() if isinstance(value, dict) else [value]
-    if value is None or not all(type(number) is int and number >= 0 for number in numbers):
+        given: object = json.loads(text)
+        if not isinstance(given, dict):
+            return _one_offset(given, ends=False)
+        return {endpoint: _one_offset(value) for endpoint, value in _by_stream(given)}
+    except (ValueError, TypeError) as error:
         raise ValueError(
-            "give earliest, latest, a number, or with several endpoints a JSON object with an offset for "
-            'each: {"tcp://127.0.0.1:5556": 0}'
-        )
-    return value
+            "give earliest, latest, a number, or with several endpoints a JSON object with one of these for "
+            'each: {"tcp://127.0.0.1:5556": 0, "tcp://127.0.0.1:5557": {"orders": 17, "refunds": "latest"}}'
+            + (f" ({error})" if isinstance(error, _BadEndpoint) else "")
+        ) from error
+
+
+class _BadEndpoint(ValueError):
+    """An endpoint in the offsets cannot be read."""
+
+
+def _by_stream(given: dict[str, object]) -> Iterator[tuple[str, object]]:
+    """Each endpoint with its stream, as the option ``endpoint`` writes it, and what is given for it."""
+    for name, value in given.items():
+        try:
+            place = Endpoint.parse(name)
+            if not isinstance(value, dict):
+                yield str(place), value
+                continue
+            for stream, offset in value.items():
+                yield str(Endpoint.parse(f"{place}/{stream}") if stream else place), offset
+        except (ValueError, TypeError) as error:
+            raise _BadEndpoint(str(error)) from error
+
+
+def _one_offset(value: object, ends: bool = True) -> int | str:
+    """A number, or an end of the log, which Kafka's users write as -2 and -1."""
+    if ends and isinstance(value, str) and value.lower() in _LOG_ENDS:
+        return value.lower()
+    if type(value) is int and value >= (-2 if ends else 0):
+        return value if value >= 0 else _LOG_ENDS[value]
+    raise ValueError(value)
 
 
 def instant(text: str) -> int:
@@ -140,6 +173,11 @@ def endpoint(text: str) -> str:
 def mode(text: str) -> str:
     """What happens to a record that cannot be read."""
     return _one_of(_MODES, text.upper())
+
+
+def partitioning(text: str) -> str:
+    """What decides in which partition a record is."""
+    return _one_of(("key",), text.lower())
 
 
 def separator(text: str) -> str:

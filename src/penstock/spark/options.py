@@ -11,6 +11,7 @@ follow from the field; ``python -m tests.spark.option_tables`` rewrites the tabl
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
@@ -21,10 +22,12 @@ from penstock.options import Option, option, options_of
 from penstock.spark import option_values
 from penstock.spark.errors import BadOption
 
-__all__ = ["Offsets", "SinkOptions", "SourceOptions", "spark_options"]
+__all__ = ["LogEnd", "Offsets", "SinkOptions", "SourceOptions", "spark_options"]
 
-Offsets: TypeAlias = Literal["earliest", "latest"] | dict[str, int]
-"""An end of the log, or an offset for each endpoint."""
+LogEnd: TypeAlias = Literal["earliest", "latest"]
+"""An end of the log."""
+Offsets: TypeAlias = LogEnd | dict[str, int | LogEnd]
+"""An end of the log, or an offset or an end for each endpoint."""
 
 _OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"})
 """Options that Spark itself adds or reads, in lower case."""
@@ -124,13 +127,23 @@ class SourceOptions(_ConnectionOptions):
         help="whether to infer the schema of `json`, `msgpack` or `arrow` from the first 1000 records of "
         "each endpoint; only for `spark.read`",
     )
+    include_metadata: bool = option(
+        False,
+        flag="includeMetadata",
+        metavar="true or false",
+        parse=option_values.flag,
+        shown="false",
+        help="whether the columns `endpoint`, `offset`, `timestamp` and `key` of a schema for `json`, "
+        "`msgpack`, `arrow` or `csv` are what the gateway knows about a record, not fields of its value",
+    )
     starting: Offsets | None = option(
         None,
         flag="startingOffsets",
         metavar="offsets",
         parse=option_values.offsets,
         shown="earliest",
-        help="where to start: `earliest`, `latest`, a number, or JSON with a number for each endpoint",
+        help="where to start: `earliest`, `latest`, a number, or JSON with one of these for each endpoint "
+        "or stream",
     )
     """None if the option is not set: a subscription that the gateway knows then goes on where it was."""
     ending: Offsets = option(
@@ -171,6 +184,13 @@ class SourceOptions(_ConnectionOptions):
         parse=option_values.count,
         help="the fewest tasks of a batch, over all endpoints, however small it is",
     )
+    partition_by: str | None = option(
+        None,
+        flag="partitionBy",
+        metavar="what",
+        parse=option_values.partitioning,
+        help="`key`: the records of a key are in one partition, in the order of the log",
+    )
     max_records: int | None = option(
         None,
         flag="maxRecordsPerTrigger",
@@ -191,6 +211,14 @@ class SourceOptions(_ConnectionOptions):
         metavar="seconds",
         parse=option_values.seconds,
         help="how long a batch should take; the source learns how many records fit",
+    )
+    target_latency: float | None = option(
+        None,
+        flag="targetLatencySeconds",
+        metavar="seconds",
+        parse=option_values.seconds,
+        help="how old a record may be when its batch is done; the source chooses how many records a batch "
+        "has, how long it waits for them, and its tasks; instead of `targetBatchSeconds`",
     )
     subscription: str | None = option(
         None,
@@ -262,6 +290,9 @@ class SourceOptions(_ConnectionOptions):
             offsets = name.replace("Timestamp", "Offsets")
             if values[time] is not None and any(each.lower() == offsets.lower() for each in given):
                 raise BadOption(name, given.get(name), f"set either {name} or {offsets}, not both")
+        if values["target_latency"] is not None and values["target_seconds"] is not None:
+            remedy = "set either targetLatencySeconds or targetBatchSeconds, not both"
+            raise BadOption("targetLatencySeconds", f"{values['target_latency']:g}", remedy)
         for field, name in (("starting", "startingOffsets"), ("ending", "endingOffsets")):
             values[field] = _for_each_endpoint(name, values[field], values["endpoints"])
         values["mode"] = _mode(values["mode"], values["dead_letter"], values["endpoints"])
@@ -329,12 +360,21 @@ def spark_options(cls: type[SourceOptions] | type[SinkOptions]) -> list[Option]:
     return sorted(options_of(cls), key=lambda each: each.name in shared)
 
 
+_NOT_AN_OPTION: Final = {
+    "includeheaders": "records have no headers; with includeMetadata, their endpoint, offset, timestamp and "
+    "key are columns",
+}
+"""Options of other sources, in lower case, and what to do without them."""
+
+
 def _parsed(cls: type[SourceOptions] | type[SinkOptions], given: Mapping[str, str]) -> dict[str, Any]:
     """The value of each field."""
     options = {str(each.flag): each for each in spark_options(cls)}
     known = {name.lower(): name for name in options}
     for name, text in given.items():
         if name.lower() not in known and name.lower() not in _OF_SPARK and "." not in name:
+            if name.lower() in _NOT_AN_OPTION:
+                raise BadOption(name, text, _NOT_AN_OPTION[name.lower()])
             near = difflib.get_close_matches(name.lower(), known, 1)
             hint = f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(options)}"
             raise BadOption(name, text, f"there is no such option; {hint}")
@@ -366,11 +406,18 @@ def _mode(mode: str | None, dead_letter: str | None, endpoints: tuple[str, ...])
 
 
 def _for_each_endpoint(
-    name: str, value: str | int | dict[str, int] | None, endpoints: tuple[str, ...]
-) -> str | dict[str, int] | None:
+    name: str, value: option_values.GivenOffsets | None, endpoints: tuple[str, ...]
+) -> str | dict[str, int | str] | None:
+    """The value with an offset for each endpoint; an object of streams belongs to the endpoint above it."""
     if isinstance(value, int) and len(endpoints) == 1:
         return {endpoints[0]: value}
-    if isinstance(value, int) or (isinstance(value, dict) and set(value) != set(endpoints)):
+    if not isinstance(value, int | dict):
+        return value
+    given = {} if isinstance(value, int) else value
+    missing = [endpoint for endpoint in endpoints if endpoint not in given]
+    unknown = [endpoint for endpoint in given if endpoint not in endpoints]
+    if missing or unknown:
+        problem = f"{', '.join(unknown)} is not read; " if unknown else ""
         remedy = f"give a JSON object with an offset for each endpoint: {', '.join(endpoints)}"
-        raise BadOption(name, value, remedy)
-    return value
+        raise BadOption(name, json.dumps(value), f"{problem}{remedy}")
+    return dict(given)

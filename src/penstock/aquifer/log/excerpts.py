@@ -15,7 +15,7 @@ from penstock.aquifer.records import (
     unpack_values,
 )
 
-__all__ = ["in_format", "joined", "part", "sizes_of"]
+__all__ = ["in_format", "joined", "leading", "part"]
 
 
 def part(batch: Batch, start: int, stop: int) -> Batch:
@@ -80,11 +80,19 @@ def _array_start(count: int) -> bytes:
     return b"\xdd" + count.to_bytes(4, "big")
 
 
-def sizes_of(batch: Batch) -> list[int]:
-    """How many bytes each record counts for; together, those of the batch, or some more."""
-    values = [0] * batch.count if batch.format == ARROW else [len(v) for v in unpack_values(batch.payload)]
-    rest = -(-(batch.nbytes - sum(values)) // batch.count)
-    return [value + rest for value in values]
+def leading(batch: Batch, low: int, nbytes: int) -> tuple[int, int]:
+    """How many records of a batch, from number ``low`` on, fit into ``nbytes``, and their bytes."""
+    if batch.format == ARROW:
+        return arrow.leading(batch.payload, low, nbytes)
+    values = unpack_values(batch.payload)
+    # What a batch has beside its values is shared by its records.
+    rest = -(-(batch.nbytes - sum(map(len, values))) // batch.count)
+    count = used = 0
+    for value in values[low:]:
+        if used + len(value) + rest > nbytes:
+            break
+        count, used = count + 1, used + len(value) + rest
+    return count, used
 
 
 def in_format(batch: Batch, format: str) -> Batch:

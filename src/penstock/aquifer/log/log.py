@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.aquifer.hop_clock import Doing, HopClock
-from penstock.aquifer.log.excerpts import in_format, joined, part, sizes_of
+from penstock.aquifer.log.excerpts import in_format, joined, leading, part
 from penstock.aquifer.log.growth import Growth
 from penstock.aquifer.log.journal import Cursor, Held, Journal
 from penstock.aquifer.records import MSGPACK, Batch
@@ -154,18 +154,18 @@ class Log:
     def measure(self, start: int, nbytes: int) -> tuple[int, int]:
         """How many records from ``start`` on fit into ``nbytes``, and how many bytes they have.
 
-        Exact to the record, except in Arrow, where the records of a batch count as equally large. It stops
-        after some megabytes, because they may have to be read from the disk while other subscribers wait.
+        Exact to the record. It stops after some megabytes, because they may have to be read from the disk
+        while other subscribers wait.
         """
         offset, used = start, 0
         while used < _MEASURED_AT_ONCE and (batch := self.find(offset)) is not None:
             if offset == batch.first and used + batch.nbytes <= nbytes:
                 offset, used = batch.end, used + batch.nbytes
                 continue
-            for size in sizes_of(batch)[offset - batch.first :]:
-                if used + size > nbytes:
-                    return offset - start, used
-                offset, used = offset + 1, used + size
+            count, size = leading(batch, offset - batch.first, nbytes - used)
+            offset, used = offset + count, used + size
+            if offset < batch.end:
+                break
         return offset - start, used
 
     def fitting(self, start: int, most: int, nbytes: int) -> int:

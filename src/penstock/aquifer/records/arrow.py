@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["cut", "from_arrow_stream", "rows", "table", "to_arrow_stream"]
+__all__ = ["cut", "from_arrow_stream", "leading", "rows", "table", "to_arrow_stream"]
 
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """The forms of Spark's ``to_json``, which the Spark source reads back."""
@@ -59,6 +59,25 @@ def from_arrow_stream(payload: bytes | memoryview) -> pyarrow.RecordBatch:
 def cut(payload: bytes | memoryview, low: int, high: int) -> memoryview:
     """The rows from ``low`` up to, but not with, ``high`` as a stream of their own."""
     return to_arrow_stream(from_arrow_stream(payload).slice(low, high - low))
+
+
+def leading(payload: bytes | memoryview, low: int, nbytes: int) -> tuple[int, int]:
+    """How many rows from ``low`` on fit into ``nbytes``, and how many bytes they have."""
+    batch = from_arrow_stream(payload)
+    head: int = max(memoryview(payload).nbytes - batch.nbytes, 0)
+
+    def size(count: int) -> int:
+        rows_alone: int = batch.slice(low, count).nbytes
+        return head + rows_alone
+
+    fits, too_many = 0, batch.num_rows - low + 1
+    while too_many - fits > 1:
+        count = (fits + too_many) // 2
+        if size(count) <= nbytes:
+            fits = count
+        else:
+            too_many = count
+    return fits, size(fits) if fits else 0
 
 
 def rows(payload: bytes | memoryview) -> list[bytes]:

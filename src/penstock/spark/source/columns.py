@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from penstock.aquifer import Batch, RecordMetadata, from_arrow_stream, unpack_metadata, unpack_values
+from penstock.aquifer import Batch, from_arrow_stream, unpack_metadata, unpack_values
 from penstock.spark.errors import BadSchema, UnreadableRecord
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.arrow_rows import fitted, rows_as_bytes
 from penstock.spark.source.csv_records import CsvRecords
 from penstock.spark.source.decoders import Zone
+from penstock.spark.source.metadata_columns import COLUMNS, METADATA, check_metadata_columns
 from penstock.spark.source.records import (
     JsonRecords,
     Reasons,
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "WrongRecord", "columns_of", "default_schema"]
 
-_META: Final = "endpoint string, offset bigint, timestamp timestamp, key binary"
-
 
 def default_schema(value: str) -> str:
     """The columns if the user does not give a schema; BadSchema if there is no default."""
@@ -41,12 +38,21 @@ def default_schema(value: str) -> str:
             f'option "value" is {value!r}: the columns come from the records, so give a schema: '
             '.schema("sensor string, reading double"), or use spark.read with option("inferSchema", "true")'
         )
-    return f"{_META}, value {'string' if value == 'string' else 'binary'}"
+    columns = {name: kind.simpleString() for name, kind in METADATA.items()} | {"value": value}
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 def columns_of(schema: StructType, options: SourceOptions, zone: Zone | None = None) -> Columns:
     """The columns of a query; BadSchema if the schema does not fit the options."""
-    return Columns(schema, options.value, zone, options.mode, options.corrupt_record, options.separator)
+    return Columns(
+        schema,
+        options.value,
+        zone,
+        options.mode,
+        options.corrupt_record,
+        options.separator,
+        options.include_metadata,
+    )
 
 
 class WrongRecord(NamedTuple):
@@ -69,16 +75,21 @@ class Columns:
         mode: str = "FAILFAST",
         corrupt_record: str = "_corrupt_record",
         separator: str = ",",
+        include_metadata: bool = False,
     ) -> None:
         from penstock.spark.spark_interface import arrow_schema
 
         self._whole_schema = arrow_schema(schema)
-        self._corrupt = next((n for n, f in enumerate(schema.fields) if f.name == corrupt_record), None)
-        """Which column is for the bytes of wrong records."""
-        if self._corrupt is not None:
-            _check_corrupt_record(schema.fields[self._corrupt])
-            schema = StructType([field for field in schema.fields if field.name != corrupt_record])
+        self._corrupt = next((field.name for field in schema.fields if field.name == corrupt_record), None)
+        """The column for the bytes of wrong records, if the schema has it."""
+        beside = [field for field in schema.fields if field.name == corrupt_record]
+        for field in beside:
+            _check_corrupt_record(field)
+        if include_metadata and value not in ("binary", "string"):
+            beside += check_metadata_columns(schema)
+        schema = StructType([field for field in schema.fields if field not in beside])
         self._schema = arrow_schema(schema)
+        """The columns that come from the values of records."""
         self._value = value
         self._mode = mode
         self.wire_format = "arrow" if value == "arrow" else "msgpack"
@@ -98,8 +109,17 @@ class Columns:
         if value in ("binary", "string"):
             self._check(schema, value)
 
-    def batch(self, endpoint: str, records: Batch, wrong: list[WrongRecord] | None = None) -> pa.RecordBatch:
-        """The records as an Arrow batch. Unless the mode is FAILFAST, ``wrong`` gets the wrong ones."""
+    def batch(
+        self,
+        endpoint: str,
+        records: Batch,
+        wrong: list[WrongRecord] | None = None,
+        keep: Collection[int] | None = None,
+    ) -> pa.RecordBatch:
+        """The records as an Arrow batch. Unless the mode is FAILFAST, ``wrong`` gets the wrong ones.
+
+        With ``keep``, only the records with these numbers count.
+        """
         reasons: Reasons | None = None if self._mode == "FAILFAST" else {}
         batch = self._converted(endpoint, records, reasons)
         if self._strict:
@@ -110,17 +130,22 @@ class Columns:
                     raise self._not_nullable(endpoint, records, index, reasons.get(index, reason))
                 reasons.setdefault(index, reason)
         found = self._wrong(records, reasons) if reasons else []
+        if keep is not None:
+            found = [each for each in found if each.number in keep]
         if wrong is not None:
             wrong += found
-        if self._corrupt is not None:
-            batch = self._with_corrupt_records(batch, self._corrupt, found)
-        if found and self._mode == "DROPMALFORMED":
-            left_out = {each.number for each in found}
-            kept = [index for index in range(batch.num_rows) if index not in left_out]
+        if len(self._whole_schema) > len(self._schema):
+            batch = self._completed(batch, endpoint, records, found)
+        left_out = {each.number for each in found} if self._mode == "DROPMALFORMED" else set[int]()
+        if left_out or keep is not None:
+            every = range(records.count) if keep is None else sorted(keep)
+            kept = [number for number in every if number not in left_out]
             batch = batch.take(pa.array(kept, pa.int64()))
         return batch
 
     def _converted(self, endpoint: str, records: Batch, reasons: Reasons | None) -> pa.RecordBatch:
+        if not len(self._schema):
+            return pa.RecordBatch.from_arrays([], schema=self._schema)  # Nothing of the values is needed.
         if self._value == "arrow":
             try:
                 return fitted(from_arrow_stream(records.payload), self._schema, endpoint, reasons)
@@ -140,7 +165,7 @@ class Columns:
                     value.decode()
                 except UnicodeDecodeError as error:
                     reasons[index], texts[index] = str(error), None
-        arrays = [_COLUMNS[name](endpoint, records, metadata, texts) for name in self._schema.names]
+        arrays = [COLUMNS[name](endpoint, records, metadata, texts) for name in self._schema.names]
         try:
             return pa.RecordBatch.from_arrays(
                 [column.cast(field.type) for column, field in zip(arrays, self._schema, strict=True)],
@@ -170,17 +195,28 @@ class Columns:
             WrongRecord(index, reasons[index], value) for index, value in zip(numbers, values, strict=True)
         ]
 
-    def _with_corrupt_records(
-        self, batch: pa.RecordBatch, at: int, wrong: list[WrongRecord]
+    def _completed(
+        self, batch: pa.RecordBatch, endpoint: str, records: Batch, wrong: list[WrongRecord]
     ) -> pa.RecordBatch:
-        field = self._whole_schema.field(at)
-        values: list[bytes | str | None] = [None] * batch.num_rows
-        for each in wrong:
-            is_text = not pa.types.is_binary(field.type)
-            values[each.number] = each.value.decode(errors="replace") if is_text else each.value
-        columns = list(batch.columns)
-        columns.insert(at, pa.array(values, field.type))
+        """The batch with the columns that do not come from the values of records."""
+        metadata = unpack_metadata(records.metadata)
+        columns = []
+        for field in self._whole_schema:
+            if field.name in self._schema.names:
+                columns.append(batch.column(field.name))
+            elif field.name == self._corrupt:
+                columns.append(self._corrupt_records(records.count, field.type, wrong))
+            else:
+                columns.append(COLUMNS[field.name](endpoint, records, metadata, []).cast(field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self._whole_schema)
+
+    @staticmethod
+    def _corrupt_records(count: int, kind: pa.DataType, wrong: list[WrongRecord]) -> pa.Array:
+        values: list[bytes | str | None] = [None] * count
+        for each in wrong:
+            is_text = not pa.types.is_binary(kind)
+            values[each.number] = each.value.decode(errors="replace") if is_text else each.value
+        return pa.array(values, kind)
 
     def _not_nullable(self, endpoint: str, records: Batch, index: int, reason: str) -> UnreadableRecord:
         return UnreadableRecord(
@@ -220,44 +256,3 @@ def _check_corrupt_record(field: StructField) -> None:
             f"the column {field.name} is for the bytes of wrong records, and null for all others: make it a "
             'nullable string or binary, or choose another name with option("columnNameOfCorruptRecord")'
         )
-
-
-# Cached, because most batches have as many records as the one before.
-@lru_cache(4)
-def _counting(count: int) -> pa.Array:
-    return pa.array(range(count), pa.int64())
-
-
-@lru_cache(4)
-def _repeated(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text), count)
-
-
-def _offsets(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes | None]) -> pa.Array:
-    return pc.add(_counting(records.count), records.first)
-
-
-def _timestamps(
-    endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes | None]
-) -> pa.Array:
-    kind = pa.timestamp("us", tz="UTC")
-    if metadata.timestamps is None:
-        return pa.repeat(pa.scalar(metadata.timestamp, kind), records.count)
-    return pa.array(metadata.timestamps, pa.int64()).cast(kind)
-
-
-def _keys(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes | None]) -> pa.Array:
-    return (
-        pa.nulls(records.count, pa.binary())
-        if metadata.keys is None
-        else pa.array(metadata.keys, pa.binary())
-    )
-
-
-_COLUMNS: Final[Mapping[str, Callable[[str, Batch, RecordMetadata, list[bytes | None]], pa.Array]]] = {
-    "endpoint": lambda endpoint, records, metadata, values: _repeated(endpoint, records.count),
-    "offset": _offsets,
-    "timestamp": _timestamps,
-    "key": _keys,
-    "value": lambda endpoint, records, metadata, values: pa.array(values, pa.binary()),
-}

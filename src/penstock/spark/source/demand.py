@@ -23,6 +23,8 @@ _SURPRISE: Final = 2.0
 
 _LEAP: Final = 4
 """How many times larger the next batch may be if this one was far too short; otherwise twice."""
+_FAR_LEAP: Final = 8
+"""How many times larger than the mean of recent batches the next may be if both costs are certain."""
 _REMEMBERED: Final = 20
 """Among so many recent batches, the shortest counts."""
 
@@ -42,6 +44,8 @@ class AdaptiveDemand:
         """Seconds for an empty batch (a)."""
         self.per_record = 0.0
         """Seconds for each record (b)."""
+        self.is_sure = False
+        """Whether the durations are those of batches alone, without waits for the next trigger."""
         self._weight = self._n = self._t = self._nn = self._nt = 0.0
         self._durations: deque[float] = deque(maxlen=_REMEMBERED)
 
@@ -50,8 +54,7 @@ class AdaptiveDemand:
         if records <= 0 or seconds <= 0:
             return
         seconds = max(seconds, 1e-6)
-        expected = self.fixed + self.per_record * records
-        surprised = bool(self._durations) and _far_from(expected, seconds)
+        surprised = bool(self._durations) and _far_from(self.expected(records), seconds)
         # If the batch before took as long, with more or fewer records, then both together tell something.
         forget = surprised and _far_from(self._durations[-1], seconds)
         self._learn(records, seconds, 0.0 if forget else _MEMORY)
@@ -66,9 +69,17 @@ class AdaptiveDemand:
         least = self.size * (0.05 if seconds > _SURPRISE * acceptable else 0.5)
         # A batch may have been smaller than requested because there were no more records. Then the size stays
         # as it is: we have not seen yet what a batch of that size costs.
-        growth = _LEAP if seconds < acceptable / _LEAP else 2
-        most = self.size if seconds > acceptable else max(self.size, growth * records)
+        if records < self.size and seconds <= acceptable and not told_apart:
+            least = self.size
+        reach: float = (_LEAP if seconds < acceptable / _LEAP else 2) * records
+        if told_apart and self.is_sure:
+            reach = max(reach, _FAR_LEAP * self._n / self._weight)
+        most = self.size if seconds > acceptable else max(self.size, reach)
         self.size = self._bounded(min(max(wanted, least), most))
+
+    def expected(self, records: int) -> float:
+        """How long a batch of so many records should take; 0 if nothing is known yet."""
+        return self.fixed + self.per_record * records
 
     def _learn(self, n: float, t: float, memory: float) -> None:
         self._weight = self._weight * memory + 1

@@ -108,6 +108,13 @@ class GatewayLogs:
             return self.offset_at(endpoint, state, options.starting_at)
         return offset_in(state, options.starting, endpoint, "startingOffsets")
 
+    def starts_with_oldest(self, endpoint: str) -> bool:
+        """Whether the options want to start with the oldest record, whichever that is."""
+        starting = self._options.starting
+        if self._options.starting_at is not None:
+            return False
+        return (starting[endpoint] if isinstance(starting, dict) else starting) in (None, "earliest")
+
     def end_of(self, endpoint: str, state: LogState) -> int:
         """The offset before which the options want to end."""
         options = self._options
@@ -310,9 +317,9 @@ def offset_in(state: LogState, wanted: Offsets | None, endpoint: str, option: st
     """The offset that an option stands for in a log; the oldest if the option is not set."""
     if wanted is None:
         return state.first
-    if isinstance(wanted, str):
-        return state.first if wanted == "earliest" else state.head
-    offset = wanted[endpoint]
+    offset = wanted if isinstance(wanted, str) else wanted[endpoint]
+    if isinstance(offset, str):
+        return state.first if offset == "earliest" else state.head
     if not state.first <= offset <= state.head:
         there = f"the offsets {state.first} to {state.head - 1}" if state.first < state.head else "no records"
         raise BadOption(option, offset, f"{endpoint} has {there}, and the next will be {state.head}")

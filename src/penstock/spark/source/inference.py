@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     LongType,
     NullType,
     StringType,
+    StructField,
     StructType,
     TimestampType,
 )
@@ -31,6 +32,7 @@ from penstock.aquifer import LogReader, from_arrow_stream, unpack_values
 from penstock.spark.errors import BadOption, BadSchema, UnreadableRecord
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.gateway_logs import GatewayLogs
+from penstock.spark.source.metadata_columns import METADATA
 from penstock.spark.source.records import one_line
 
 __all__ = ["SAMPLE", "inferred_schema"]
@@ -70,6 +72,9 @@ def inferred_schema(options: SourceOptions) -> StructType:
             f"there are no records at {', '.join(options.endpoints)} from which to infer a schema: give one, "
             '.schema("sensor string, reading double")'
         )
+    if options.include_metadata:
+        known = [StructField(name, kind) for name, kind in METADATA.items()]
+        return StructType([*known, *(field for field in schema.fields if field.name not in METADATA)])
     return schema
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -18,12 +18,21 @@ from penstock.spark.errors import DataLoss
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import Columns, WrongRecord
 from penstock.spark.source.dead_letters import DeadLetterTransaction, TaskId
+from penstock.spark.source.keys import KeyShare
 from penstock.spark.source.positions import OffsetRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["RangePartition", "read_range", "renew_lease"]
+__all__ = [
+    "KeyPartition",
+    "RangePartition",
+    "key_partitions",
+    "ranges_of",
+    "read_partition",
+    "read_range",
+    "renew_lease",
+]
 
 _log = logging.getLogger("penstock.spark")
 
@@ -31,12 +40,57 @@ _log = logging.getLogger("penstock.spark")
 class RangePartition(InputPartition):
     """A range of offsets on its way to a task."""
 
-    def __init__(self, span: OffsetRange, task: TaskId, alone: bool = False) -> None:
+    def __init__(
+        self, span: OffsetRange, task: TaskId, alone: bool = False, share: KeyShare | None = None
+    ) -> None:
         super().__init__(span)
         self.span = span
         self.task = task
         self.alone = alone
         """Whether it is the only range of its read."""
+        self.share = share
+        """Which records of the range count; None if all do."""
+
+
+class KeyPartition(InputPartition):
+    """Some keys of several ranges, on their way to a task."""
+
+    def __init__(self, ranges: Sequence[RangePartition]) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+
+
+def key_partitions(spans: Sequence[OffsetRange], count: int, task: TaskId) -> list[KeyPartition]:
+    """Partitions in which each key is in one. Each reads all ranges, and keeps the records of its keys."""
+    return [
+        KeyPartition(
+            [
+                RangePartition(
+                    span,
+                    TaskId(task.name, f"{task.query} key {number} of {count}, range {place}", task.batch),
+                    share=KeyShare(number, count),
+                )
+                for place, span in enumerate(spans)
+            ]
+        )
+        for number in range(count)
+    ]
+
+
+def ranges_of(partition: InputPartition) -> Sequence[RangePartition]:
+    """The ranges of a partition."""
+    if isinstance(partition, KeyPartition):
+        return partition.ranges
+    assert isinstance(partition, RangePartition), "the partitions are ours"
+    return [partition]
+
+
+def read_partition(
+    partition: InputPartition, columns: Columns, options: SourceOptions, lease: float
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of a partition; see :func:`read_range`."""
+    for each in ranges_of(partition):
+        yield from read_range(each, columns, options, lease)
 
 
 def read_range(
@@ -53,18 +107,23 @@ def read_range(
         _renewed_lease(span, options, lease),
         DeadLetterTransaction(span, task, columns.digest, options) as letters,
     ):
-        yield from _read(span, columns, options, letters)
+        yield from _read(span, columns, options, letters, partition.share)
         letters.commit()
 
 
 def _read(
-    span: OffsetRange, columns: Columns, options: SourceOptions, letters: DeadLetterTransaction
+    span: OffsetRange,
+    columns: Columns,
+    options: SourceOptions,
+    letters: DeadLetterTransaction,
+    share: KeyShare | None,
 ) -> Iterator[pa.RecordBatch]:
     while span.start < span.stop:
         try:
             for batch in _batches(span, columns, options):
                 wrong: list[WrongRecord] = []
-                rows = columns.batch(span.endpoint, batch, wrong)
+                keep = None if share is None else share.of(batch)
+                rows = columns.batch(span.endpoint, batch, wrong, keep)
                 letters.add(batch, wrong)
                 if rows.num_rows:
                     yield rows

@@ -1,9 +1,4 @@
-"""The readers of the format: :class:`AquiferBatchReader` and :class:`AquiferStreamReader`.
-
-A batch read returns what is in the logs now, or between two offsets. Spark does not tell a data source that a
-read is over. So the gateways keep its records for a minute until the first task starts, while tasks run
-because these renew the lease, and for some seconds after the last task. Meanwhile a full log holds back its
-source. ``leaseSeconds`` sets these times: on a busy cluster, the next task may start later.
+"""The reader of ``spark.readStream.format("aquifer")``.
 
 A streaming read has one reader in a process beside the driver. It plans batches, moves the cursors of the
 query, and decides how much a batch takes.
@@ -17,20 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from penstock.aquifer import LogState
-from penstock.spark.errors import BadOption
 from penstock.spark.options import SourceOptions
-from penstock.spark.source.batch_times import BatchTimes
+from penstock.spark.source.batch_pace import UNBOUNDED, BatchPace
 from penstock.spark.source.columns import columns_of
 from penstock.spark.source.dead_letters import TaskId
 from penstock.spark.source.decoders import session_zone
-from penstock.spark.source.demand import FIRST_BATCH, AdaptiveDemand, shares
+from penstock.spark.source.demand import shares
 from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions
 from penstock.spark.source.lag import Lag
-from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
-from penstock.spark.source.ranges import RangePartition, read_range, renew_lease
+from penstock.spark.source.positions import QueryPosition, cut_ranges
+from penstock.spark.source.ranges import RangePartition, key_partitions, read_partition
 from penstock.spark.spark_interface import (
     ReadAllAvailable,
     ReadLimit,
@@ -42,84 +36,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["AquiferBatchReader", "AquiferStreamReader", "RefusedStreamReader"]
+__all__ = ["AquiferStreamReader", "RefusedStreamReader"]
 
-_PLANNING_LEASE: Final = 60.0
-"""Seconds between the planning of a read and its first task."""
-_TASK_LEASE: Final = 10.0
-"""Seconds between the end of a task and the start of the next."""
-_NO_LEASE: Final = 0.001
-
-
-class AquiferBatchReader(DataSourceReader):
-    """``spark.read.format("aquifer")``."""
-
-    def __init__(self, schema: StructType, options: SourceOptions) -> None:
-        self._schema = schema
-        self._options = options
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """The tasks of the read; Spark asks once, when it plans the query."""
-        options, logs = self._options, GatewayLogs(self._options)
-        name = f"spark-read-{secrets.token_hex(8)}"
-        try:
-            starts, ends, epochs = {}, {}, {}
-            for endpoint in options.endpoints:
-                state = logs.state(endpoint)
-                starts[endpoint] = logs.start_of(endpoint, state)
-                ends[endpoint] = logs.end_of(endpoint, state)
-                epochs[endpoint] = state.epoch
-                if starts[endpoint] > ends[endpoint]:
-                    remedy = f"{endpoint} would be read from {starts[endpoint]} to {ends[endpoint]}"
-                    raise BadOption("startingOffsets", starts[endpoint], f"that is after the end: {remedy}")
-            start = QueryPosition(starts, epochs, starts, name, 1)
-            records = sum(ends.values()) - sum(starts.values())
-            if records:
-                lease = options.lease or _PLANNING_LEASE
-                kept = {endpoint: logs.keep(endpoint, start, lease) for endpoint in options.endpoints}
-                if options.starting in (None, "earliest") and options.starting_at is None:
-                    # The oldest record may have gone since the first question. From now on it stays.
-                    start = replace(start, offsets=kept, initial=kept)
-        finally:
-            logs.close()
-        parts = partition_count(options.partitions, len(ends), records, options.min_partitions)
-        cut = cut_ranges(start, start.at(ends, parts))
-        alone = len(cut) == 1
-        # A read of the same records has the same dead letters, however often it is evaluated.
-        ranges = cut or [_empty_range(start)]
-        return [
-            RangePartition(span, TaskId("spark-read", f"{span.epoch} {span.start} {span.stop}", 0), alone)
-            for span in ranges
-        ]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a range; runs in a task."""
-        assert isinstance(partition, RangePartition)
-        span, options = partition.span, self._options
-        if span.start < span.stop:
-            lease = options.lease or _TASK_LEASE
-            renew_lease(span, options, lease)  # Also for the tasks that have not started yet.
-            yield from read_range(
-                partition, columns_of(self._schema, options, session_zone()), options, lease
-            )
-            if partition.alone:
-                renew_lease(span, options, _NO_LEASE)
-
-
-def _empty_range(start: QueryPosition) -> OffsetRange:
-    endpoint = next(iter(start.offsets))
-    return OffsetRange(endpoint, start.epochs[endpoint], 0, 0, start.name)
-
-
-_UNBOUNDED: Final = 2**63 - 1
 _TURN: Final = 0.05
 """Seconds to wait for one gateway if there are several."""
+_LONGEST_WAIT: Final = 10.0
+"""Seconds for a question to a gateway that waits with its answer."""
 _SHORT_WAIT: Final = 0.02
 """Seconds to wait for records while another source of the query has some."""
 _SHORT_WAITS_FOR: Final = 10.0
 """Seconds for which waits stay short after another source had records."""
-_BUSY_SHARE: Final = 0.8
-"""If a batch took less than this share of the time until the next one, Spark has waited in between."""
 _ENDED_PAUSE: Final = 1.0
 """Seconds between two questions to gateways whose streams have ended."""
 
@@ -131,14 +57,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._options = options
         self._logs = GatewayLogs(options)
-        self._demand: AdaptiveDemand | None = None
-        self._warm = False
-        """Whether a batch has run."""
-        self._asked: tuple[float, int, Mapping[str, int]] | None = None
-        """When the last batch was planned, how many records it has, and where it ends."""
-        self._times = BatchTimes()
-        self._has_pauses = False
-        """Whether Spark waits between batches, as with a trigger that has an interval."""
+        self._pace = BatchPace(options)
         self._heads: dict[str, int] = {}
         self._lag = Lag(self._logs.time_of)
         self._until: Mapping[str, int] | None = None
@@ -151,10 +70,6 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._turn = 0
         self._resumed = False
         """Whether this reader has planned a batch."""
-        if options.target_seconds is not None:
-            most = options.max_records or _UNBOUNDED
-            start = min(FIRST_BATCH, most)
-            self._demand = AdaptiveDemand(options.target_seconds, start=start, most=most)
 
     # ---------------------------------------------------------------- the beginning
     def initialOffset(self) -> dict[str, Any]:
@@ -179,15 +94,14 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             epochs[endpoint] = state.epoch
         beginning = QueryPosition(offsets, epochs, offsets, name, 1, query=secrets.token_hex(8))
         held = {endpoint: self._logs.keep(endpoint, beginning) for endpoint in options.endpoints}
-        if options.starting in (None, "earliest") and options.starting_at is None:
-            # The oldest record may have gone since the first question. From now on it stays.
-            beginning = replace(beginning, offsets=held, initial=held)
-        return beginning
+        # The oldest record may have gone since the first question. From now on it stays.
+        oldest = {e: held[e] if self._logs.starts_with_oldest(e) else offsets[e] for e in offsets}
+        return replace(beginning, offsets=oldest, initial=oldest)
 
     # ---------------------------------------------------------------- the size of a batch
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that the options set for a trigger."""
-        return ReadMaxRows(self._options.max_records or _UNBOUNDED)
+        return ReadMaxRows(self._options.max_records or UNBOUNDED)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note where the logs end now: the query ends there."""
@@ -195,12 +109,15 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return where the next batch ends."""
-        self._note_duration()
+        self._pace.note_duration()
         logged = self._logs.relocated(QueryPosition.from_json(start))
         began = time.monotonic()
         here, states = self._wait_for_records(self._logs.with_added(logged))
+        waiting = self._waiting(here, states)
+        if self._until is None and not isinstance(limit, ReadAllAvailable):
+            here, states = self._wait_for_more(here, states, self._batch_size(limit))
+            waiting = self._waiting(here, states)
         waited = time.monotonic() - began
-        waiting = {e: max(self._available(e, s) - here.offsets[e], 0) for e, s in states.items()}
         taken = shares(waiting, self._batch_size(limit))
         if self._options.max_bytes is not None and not isinstance(limit, ReadAllAvailable):
             taken = self._within_bytes(here, taken, self._options.max_bytes)
@@ -210,11 +127,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._gave_nothing = not records
         if not records:
             return start  # Spark compares the JSON: the same again means that there is nothing new.
-        parts = partition_count(self._options.partitions, len(taken), records, self._options.min_partitions)
-        end = here.at(ends, parts)
-        self._times.request(end.name)
-        if self._demand is not None:
-            self._asked = time.monotonic(), records, end.offsets
+        end = here.at(ends, self._pace.tasks(len(taken), records))
+        self._pace.planned(end, records, sum(waiting.values()) - records)
         return end.to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -235,7 +149,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         deadline = time.monotonic() + self._wait_seconds()
         states = {}
-        reports = self._times.reports(self._options.endpoints)
+        reports = self._pace.reports(self._options.endpoints)
         for endpoint in self._options.endpoints:
             told: StateOptions = {"report": reports[endpoint]} if endpoint in reports else {}
             here, states[endpoint] = self._checked_state(endpoint, here, **told)
@@ -249,8 +163,36 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # They would answer at once. More records come only if a gateway is restarted.
                 time.sleep(min(left, _ENDED_PAUSE))
             turn = left if len(states) == 1 else min(left, _TURN)
+            began = time.monotonic()
             for endpoint in open_ended or states:
                 beyond = here.offsets[endpoint]
+                here, states[endpoint] = self._checked_state(endpoint, here, beyond=beyond, wait=turn)
+            # One gateway answers when a record arrives. Of several, one may have had it since the turn began.
+            self._pace.nothing_until(time.monotonic() if len(states) == 1 else began)
+        self._heads = {endpoint: state.head for endpoint, state in states.items()}
+        return here, states
+
+    def _waiting(self, here: QueryPosition, states: Mapping[str, LogState]) -> dict[str, int]:
+        """How many records of each log are in no batch yet."""
+        return {e: max(self._available(e, s) - here.offsets[e], 0) for e, s in states.items()}
+
+    def _wait_for_more(
+        self, here: QueryPosition, states: dict[str, LogState], enough: int
+    ) -> tuple[QueryPosition, dict[str, LogState]]:
+        """Wait for a fuller batch, if the records may get older.
+
+        A gateway answers when it has enough records for a whole batch. Several are asked in turn.
+        """
+        while time.monotonic() >= self._short_waits_until:
+            waiting = self._waiting(here, states)
+            missing = enough - sum(waiting.values())
+            left = self._pace.wait(sum(waiting.values()))
+            open_ended = [endpoint for endpoint, state in states.items() if state.end is None]
+            if missing <= 0 or left <= 0 or not open_ended:
+                break
+            turn = min(left, _LONGEST_WAIT if len(open_ended) == 1 else _TURN / len(open_ended))
+            for endpoint in open_ended:
+                beyond = min(states[endpoint].head + missing - 1, UNBOUNDED)
                 here, states[endpoint] = self._checked_state(endpoint, here, beyond=beyond, wait=turn)
         self._heads = {endpoint: state.head for endpoint, state in states.items()}
         return here, states
@@ -307,34 +249,23 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _batch_size(self, limit: ReadLimit) -> int:
         if isinstance(limit, ReadAllAvailable):
-            return _UNBOUNDED  # The trigger Once has only one batch.
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else _UNBOUNDED
-        return min(most, self._demand.size) if self._demand is not None else most
-
-    def _note_duration(self) -> None:
-        if self._asked is not None and self._demand is not None:
-            since, records, end = self._asked
-            elapsed = time.monotonic() - since
-            seconds = self._times.seconds(end)
-            if seconds is not None:
-                self._has_pauses = seconds < _BUSY_SHARE * elapsed
-            elif not self._has_pauses:
-                seconds = elapsed  # Batches follow each other. The report comes a moment later.
-            if self._warm and seconds is not None:
-                self._demand.observed(records, min(seconds, elapsed))
-            # The first batch includes the warm-up of Java, and says nothing about later ones.
-            self._warm = True
-        self._asked = None
+            return UNBOUNDED  # The trigger Once has only one batch.
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else UNBOUNDED
+        return self._pace.size(most)
 
     # ---------------------------------------------------------------- reading
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the tasks of a batch."""
         begin = self._logs.relocated(QueryPosition.from_json(start))
         ending = self._logs.relocated(QueryPosition.from_json(end))
-        cut = cut_ranges(begin, ending)
+        by_key = self._options.partition_by is not None
+        cut = cut_ranges(begin, replace(ending, partitions=1) if by_key else ending)
         if not self._resumed:
             self._resume(begin, ending)
             self._resumed = True
+        if by_key:
+            task = TaskId(ending.name, ending.query, ending.batch)
+            return key_partitions(cut, ending.partitions * len(ending.offsets), task)
         return [
             RangePartition(span, TaskId(ending.name, f"{ending.query} {number}", ending.batch))
             for number, span in enumerate(cut)
@@ -357,9 +288,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range; runs in a task, on a copy of this object."""
-        assert isinstance(partition, RangePartition)
         columns = columns_of(self._schema, self._options, session_zone())
-        yield from read_range(partition, columns, self._options, self._options.stream_lease)
+        yield from read_partition(partition, columns, self._options, self._options.stream_lease)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Acknowledge everything before ``end``: Spark has committed it."""
@@ -372,7 +302,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Close the connections. Spark often skips this call, so nothing depends on it."""
-        self._times.close()
+        self._pace.close()
         self._logs.close()
 
 

@@ -1,0 +1,107 @@
+"""The reader of ``spark.read.format("aquifer")``: what is in the logs now, or between two offsets.
+
+Spark does not tell a data source that a read is over. So the gateways keep its records for a minute until the
+first task starts, while tasks run because these renew the lease, and for some seconds after the last task.
+Meanwhile a full log holds back its source. ``leaseSeconds`` sets these times: on a busy cluster, the next
+task may start later.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from penstock.spark.errors import BadOption
+from penstock.spark.options import SourceOptions
+from penstock.spark.source.columns import columns_of
+from penstock.spark.source.dead_letters import TaskId
+from penstock.spark.source.decoders import session_zone
+from penstock.spark.source.gateway_logs import GatewayLogs
+from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
+from penstock.spark.source.ranges import (
+    RangePartition,
+    key_partitions,
+    ranges_of,
+    read_partition,
+    renew_lease,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["AquiferBatchReader"]
+
+_PLANNING_LEASE: Final = 60.0
+"""Seconds between the planning of a read and its first task."""
+_TASK_LEASE: Final = 10.0
+"""Seconds between the end of a task and the start of the next."""
+_NO_LEASE: Final = 0.001
+
+
+class AquiferBatchReader(DataSourceReader):
+    """``spark.read.format("aquifer")``."""
+
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
+        self._schema = schema
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks of the read; Spark asks once, when it plans the query."""
+        options, logs = self._options, GatewayLogs(self._options)
+        name = f"spark-read-{secrets.token_hex(8)}"
+        try:
+            starts, ends, epochs = {}, {}, {}
+            for endpoint in options.endpoints:
+                state = logs.state(endpoint)
+                starts[endpoint] = logs.start_of(endpoint, state)
+                ends[endpoint] = logs.end_of(endpoint, state)
+                epochs[endpoint] = state.epoch
+                if starts[endpoint] > ends[endpoint]:
+                    remedy = f"{endpoint} would be read from {starts[endpoint]} to {ends[endpoint]}"
+                    raise BadOption("startingOffsets", starts[endpoint], f"that is after the end: {remedy}")
+            start = QueryPosition(starts, epochs, starts, name, 1)
+            records = sum(ends.values()) - sum(starts.values())
+            if records:
+                lease = options.lease or _PLANNING_LEASE
+                kept = {endpoint: logs.keep(endpoint, start, lease) for endpoint in options.endpoints}
+                # The oldest record may have gone since the first question. From now on it stays.
+                oldest = {e: kept[e] if logs.starts_with_oldest(e) else starts[e] for e in starts}
+                start = replace(start, offsets=oldest, initial=oldest)
+        finally:
+            logs.close()
+        parts = partition_count(options.partitions, len(ends), records, options.min_partitions)
+        if options.partition_by is not None and records:
+            cut = cut_ranges(start, start.at(ends, 1))
+            logs_and_offsets = " ".join(f"{span.epoch} {span.start} {span.stop}" for span in cut)
+            return key_partitions(cut, parts * len(ends), TaskId("spark-read", logs_and_offsets, 0))
+        cut = cut_ranges(start, start.at(ends, parts))
+        alone = len(cut) == 1
+        # A read of the same records has the same dead letters, however often it is evaluated.
+        ranges = cut or [_empty_range(start)]
+        return [
+            RangePartition(span, TaskId("spark-read", f"{span.epoch} {span.start} {span.stop}", 0), alone)
+            for span in ranges
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a range; runs in a task."""
+        options = self._options
+        spans = [each.span for each in ranges_of(partition)]
+        if any(span.start < span.stop for span in spans):
+            lease = options.lease or _TASK_LEASE
+            for span in spans:
+                renew_lease(span, options, lease)  # Also for the tasks that have not started yet.
+            columns = columns_of(self._schema, options, session_zone())
+            yield from read_partition(partition, columns, options, lease)
+            if isinstance(partition, RangePartition) and partition.alone:
+                renew_lease(partition.span, options, _NO_LEASE)
+
+
+def _empty_range(start: QueryPosition) -> OffsetRange:
+    endpoint = next(iter(start.offsets))
+    return OffsetRange(endpoint, start.epochs[endpoint], 0, 0, start.name)
