@@ -12,6 +12,7 @@ from penstock.aquifer import (
     GatewayStatus,
     HopTimes,
     LogFigures,
+    QueryReport,
     SessionStatus,
     SourceStatus,
 )
@@ -189,3 +190,44 @@ def test_the_hops_stand_below_their_upstreams() -> None:
         seen.add(hop.id)
     assert [hop.kind for hop in snapshot.hops] == ["intake", "log", "cursor", "cursor"]
     assert [each.hop for each in snapshot.subscribers] == [f"{HERE}/cursor/a", f"{HERE}/cursor/b"]
+
+
+@pytest.mark.parametrize(
+    ("described", "named"),
+    [
+        ("FileSink[file:/data/hot]", "files in /data/hot"),
+        ("FileSink[s3a://bucket/a [b]]", "files in s3a://bucket/a [b]"),
+        ("ForeachBatchSink", "foreachBatch"),
+        ("org.apache.spark.sql.execution.streaming.ConsoleTable$@5ed4bc", "ConsoleTable"),
+        ("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@1f2e", "KafkaTable"),
+        ("DeltaSink[/table]", "DeltaSink[/table]"),
+    ],
+)
+def test_a_sink_that_is_no_gateway_is_the_last_hop_of_its_query(described: str, named: str) -> None:
+    report = QueryReport(
+        name="hot", batch=3, seconds=2.0, rows=50, phases={"addBatch": 1.9}, sink=described, rows_out=20
+    )
+    cursor = CursorStatus(acknowledged=900, times=HopTimes(), batches=[report])
+    now = status(saved={"hot": cursor})
+
+    snapshot = last_of(now, now)
+
+    sink = snapshot.hop(f"{HERE}/sink/hot")
+    assert (sink.kind, sink.name, sink.where) == ("sink", named, described)
+    assert sink.upstream == (f"{HERE}/query/hot",)
+    assert sink.details == {"rows": 20.0, "batch_seconds": 2.0, "addBatch": 1.9}
+    assert [batch.rows_out for batch in snapshot.batches] == [20]
+    assert snapshot.verdict is not None
+    assert snapshot.verdict.limiting == f"{HERE}/query/hot"
+    assert (
+        f"95% of each batch in `addBatch`, which computes and writes to {named}" in snapshot.verdict.sentence
+    )
+
+
+def test_more_streams_than_are_looked_at_are_an_error() -> None:
+    looks = {f"tcp://127.0.0.1:{port}": status for port in range(6000, 6070)}
+
+    snapshot = observer(looks).look()
+
+    assert len([hop for hop in snapshot.hops if hop.kind == "log"]) == 64
+    assert "6 more streams are not shown" in snapshot.errors[0].message

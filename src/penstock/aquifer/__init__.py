@@ -105,6 +105,7 @@ from penstock.aquifer.security import (
     save_keys,
 )
 from penstock.aquifer.status import (
+    BadElements,
     ConnectionFigures,
     CursorMove,
     CursorStatus,
@@ -137,6 +138,7 @@ __all__ = [
     "AquiferPublisher",
     "AquiferSubscription",
     "Authenticator",
+    "BadElements",
     "Batch",
     "Client",
     "Codec",

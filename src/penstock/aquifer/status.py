@@ -12,10 +12,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
+from penstock.bad_reasons import BadReason
 from penstock.delivery import FeedState
 
 __all__ = [
     "AdminAnswer",
+    "BadElements",
     "ConnectionFigures",
     "CursorStatus",
     "DepartedStatus",
@@ -114,6 +116,8 @@ class QueryReport(_Status, omit_defaults=True):
     """The offset of the first record that the batch read from this gateway; -1 if it is not known."""
     end: int = -1
     """The offset that follows the last one."""
+    rows_out: int = -1
+    """How many rows were written; -1 if the sink does not say."""
     errors: int = 0
 
 
@@ -137,6 +141,22 @@ class StageStatus(_Status):
     """Seconds of work, by operator."""
     peer: str = ""
     """Of a reader of another gateway: its cursor there."""
+
+
+class BadElements(_Status):
+    """Elements that could not become records for the same reason."""
+
+    reason: str = ""
+    count: int = 0
+    at: float = 0.0
+    """When the last of them came, in seconds since 1970."""
+    kept: bool = False
+    """Whether they are dead letters; otherwise they were left out."""
+
+    @classmethod
+    def of(cls, told: BadReason) -> BadElements:
+        """What a source or a writer says about them."""
+        return cls(reason=told.reason, count=told.count, at=told.at, kept=told.is_kept)
 
 
 class SenderStatus(_Status):
@@ -187,6 +207,8 @@ class SourceStatus(_Status):
     """Why the feed is down."""
     attempts: int | UnsetType = UNSET
     """How many attempts to connect have failed since the feed was up."""
+    bad: list[BadElements] | UnsetType = UNSET
+    """The newest reasons why elements could not become records."""
     waiting: int | UnsetType = UNSET
     """How many elements have arrived and are not in the log yet."""
     times: HopTimes | UnsetType = UNSET

@@ -17,7 +17,7 @@ from penstock.cli.table import bar, duration, printable, wrap
 from penstock.options import option, parse_count
 
 if TYPE_CHECKING:
-    from penstock.observe import Hop, HopRates, LiveUpdate
+    from penstock.observe import Hop, HopRates, LiveUpdate, Snapshot
 
 __all__ = ["TopOptions", "add_parser", "run_top", "screen_lines"]
 
@@ -81,14 +81,7 @@ def screen_lines(update: LiveUpdate, width: int, *, coloured: bool = False) -> I
     if update.trouble is not None:
         said = f"No new figures for {duration(update.trouble_seconds or 0)}: {printable(update.trouble)}"
         yield from (toned(line, Tone.BAD) for line in wrap(said, width))
-    verdict = snapshot.verdict
-    limiting = verdict.limiting if verdict is not None else None
-    sentence = verdict.sentence if verdict is not None else "Looking a second time: a rate takes two looks."
-    tone = Tone.LIMIT if limiting is not None else Tone.GOOD
-    yield from (toned(line, tone) for line in wrap(printable(sentence), width))
-    if verdict is not None and verdict.advice:
-        since = f" So for {duration(verdict.since)}." if verdict.since else ""
-        yield from wrap(printable(f"Try: {verdict.advice}.{since}"), width)
+    yield from _verdict_lines(snapshot, width)
     yield ""
     measured = {each.hop: each for each in update.rates}
     heads = [
@@ -100,7 +93,7 @@ def screen_lines(update: LiveUpdate, width: int, *, coloured: bool = False) -> I
     if width >= _WIDE:
         heads[2:2] = [Column("OUT/S", right=True)]
         heads += [Column("ASKS", right=True), Column("STATE")]
-    rows = [_row(hop, measured.get(hop.id), hop.id == limiting, width) for hop in snapshot.hops]
+    rows = [_row(hop, measured.get(hop.id), hop.id in snapshot.limiting, width) for hop in snapshot.hops]
     yield from table_lines(heads, rows, width, coloured=coloured)
     if update.hops_left_out:
         yield f"and {update.hops_left_out:,} more cursors, which lag less"
@@ -108,11 +101,25 @@ def screen_lines(update: LiveUpdate, width: int, *, coloured: bool = False) -> I
         yield toned(printable(f"error in {error.hop}: {error.message}"), Tone.BAD)
 
 
+def _verdict_lines(snapshot: Snapshot, width: int) -> Iterator[str]:
+    if snapshot.verdict is None:
+        yield from wrap("Looking a second time: a rate takes two looks.", width)
+        return
+    for verdict in (snapshot.verdict, *snapshot.other_verdicts):
+        tone = Tone.LIMIT if verdict.limiting is not None else Tone.GOOD
+        yield from (toned(line, tone) for line in wrap(printable(verdict.sentence), width))
+        if verdict.advice:
+            since = f" So for {duration(verdict.since)}." if verdict.since else ""
+            yield from wrap(printable(f"Try: {verdict.advice}.{since}"), width)
+
+
 def _row(hop: Hop, rates: HopRates | None, limits: bool, width: int) -> list[str]:
     from penstock.observe import level
 
     full = level(hop)
-    called = hop.where if hop.kind == "log" and hop.where else hop.name  # there is one log at an endpoint
+    called = f"{hop.name} of {hop.stream}" if hop.stream else hop.name
+    if hop.kind == "log" and hop.where:
+        called = hop.where  # There is one log at an endpoint.
     name = f"{'▶ ' if limits else '  '}{hop.kind} {called}"
     incoming, outgoing = (
         ("-", "-") if rates is None else (f"{rates.records_in:,.0f}", f"{rates.records_out:,.0f}")

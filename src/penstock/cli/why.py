@@ -81,9 +81,10 @@ def _say(options: WhyOptions) -> int:
             if options.json:
                 print(snapshot.to_json(), flush=True)
             else:
-                screen.write(f"{printable(verdict.sentence)}\n")
-                if verdict.advice:
-                    screen.write(f"Try: {verdict.advice}.\n")
+                for each in (verdict, *snapshot.other_verdicts):
+                    screen.write(f"{printable(each.sentence)}\n")
+                    if each.advice:
+                        screen.write(f"Try: {each.advice}.\n")
                 for error in snapshot.errors:
                     screen.write(f"{printable(f'Error in {error.hop}: {error.message}')}\n")
             code = ExitCode.OK if verdict.limiting is None else ExitCode.LIMITED

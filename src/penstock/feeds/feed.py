@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from penstock.arguments import a_count
+from penstock.bad_reasons import BadReason
 from penstock.delivery import UP, ConnectionMeter, Delivery, FeedState
 from penstock.feeds.lines import BadLines, Decode, OnBadLine, decoder
 from penstock.options import option, parse_size
@@ -147,6 +148,11 @@ class Feed(ABC):
     def skipped(self) -> int:
         """How many lines were left out because they could not be records."""
         return self.bad.skipped if self.bad is not None else 0
+
+    @property
+    def bad_reasons(self) -> tuple[BadReason, ...]:
+        """Why lines were left out: the newest reasons, with how often each was given."""
+        return self.bad.reasons.newest if self.bad is not None else ()
 
     def bounded(self, records: int | None, nbytes: int | None) -> None:
         """Learn how much the log can hold at all, before the feed is read; most feeds ignore it."""

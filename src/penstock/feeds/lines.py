@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from penstock.bad_reasons import BadReasons
 from penstock.delivery import BadRecord
 from penstock.net.framing import Decoder
 from penstock.spec import Publisher, Subscriber, Subscription, check_subscriber
@@ -56,6 +57,8 @@ class BadLines:
         self.policy = policy
         self.skipped = 0
         """How many lines were skipped."""
+        self.reasons = BadReasons()
+        """Why they were skipped."""
         self._silent = silent
         self._told = float("-inf")
 
@@ -84,6 +87,7 @@ class BadLines:
         if self.policy == "dead-letter":
             return [BadRecord(value, str(error), at, key, size)]
         self.skipped += 1
+        self.reasons.note([str(error)])
         now = time.monotonic()
         if not self._silent and now - self._told >= _BETWEEN_WARNINGS:
             self._told = now

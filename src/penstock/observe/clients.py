@@ -7,28 +7,27 @@ enough to find its cursor, or its place among the writers. So a slow program is 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from penstock.observe.model import Hop
 from penstock.observe.publication import NotPublished, look_at_process, published_processes
+from penstock.observe.stream_names import StreamNames, plain, split_peer
 
 __all__ = ["endpoints_of", "joined", "local_clients"]
 
 _PATIENCE: Final = 0.25
 """Seconds for a process of this machine to answer; one that cannot is left out."""
 _MOST_PROCESSES: Final = 16
-_LOCAL: Final = re.compile(r"^tcp://(localhost|\[::1\]):", re.IGNORECASE)
 
 
-def local_clients(gateways: Sequence[Hop], known: Iterable[int] = ()) -> list[Hop]:
+def local_clients(gateways: Sequence[Hop], names: StreamNames, known: Iterable[int] = ()) -> list[Hop]:
     """The readers and producers of these gateways in processes of this user that show their streams.
 
     ``known`` are processes that were looked at already. Other streams of a process are left out.
     """
-    places = _Places(gateways)
+    places = _Places(gateways, names)
     found: list[Hop] = []
     for pid in published_processes(_MOST_PROCESSES, besides=known):
         try:
@@ -45,12 +44,12 @@ def local_clients(gateways: Sequence[Hop], known: Iterable[int] = ()) -> list[Ho
 
 def endpoints_of(hops: Iterable[Hop]) -> list[str]:
     """The endpoints of the gateways that readers among these hops read from."""
-    return [hop.peer.partition("/cursor/")[0] for hop in hops if hop.kind == "reader" and hop.peer]
+    return [split_peer(hop.peer)[0] for hop in hops if hop.kind == "reader" and hop.peer]
 
 
-def joined(gateways: Sequence[Hop], clients: Sequence[Hop]) -> tuple[Hop, ...]:
+def joined(gateways: Sequence[Hop], clients: Sequence[Hop], names: StreamNames) -> tuple[Hop, ...]:
     """All of them, with each reader below its cursor, and each producer above its place at the gateway."""
-    places = _Places(gateways)
+    places = _Places(gateways, names)
     above: dict[str, list[str]] = {}
     hops: list[Hop] = []
     for hop in (*gateways, *clients):
@@ -70,25 +69,22 @@ def joined(gateways: Sequence[Hop], clients: Sequence[Hop]) -> tuple[Hop, ...]:
 class _Places:
     """The cursors and writers of some gateways, by the names that their clients have for them."""
 
-    def __init__(self, gateways: Iterable[Hop]) -> None:
+    def __init__(self, gateways: Iterable[Hop], names: StreamNames) -> None:
+        self._names = names
         self._by_name: dict[str, str] = {}
         nameless: dict[str, list[str]] = {}
         for hop in gateways:
             if hop.kind in ("cursor", "producer"):
-                self._by_name[_plain(hop.id)] = hop.id
+                self._by_name[plain(hop.id)] = hop.id
             if hop.kind == "cursor" and "#" in hop.name:
-                nameless.setdefault(f"{_plain(hop.where)}/cursor/", []).append(hop.id)
+                nameless.setdefault(f"{plain(hop.where)}/cursor/", []).append(hop.id)
         # Of several readers without an id it cannot be said which one is which.
         self._by_name |= {name: ids[0] for name, ids in nameless.items() if len(ids) == 1}
 
     def find(self, peer: str) -> str | None:
         """The id of the hop at the gateway, if it is among them."""
-        return self._by_name.get(_plain(peer))
-
-
-def _plain(endpoint: str) -> str:
-    """The same place in one spelling: an observer and a client may have called it differently."""
-    return _LOCAL.sub("tcp://127.0.0.1:", endpoint)
+        endpoint, who = split_peer(peer)
+        return self._by_name.get(plain(f"{self._names.home(endpoint)}{who}"))
 
 
 def _downwards(hops: Sequence[Hop]) -> Iterator[Hop]:

@@ -11,14 +11,14 @@ nobody limits the flow: the source is slower than everything else.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from penstock.observe.model import Hop, HopRates, Snapshot, Verdict, rates
 from penstock.observe.sentences import LimitingHop, sentence_for
 
-__all__ = ["judge"]
+__all__ = ["judge", "judge_each"]
 
 _HELD_UP: Final = 0.2
 """A hop that waits for demand for this share of the time is held up."""
@@ -28,13 +28,43 @@ _BEHIND: Final = 0.1
 """A reader that gets so much less than comes in falls behind,"""
 _BEHIND_SECONDS: Final = 1.0
 """if it is behind by so many seconds already."""
+_NOBODY: Final = 100
+"""The gravity of a pipeline in which no hop limits the flow."""
 _WORKERS: Final = ("stage", "boundary", "connection")
 """Kinds of hops above a log, or below a reader, that can be slow by themselves."""
 
 
 def judge(before: Snapshot, after: Snapshot) -> Verdict:
     """Say which hop limits the flow between two snapshots of the same observer."""
-    return _Judge(before, after).verdict()
+    return judge_each(before, after)[0]
+
+
+def judge_each(before: Snapshot, after: Snapshot) -> list[Verdict]:
+    """One verdict for each pipeline in which a hop limits the flow, the gravest first; if none does, one."""
+    pipelines = _pipelines(after.hops)
+    judges = [_Judge(before, replace(after, hops=hops)) for hops in pipelines]
+    limited = [each for each in judges if each.found.hop is not None]
+    if not limited:
+        return [(judges[0] if len(judges) == 1 else _Judge(before, after)).verdict()]
+    return [each.verdict() for each in sorted(limited, key=lambda each: each.gravity)]
+
+
+def _pipelines(hops: Sequence[Hop]) -> list[tuple[Hop, ...]]:
+    """The hops that have to do with each other, together; in the order of their first hops."""
+    leads: dict[str, str] = {}
+
+    def lead(id: str) -> str:
+        while leads.setdefault(id, id) != id:
+            leads[id] = id = leads[leads[id]]
+        return id
+
+    for hop in hops:
+        for above in hop.upstream:
+            leads[lead(hop.id)] = lead(above)
+    found: dict[str, list[Hop]] = {}
+    for hop in hops:
+        found.setdefault(lead(hop.id), []).append(hop)
+    return [tuple(each) for each in found.values()]
 
 
 class _Judge:
@@ -48,30 +78,30 @@ class _Judge:
             for above in hop.upstream:
                 self._below.setdefault(above, []).append(hop)
 
+        self.gravity, self.found = self._search()
+        """What limits the flow; the smaller the first figure, the more is known about it."""
+
     def verdict(self) -> Verdict:
-        found = self._search()
-        verdict = sentence_for(found, self._after, self._rates)
-        return replace(verdict, also=tuple(self._also(found)))
+        verdict = sentence_for(self.found, self._after, self._rates)
+        return replace(verdict, also=tuple(self._also(self.found)))
 
     # ---------------------------------------------------------------- the search
-    def _search(self) -> LimitingHop:
+    def _search(self) -> tuple[int, LimitingHop]:
         logs = [hop for hop in self._after.hops if hop.kind == "log"]
-        for log in logs:
-            if (found := self._held_up_by(log, set())) is not None:
-                return found
-        for log in logs:
-            if (found := self._falls_behind(log)) is not None:
-                return found
-        for log in logs:
-            if (found := self._above(log)) is not None:
-                return found
-        for end in (hop for hop in self._after.hops if hop.id not in self._below):
-            if end.kind not in ("log", "cursor") and (found := self._upwards(end)) is not None:
-                return found
-        for hop in self._after.hops:
-            if hop.state == "down":
-                return self._found(hop, "down", None)
-        return self._nobody(logs)
+        found = next(
+            ((gravity, each) for gravity, each in enumerate(self._candidates(logs)) if each is not None), None
+        )
+        return found if found is not None else (_NOBODY, self._nobody())
+
+    def _candidates(self, logs: Sequence[Hop]) -> Iterator[LimitingHop | None]:
+        """What each way to search finds, the surest way first."""
+        yield _first(self._held_up_by(log, set()) for log in logs)
+        yield _first(self._falls_behind(log) for log in logs)
+        yield _first(self._above(log) for log in logs)
+        ends = [hop for hop in self._after.hops if hop.id not in self._below]
+        yield _first(self._upwards(end) for end in ends if end.kind not in ("log", "cursor"))
+        down = (hop for hop in self._after.hops if hop.state == "down")
+        yield _first(self._found(hop, "down", None) for hop in down)
 
     def _held_up_by(self, log: Hop, seen: set[str]) -> LimitingHop | None:
         """What keeps a log full, or does not let it be written."""
@@ -197,12 +227,15 @@ class _Judge:
         spent = {name: total - before.get(name, 0.0) for name, total in stage.details.items()}
         return max(spent.items(), key=lambda item: item[1], default=("", 0.0))
 
-    def _nobody(self, logs: list[Hop]) -> LimitingHop:
-        first = logs[0] if logs else None
-        if first is not None and first.state in ("ended", "failed"):
+    def _nobody(self) -> LimitingHop:
+        firsts = [
+            log for pipeline in _pipelines(self._after.hops) if (log := _first_log(pipeline)) is not None
+        ]
+        first = firsts[0] if firsts else None
+        if firsts and all(log.state in ("ended", "failed") for log in firsts):
             return LimitingHop(None, "ended", first)
         moving = [hop for hop in self._after.hops if self._rate(hop).records_out > 0]
-        rate = self._rate(first).records_in if first is not None else 0.0
+        rate = sum(self._rate(log).records_in for log in firsts)
         return LimitingHop(None, "slower" if moving else "idle", first, rate=rate)
 
     # ---------------------------------------------------------------- figures
@@ -227,3 +260,11 @@ class _Judge:
     def _share(self, hop: Hop, of: str) -> float:
         value = getattr(self._rate(hop), of)
         return 0.0 if value is None else float(value)
+
+
+def _first(found: Iterable[LimitingHop | None]) -> LimitingHop | None:
+    return next((each for each in found if each is not None), None)
+
+
+def _first_log(hops: Iterable[Hop]) -> Hop | None:
+    return next((hop for hop in hops if hop.kind == "log"), None)

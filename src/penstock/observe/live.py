@@ -136,10 +136,10 @@ def _chosen(snapshot: Snapshot) -> tuple[Hop, ...]:
     """The hops to show, in their order: if there are too many, cursors that lag least are left out."""
     if len(snapshot.hops) <= _MOST_HOPS:
         return snapshot.hops
-    limiting = snapshot.verdict.limiting if snapshot.verdict is not None else None
+    limiting = snapshot.limiting
 
     def importance(hop: Hop) -> tuple[bool, bool, int]:
-        return hop.id == limiting, hop.kind != "cursor", hop.lag_records or 0
+        return hop.id in limiting, hop.kind != "cursor", hop.lag_records or 0
 
     kept = {hop.id for hop in sorted(snapshot.hops, key=importance, reverse=True)[:_MOST_HOPS]}
     return tuple(hop for hop in snapshot.hops if hop.id in kept)

@@ -76,8 +76,8 @@ def _full(snapshot: Snapshot) -> list[float | None]:
 
 
 def _limiting(snapshot: Snapshot) -> list[float | None]:
-    limiting = snapshot.verdict.limiting if snapshot.verdict is not None else None
-    return [1.0 if limiting is not None and hop.id == limiting else None for hop in snapshot.hops]
+    limiting = snapshot.limiting
+    return [1.0 if hop.id in limiting else None for hop in snapshot.hops]
 
 
 def _batch(figure: Callable[[QueryBatch], float]) -> Callable[[Snapshot], list[float | None]]:

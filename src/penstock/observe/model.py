@@ -105,6 +105,11 @@ class Hop(JsonForm):
     details: Mapping[str, float] = field(default_factory=dict)
     """Figures that only this kind of hop has, such as ``commit_seconds`` of a log."""
 
+    @property
+    def stream(self) -> str:
+        """The name of the stream that it belongs to; empty if that needs none."""
+        return self.where.removeprefix("tcp://").partition("/")[2] if self.where.startswith("tcp://") else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryBatch(JsonForm):
@@ -192,9 +197,17 @@ class Snapshot(JsonForm):
     """From the sources down: a hop stands below its upstreams."""
     verdict: Verdict | None = None
     """None in the first snapshot of an observer: it takes two to see who waits for whom."""
+    other_verdicts: tuple[Verdict, ...] = ()
+    """Of several pipelines that share no hop: the verdicts on the others in which a hop limits the flow."""
     errors: tuple[RecentError, ...] = ()
     batches: tuple[QueryBatch, ...] = ()
     subscribers: tuple[SubscriberFigures, ...] = ()
+
+    @property
+    def limiting(self) -> frozenset[str]:
+        """The ids of the hops that limit a flow: at most one for each pipeline."""
+        verdicts = () if self.verdict is None else (self.verdict, *self.other_verdicts)
+        return frozenset(each.limiting for each in verdicts if each.limiting is not None)
 
     def hop(self, id: str) -> Hop:
         """The hop with this id; KeyError if there is none."""

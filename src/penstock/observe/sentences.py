@@ -79,7 +79,7 @@ def _nobody(found: LimitingHop) -> str:
 def _name(hop: Hop, operator: str) -> str:
     where = f" at {hop.where}" if hop.where else ""
     if hop.kind == "query":
-        return f"The query `{hop.name}`"
+        return f"The query `{hop.name}`{f' of the stream `{hop.stream}`' if hop.stream else ''}"
     if hop.kind == "cursor":
         return f"The reader `{hop.name}`{where}"
     if hop.kind == "log":
@@ -127,7 +127,11 @@ def _evidence(found: LimitingHop, snapshot: Snapshot, rates: Mapping[str, HopRat
         phases = {name: spent for name, spent in hop.details.items() if name in _PHASES}
         if phases:
             phase = max(phases, key=lambda name: phases[name])
-            said.append(f"{min(phases[phase] / seconds, 1):.0%} of each batch in `{phase}`")
+            sink = next(
+                (each for each in snapshot.hops if each.kind == "sink" and hop.id in each.upstream), None
+            )
+            does = f", which computes and writes to {sink.name}" if sink and phase == "addBatch" else ""
+            said.append(f"{min(phases[phase] / seconds, 1):.0%} of each batch in `{phase}`{does}")
     own = rates.get(hop.id)
     if own is not None and own.working is not None and hop.kind in ("stage", "boundary", "connection", "log"):
         said.append(f"it works {own.working:.0%} of the time")

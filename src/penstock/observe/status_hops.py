@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from msgspec import UNSET, UnsetType
 
@@ -17,9 +18,13 @@ from penstock.aquifer import (
     SenderStatus,
     SessionStatus,
 )
-from penstock.observe.model import Hop, QueryBatch, SubscriberFigures
+from penstock.observe.model import Hop, QueryBatch, RecentError, SubscriberFigures
 
-__all__ = ["GatewayHops", "hops_of"]
+_FILES: Final = re.compile(r"FileSink\[(.*)\]", re.DOTALL)
+_OBJECT: Final = re.compile(r"(?:[\w.]*[.$])?(\w+)\$?@[0-9a-f]+")
+"""An object of Java that has no text of its own: ``org.apache.spark.…ConsoleTable$@1f2e``."""
+
+__all__ = ["GatewayHops", "bad_elements", "hops_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,10 @@ def hops_of(endpoint: str, status: GatewayStatus) -> GatewayHops:
             queries.append(query)
             reports = cursor.batches if cursor.batches is not UNSET else []
             batches += [_batch(query.id, report) for report in reports]
-            if reports and reports[-1].sink:
+            if reports and _is_gateway(reports[-1].sink):
                 sinks[query.id] = reports[-1].sink
+            elif reports and reports[-1].sink:
+                queries.append(_sink(endpoint, name, query, reports[-1]))
     return GatewayHops(
         (*above, *_producers(endpoint, status), log, *below, *queries),
         tuple(subscribers),
@@ -79,6 +86,18 @@ def hops_of(endpoint: str, status: GatewayStatus) -> GatewayHops:
         sinks,
         producers,
     )
+
+
+def bad_elements(endpoint: str, status: GatewayStatus) -> list[RecentError]:
+    """What could not become a record lately, with the reason."""
+    found = []
+    for each in status.source.bad if status.source.bad is not UNSET else []:
+        many = f" ({each.count:,} times)" if each.count > 1 else ""
+        what = "a dead letter" if each.kept else "left out"
+        found.append(
+            RecentError(at=each.at, hop=f"{endpoint}/intake", message=f"{what}: {each.reason}{many}")
+        )
+    return found
 
 
 class _Times(TypedDict, total=False):
@@ -106,8 +125,8 @@ def _known(value: float | UnsetType) -> float | None:
 def _above_the_log(endpoint: str, status: GatewayStatus) -> Iterator[Hop]:
     """The source's connections and stages, and the intake."""
     source = status.source
-    if source.times is UNSET and not source.requested:
-        return
+    if not (source.requested or source.stages or source.connections or source.state):
+        return  # Others write to it.
     upstream: tuple[str, ...] = ()
     if source.connections is not UNSET:
         few = [_sender(f"{endpoint}/connection/{each.name}", each) for each in source.connections.senders]
@@ -327,6 +346,40 @@ def _query(endpoint: str, name: str, cursor: CursorStatus, hop: Hop) -> Hop:
     )
 
 
+def _is_gateway(sink: str) -> bool:
+    return sink.startswith("tcp://")
+
+
+def _sink(endpoint: str, name: str, query: Hop, last: QueryReport) -> Hop:
+    """A sink that is no gateway: files, a table, a function. Spark says what it is, and how long it took."""
+    return Hop(
+        id=f"{endpoint}/sink/{name}",
+        kind="sink",
+        name=_name_of_sink(last.sink),
+        upstream=(query.id,),
+        where=last.sink,
+        records_in=query.records_out,
+        records_out=query.records_out,
+        offset=query.offset,
+        details={
+            "rows": float(last.rows_out if last.rows_out >= 0 else last.rows),
+            "batch_seconds": last.seconds,
+            "addBatch": last.phases.get("addBatch", 0.0),
+        },
+    )
+
+
+def _name_of_sink(description: str) -> str:
+    """Spark's description for people: ``FileSink[file:/data/hot]`` is ``files in /data/hot``."""
+    if (files := _FILES.fullmatch(description)) is not None:
+        return f"files in {files[1].removeprefix('file:')}"
+    if description == "ForeachBatchSink":
+        return "foreachBatch"
+    if (table := _OBJECT.fullmatch(description)) is not None:
+        return table[1]
+    return description
+
+
 def _batch(query: str, report: QueryReport) -> QueryBatch:
     return QueryBatch(
         query=query,
@@ -335,6 +388,7 @@ def _batch(query: str, report: QueryReport) -> QueryBatch:
         seconds=report.seconds,
         phases=report.phases,
         rows_in=report.rows,
+        rows_out=report.rows_out if report.rows_out >= 0 else None,
         first=report.first if report.first >= 0 else None,
         end=report.end if report.end >= 0 else None,
     )

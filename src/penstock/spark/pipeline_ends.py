@@ -150,7 +150,7 @@ class PipelineSource:
     def looks(self) -> dict[str, Callable[[], GatewayStatus]]:
         """How to ask each gateway that the query reads from for its status, by endpoint."""
         if self._gateway is not None:
-            return {self._gateway.endpoint: self._gateway.status}
+            return self._gateway.looks()
         options = SourceOptions.of({**self._options, "endpoint": self._endpoint or ""})
         curve = options.curve_client()
         return {each: partial(probe, each, curve=curve) for each in options.endpoints}
@@ -211,7 +211,7 @@ class PipelineSink:
     def looks(self) -> dict[str, Callable[[], GatewayStatus]]:
         """How to ask the gateway that the query writes to for its status, by endpoint; empty without one."""
         if self._gateway is not None:
-            return {self._gateway.endpoint: self._gateway.status}
+            return self._gateway.looks()
         if not isinstance(self._sink, str) or not self._sink.startswith("tcp://"):
             return {}
         options = SinkOptions.of({"endpoint": self._sink, **self._options})

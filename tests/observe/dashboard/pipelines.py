@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Self
 
-from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
+from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal, StreamOptions
 from penstock.observe import Observer
 from penstock.spec import Subscription
 from penstock.streams import Flux
@@ -16,6 +18,10 @@ from tests.aquifer.faults.rigs import eventually
 READERS = ("archive", "billing")
 RECORDS = 2000
 """How many records the log holds: a reader that stops is a full log behind in no time."""
+
+
+def endless() -> Flux[bytes]:
+    return Flux.from_iterable(b"record %d" % number for number in itertools.count())
 
 
 class HeldReader:
@@ -54,8 +60,7 @@ class HeldPipeline:
     """The pipeline, for the length of a block."""
 
     def __init__(self, control: str = "tcp://127.0.0.1:0") -> None:
-        source = Flux.from_iterable(b"record %d" % number for number in itertools.count())
-        self.gateway = Gateway(source, control, journal=MemoryJournal(max_records=RECORDS), codec="bytes")
+        self.gateway = Gateway(endless(), control, journal=MemoryJournal(max_records=RECORDS), codec="bytes")
         self.readers = {name: HeldReader() for name in READERS}
 
     def __enter__(self) -> Self:
@@ -78,3 +83,19 @@ class HeldPipeline:
     @property
     def observer(self) -> Observer:
         return Observer(self.gateway.endpoint, looks={self.gateway.endpoint: self.gateway.status})
+
+
+@contextmanager
+def held_streams() -> Iterator[Gateway]:
+    """A gateway with two streams whose readers do not read, and one that had a bad element."""
+    streams = {name: StreamOptions(endless(), journal=MemoryJournal(max_records=500)) for name in ("a", "b")}
+    streams["letters"] = StreamOptions(Flux.just({}, 1j), codec="json", on_bad_record="dead-letter")
+    readers = [HeldReader() for _ in "ab"]
+    with Gateway(control="tcp://127.0.0.1:0", streams=streams) as gateway:
+        for name, reader in zip("ab", readers, strict=True):
+            reader.is_held = True
+            at = f"{gateway.endpoint}/{name}"
+            AquiferPublisher(at, id=f"reader of {name}", codec="bytes", max_window=128).subscribe(reader)
+        yield gateway
+        for reader in readers:
+            reader.cancel()

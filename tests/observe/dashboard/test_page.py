@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, ViewportSize, expect
 
-from penstock.observe import Dashboard, DashboardOptions
+from penstock.observe import Dashboard, DashboardOptions, Observer
 from tests.node_packages import installed
 from tests.observe.dashboard.browsing import PART, PATIENCE, Watched
-from tests.observe.dashboard.pipelines import HeldPipeline
+from tests.observe.dashboard.pipelines import HeldPipeline, held_streams
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 
@@ -60,6 +61,31 @@ def test_it_shows_the_hops_and_the_mark_moves_with_the_slow_reader(
         dashboard.url,
         f"{dashboard.url}uplot/",
     }
+
+
+def test_every_stream_of_a_gateway_has_its_own_picture_and_dead_letters_have_reasons(
+    watched: Watched,
+) -> None:
+    page = watched.page
+    with held_streams() as gateway, closing(Observer(gateway.endpoint)) as observer:
+        options = DashboardOptions(listen="127.0.0.1:0")
+        with Dashboard(observer.look, options, title=gateway.endpoint, interval=0.2) as dashboard:
+            page.goto(dashboard.url)
+            expect(page.locator(".band")).to_have_text(
+                [f"{gateway.endpoint}/{name}" for name in gateway.streams], timeout=PATIENCE
+            )
+            expect(page.locator(".hop.limits .name")).to_have_text(["reader of a", "reader of b"])
+            expect(page.locator("#sentence")).to_contain_text(f"`reader of a` at {gateway.endpoint}/a limits")
+            expect(page.locator("#other-verdicts li")).to_contain_text([f"at {gateway.endpoint}/b limits"])
+            expect(page.locator("#errors .error-text")).to_contain_text(["a dead letter: "])
+            expect(page.locator("#errors .error-hop")).to_have_text(["source of letters"])
+            boxes = [card.bounding_box() for card in page.locator(".hop").all()]
+    placed = [(box["x"], box["y"], box["width"], box["height"]) for box in boxes if box is not None]
+    assert len(placed) == len(boxes) > 6
+    for x, y, width, height in placed:
+        over = [p for p in placed if abs(p[0] - x) < width and abs(p[1] - y) < height]
+        assert over == [(x, y, width, height)], "no card covers another"
+    assert watched.complaints == []
 
 
 def test_it_comes_back_after_a_restart_and_says_so_while_it_is_away(

@@ -21,6 +21,7 @@ from penstock.aquifer.records import Record
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
 from penstock.aquifer.records.dead_letter import dead_letter
 from penstock.aquifer.records.packer import Packer
+from penstock.bad_reasons import BadReasons
 from penstock.delivery import BadRecord
 
 __all__ = ["BadRecords", "DeadLetters"]
@@ -83,6 +84,7 @@ class BadRecords:
         self.policy = policy
         self.count = 0
         """How many were left out of the stream."""
+        self.reasons = BadReasons(are_kept=letters is not None)
         self._letters = letters
         self._stream = stream
         self._told = float("-inf")
@@ -109,6 +111,7 @@ class BadRecords:
         if not bad:
             return []
         self.count += len(bad)
+        self.reasons.note(each.reason for each in bad)
         now = time.monotonic()
         if now - self._told >= _BETWEEN_WARNINGS:
             self._told = now

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
@@ -345,6 +346,17 @@ class Gateway:
     def status(self, stream: str = "") -> GatewayStatus:
         """The log, the subscribers and the counters at this moment: what ``gateway status`` shows."""
         return self._server.look(lambda streams: streams[stream].status())
+
+    def looks(self, endpoint: str | None = None) -> dict[str, Callable[[], GatewayStatus]]:
+        """Functions that return the status of each stream, by its endpoint, for an observer::
+
+            looks = gateway.looks()
+            observer = Observer(*looks, looks=looks)
+
+        ``endpoint`` is that of the gateway, if another one than :attr:`endpoint` is to be shown.
+        """
+        at = endpoint or self.endpoint
+        return {f"{at}/{name}" if name else at: partial(self.status, name) for name in self._streams}
 
     # ---------------------------------------------------------------- administering
     def reload_keys(self) -> bool:

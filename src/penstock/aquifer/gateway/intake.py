@@ -13,7 +13,15 @@ from typing import Any, Final, Protocol, runtime_checkable
 from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log import Log
 from penstock.aquifer.records import Record
-from penstock.aquifer.status import ConnectionFigures, HopTimes, SenderStatus, SourceStatus, StageStatus
+from penstock.aquifer.status import (
+    BadElements,
+    ConnectionFigures,
+    HopTimes,
+    SenderStatus,
+    SourceStatus,
+    StageStatus,
+)
+from penstock.bad_reasons import BadReason, ExplainingSource
 from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
 from penstock.streams import StageFigures, StageMeter, metering
@@ -96,6 +104,7 @@ class Intake:
         """Whether the source has ended; ``error`` says how."""
         self.error: BaseException | None = None
         self.left_out = 0
+        self.left_out_for: tuple[BadReason, ...] = ()
         """How many elements the writer has left out, because they could not become records."""
         self.writer_idle = False
         """Whether the writer waits for elements, and has to be woken."""
@@ -243,6 +252,9 @@ class Intake:
         """How far the source has come, and where its time goes."""
         status = SourceStatus.of(self.requested, self.received, self.skipped, self.state)
         status.waiting = self.waiting
+        told = self.feed.bad_reasons if isinstance(self.feed, ExplainingSource) else ()
+        if reasons := (*told, *self.left_out_for):
+            status.bad = [BadElements.of(each) for each in reasons]
         status.times = self._clock.times()
         status.stages = [_stage_status(figures) for figures in self._meter.figures()]
         if (senders := self._senders) is not None:

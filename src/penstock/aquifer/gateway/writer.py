@@ -185,7 +185,7 @@ class LogWriter:
                     return False  # They come again after a restart, if the source can be read again.
             if pending.failure is not None:
                 raise JournalError(f"a dead letter could not be stored: {pending.failure}")
-        self._intake.left_out = self._bad.count
+        self._intake.left_out, self._intake.left_out_for = self._bad.count, self._bad.reasons.newest
         return True
 
     def _give_up(self, error: Exception) -> bool:

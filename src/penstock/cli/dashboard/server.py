@@ -3,22 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.cli.errors import CommandError, ExitCode
-from penstock.cli.logs import CommandLog, LogOptions, tell
+from penstock.cli.logs import CommandLog, LogOptions, tell, without_secrets
 from penstock.cli.parser import ObservedOptions, section
 from penstock.cli.signals import Interruption
-from penstock.observe import Dashboard, DashboardOptions, MetricsServer, grafana_dashboard
+from penstock.observe import (
+    Dashboard,
+    DashboardOptions,
+    MetricsServer,
+    OtlpExport,
+    grafana_dashboard,
+    otlp_endpoint,
+    parse_otlp_url,
+)
 from penstock.options import option
 
 if TYPE_CHECKING:
     from penstock.observe import Snapshot
 
-__all__ = ["DashboardCommandOptions", "metrics_option", "run_dashboard", "serving", "serving_metrics"]
+__all__ = [
+    "DashboardCommandOptions",
+    "metrics_option",
+    "otlp_export",
+    "otlp_option",
+    "run_dashboard",
+    "serving",
+    "serving_metrics",
+]
 
 _METRICS: Final = "127.0.0.1:9464"
 """Where metrics are served, unless the command line names another address."""
@@ -115,3 +131,40 @@ def serving_metrics(
     with closing(server):
         note(f"metrics at {server.url}")
         yield
+
+
+def otlp_option() -> Any:
+    """Declare the option ``--otlp``, the same for every command that has it."""
+    return option(
+        None,
+        metavar="URL",
+        parse=parse_otlp_url,
+        help="send metrics and spans to the OpenTelemetry collector there, over HTTP; without it, to that of "
+        "OTEL_EXPORTER_OTLP_ENDPOINT if the environment has it",
+    )
+
+
+def otlp_export(
+    look: Callable[[], Snapshot],
+    url: str | None,
+    note: Callable[[str], object],
+    *,
+    service: str,
+    heads: Mapping[str, int] | None = None,
+) -> OtlpExport | nullcontext[None]:
+    """What exports to OpenTelemetry for the length of a block; nothing if nobody wants it.
+
+    CommandError if ``--otlp`` cannot be done. What the environment wants may be meant for other programs.
+    """
+    target = otlp_endpoint() if url is None else url
+    if target is None:
+        return nullcontext()
+    try:
+        export = OtlpExport(look, url, service=service, heads=heads)
+    except (ImportError, ValueError) as error:
+        if url is not None:
+            raise CommandError(f"--otlp: {error}", 1 if isinstance(error, ImportError) else 2) from None
+        note(f"nothing is sent to OpenTelemetry: {error}")
+        return nullcontext()
+    note(f"metrics and spans go to {without_secrets(target)}")
+    return export

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from penstock import feeds
@@ -23,17 +22,23 @@ from penstock.aquifer import (
     generate_keys,
     save_keys,
 )
-from penstock.cli.dashboard.server import metrics_option, serving, serving_metrics
+from penstock.cli.dashboard.server import (
+    metrics_option,
+    otlp_export,
+    otlp_option,
+    serving,
+    serving_metrics,
+)
 from penstock.cli.errors import CommandError
 from penstock.cli.gateway.figures import Audience, Meter
 from penstock.cli.gateway.served import WRITERS, ServedStream, open_streams, parse_stream
 from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView, QuietView
-from penstock.cli.logs import CommandLog, LogOptions, without_secrets
+from penstock.cli.logs import CommandLog, LogOptions
 from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.style import json_option
-from penstock.observe import DashboardOptions, Observer, OtlpExport, otlp_endpoint, parse_otlp_url
+from penstock.observe import DashboardOptions, Observer
 from penstock.options import option
 
 __all__ = ["GatewayCommandOptions", "run_gateway", "sources"]
@@ -100,13 +105,7 @@ class GatewayCommandOptions:
     keys: KeyOptions = section(KeyOptions, "keys")
     dashboard: DashboardOptions = section(DashboardOptions, "the dashboard")
     metrics: str | None = metrics_option()
-    otlp: str | None = option(
-        None,
-        metavar="URL",
-        parse=parse_otlp_url,
-        help="send metrics and spans to the OpenTelemetry collector there, over HTTP; without it, to that of "
-        "OTEL_EXPORTER_OTLP_ENDPOINT if the environment has it",
-    )
+    otlp: str | None = otlp_option()
     log: LogOptions = section(LogOptions, "messages")
 
 
@@ -179,51 +178,21 @@ def _run(options: GatewayCommandOptions) -> int:
             raise CommandError(error.strerror or str(error), 1) from None
         _introduce(gateway, options, streams, view)
         where = gateway.endpoint if options.gateway.control is not None else gateway.curve_endpoint
-        observer = Observer(str(where), looks={str(where): gateway.status})
-        opened.enter_context(serving(observer.look, options.dashboard, view.note, str(where)))
-        scraped = _observer(gateway, str(where))
+        looks = gateway.looks(str(where))
+        page, scraped = Observer(*looks, looks=looks), Observer(*looks, looks=looks)
+        opened.enter_context(serving(page.look, options.dashboard, view.note, str(where)))
         opened.enter_context(serving_metrics(scraped.look, options.metrics, view.note))
-        with _telemetry(gateway, str(where), options.otlp, heads, view):  # Ends before the gateway does.
+        begins = {_endpoint(str(where), name): head for name, head in heads.items()}
+        exported = Observer(*looks, looks=looks)
+        export = otlp_export(exported.look, options.otlp, view.note, service="penstock-gateway", heads=begins)
+        with export:  # Ends before the gateway does.
             audience = _watch(gateway, options.stay, view, interruption)
         return _finish(gateway, streams, audience, view, interruption)
 
 
 # ---------------------------------------------------------------- opening
-def _observer(gateway: Gateway, where: str) -> Observer:
-    """An observer of all streams of the gateway, that of the dead letters among them."""
-    looks = {_endpoint(where, name): partial(gateway.status, name) for name in gateway.streams}
-    return Observer(*looks, looks=looks)
-
-
 def _endpoint(where: str, stream: str) -> str:
     return f"{where}/{stream}" if stream else where
-
-
-@contextmanager
-def _telemetry(
-    gateway: Gateway, where: str, url: str | None, heads: Mapping[str, int], view: GatewayView
-) -> Iterator[None]:
-    """Export to OpenTelemetry for the length of a block, if the command line or the environment wants it."""
-    target = otlp_endpoint() if url is None else url
-    if target is None:
-        yield
-        return
-    begins = {_endpoint(where, name): head for name, head in heads.items()}
-    try:
-        export = OtlpExport(
-            _observer(gateway, where).look, url, service="penstock-gateway", heads=begins
-        ).start()
-    except (ImportError, ValueError) as error:
-        if url is not None:
-            raise CommandError(f"--otlp: {error}", 1 if isinstance(error, ImportError) else 2) from None
-        view.note(f"nothing is sent to OpenTelemetry: {error}")  # The variable may be meant for others.
-        yield
-        return
-    try:
-        view.note(f"metrics and spans go to {without_secrets(target)}")
-        yield
-    finally:
-        export.close()
 
 
 def _curve(keys: KeyOptions) -> CurveServer | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.cli.dashboard.server import metrics_option
+from penstock.cli.dashboard.server import metrics_option, otlp_option
 from penstock.cli.logs import LogOptions
 from penstock.cli.parser import section
 from penstock.cli.style import json_option
@@ -46,4 +46,5 @@ class RunOptions:
     )
     dashboard: DashboardOptions = section(DashboardOptions, "the dashboard")
     metrics: str | None = metrics_option()
+    otlp: str | None = otlp_option()
     log: LogOptions = section(LogOptions, "messages")

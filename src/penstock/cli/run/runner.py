@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.aquifer import AquiferError, JournalError
-from penstock.cli.dashboard.server import serving, serving_metrics
+from penstock.cli.dashboard.server import otlp_export, serving, serving_metrics
 from penstock.cli.errors import CommandError
 from penstock.cli.logs import CommandLog, is_json, tell
 from penstock.cli.run.loader import load_pipeline
@@ -23,7 +23,7 @@ from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.spark_start import SparkStart
 from penstock.cli.style import print_json
-from penstock.observe import Observer
+from penstock.observe import Observer, OtlpExport
 from penstock.spark import Pipeline, Progress, QueryFailed, RunningPipeline, session
 
 if TYPE_CHECKING:
@@ -48,9 +48,12 @@ def run_pipeline(options: RunOptions) -> int:
         try:
             pipeline = load_pipeline(options.target, lambda: _session(options, view))
             # Before Spark: an address that cannot be used is reported at once.
-            page, metrics = _PipelineView(), _PipelineView()
+            page, metrics, exported = _PipelineView(), _PipelineView(), _PipelineView()
             opened.enter_context(serving(page.look, options.dashboard, view.note, options.target))
             opened.enter_context(serving_metrics(metrics.look, options.metrics, view.note))
+            export = otlp_export(exported.look, options.otlp, view.note, service="penstock-run")
+            if isinstance(export, OtlpExport):
+                opened.callback(export.close)
             spark = _session(options, view)
         except _Interrupted as interrupted:
             return interrupted.code
@@ -58,7 +61,7 @@ def run_pipeline(options: RunOptions) -> int:
             return 130
         with Interruption() as interruption:  # After Spark, which would handle Ctrl-C itself.
             try:
-                return _run(pipeline, spark, options, view, interruption, (page, metrics))
+                return _run(pipeline, spark, options, view, interruption, (page, metrics, exported), export)
             finally:
                 _bounded(spark.stop, interruption, view)
 
@@ -88,6 +91,7 @@ def _run(
     view: RunView,
     interruption: Interruption,
     observed_by: Iterable[_PipelineView],
+    export: contextlib.AbstractContextManager[object],
 ) -> int:
     again = f"--checkpoint {options.checkpoint}" if options.checkpoint else None
     try:
@@ -96,7 +100,8 @@ def _run(
         try:
             for observing in observed_by:
                 observing.begin(running)
-            _watch(running, view, interruption)
+            with export:  # It looks at the gateways, and ends before they do.
+                _watch(running, view, interruption)
         finally:
             _bounded(running.stop, interruption, view)
     except QueryFailed as error:

@@ -119,7 +119,7 @@ def _described(folder: Path, progress: Mapping[str, Any], seconds: float) -> Que
     """What a gateway is told about a batch: how long it took, on what, and where it wrote to."""
     query = str(progress.get("id") or "")
     sink = _read(_file(folder, f"sink {query}"))
-    written = (progress.get("sink") or {}).get("description")
+    written = progress.get("sink") or {}
     with suppress(ValueError):
         began = datetime.fromisoformat(str(progress.get("timestamp", ""))).timestamp()
         return QueryReport(
@@ -130,8 +130,9 @@ def _described(folder: Path, progress: Mapping[str, Any], seconds: float) -> Que
             at=began,
             seconds=seconds,
             phases={phase: spent / 1000 for phase, spent in progress["durationMs"].items()},
-            sink=str(sink.get("endpoint") or written or ""),
+            sink=str(sink.get("endpoint") or written.get("description") or ""),
             sink_seconds=float(sink.get("seconds", 0.0)),
+            rows_out=int(written.get("numOutputRows", -1)),
         )
     return QueryReport(query=query, seconds=seconds)
 

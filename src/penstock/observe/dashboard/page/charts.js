@@ -1,6 +1,6 @@
 // Rates, levels and lag over the last minutes, one line for each hop that is ticked.
 
-import { label, make, percent, rate, seconds, setText } from "./text.js";
+import { make, percent, placed, rate, seconds, setText } from "./text.js";
 
 const POINTS = 300;
 const MOST = 8; // lines in a chart: more cannot be told apart
@@ -122,7 +122,7 @@ export class Charts {
       const number = this.colours.get(hop.id);
       box.swatch.dataset.colour = String(number % MOST);
       box.swatch.dataset.dash = String(Math.floor(number / MOST) % DASHES.length);
-      setText(box.name, `${hop.kind} ${label(hop)}`);
+      setText(box.name, `${hop.kind} ${placed(hop)}`);
       box.input.checked = ticked.has(hop.id);
       box.input.disabled = !ticked.has(hop.id) && ticked.size >= MOST;
     }
@@ -162,7 +162,7 @@ export class Charts {
           ...shown.map((hop) => {
             const number = this.colours.get(hop.id);
             return {
-              label: label(hop),
+              label: placed(hop),
               stroke: colour(`--line-${number % MOST}`),
               dash: DASHES[Math.floor(number / MOST) % DASHES.length],
               width: 2,
@@ -185,7 +185,7 @@ export class Charts {
     }
     const ago = -(chart.data[0][at] ?? 0);
     const values = shown
-      .map((hop, number) => [label(hop), chart.data[number + 1]?.[at]])
+      .map((hop, number) => [placed(hop), chart.data[number + 1]?.[at]])
       .filter(([, value]) => value !== null && value !== undefined)
       .map(([name, value]) => `${name.slice(0, 18)} ${figure.show(value)}`);
     setText(figure.readout, `${seconds(ago)} ago: ${values.join(", ") || "nothing known"}`);
@@ -205,7 +205,7 @@ export class Charts {
     for (const figure of this.figures) {
       const said = shown.map((hop) => {
         const { now, least, most } = extent(this.series.hops.get(hop.id)?.[figure.name]);
-        return now === null ? null : `${label(hop)} ${figure.show(now)}, between ${figure.show(least)} and ${figure.show(most)}`;
+        return now === null ? null : `${placed(hop)} ${figure.show(now)}, between ${figure.show(least)} and ${figure.show(most)}`;
       });
       figure.place.setAttribute("aria-label", `${figure.title}: ${said.filter(Boolean).join("; ") || "nothing known yet"}`);
     }
@@ -219,7 +219,7 @@ export class Charts {
         const { now, least, most } = extent(this.series.hops.get(hop.id)?.[figure.name]);
         if (least === null) continue;
         const cells = [figure.title, figure.show(now), figure.show(least), figure.show(most)].map((text) => make("td", {}, text));
-        rows.push(make("tr", {}, make("th", { scope: "row" }, `${hop.kind} ${label(hop)}`), ...cells));
+        rows.push(make("tr", {}, make("th", { scope: "row" }, `${hop.kind} ${placed(hop)}`), ...cells));
       }
     }
     this.table.replaceChildren(...rows);

@@ -4,7 +4,7 @@ import { Charts, Series } from "./charts.js";
 import { showBatches, showErrors, showSubscribers } from "./panels.js";
 import { Picture, detailRows } from "./picture.js";
 import { listen } from "./stream.js";
-import { label, level, make, rate, seconds, setText, whole } from "./text.js";
+import { label, level, make, placed, rate, seconds, setText, whole } from "./text.js";
 
 const QUIET = 5000; // milliseconds between two announcements of the verdict
 
@@ -70,16 +70,18 @@ function show(update) {
   const { snapshot, rates = [] } = update;
   const hops = snapshot.hops ?? [];
   const verdict = snapshot.verdict ?? null;
-  const names = new Map(hops.map((hop) => [hop.id, label(hop)]));
+  const others = snapshot.other_verdicts ?? [];
+  const names = new Map(hops.map((hop) => [hop.id, placed(hop)]));
   const view = {
     hops,
     rates: new Map(rates.map((each) => [each.hop, each])),
-    limiting: verdict?.limiting ?? null,
+    limiting: new Set([verdict, ...others].map((each) => each?.limiting).filter(Boolean)),
     also: verdict?.also ?? [],
   };
   setText(at("subject"), update.title ?? "");
-  document.title = view.limiting ? `${names.get(view.limiting) ?? "a hop"} limits the flow · Penstock` : "Penstock";
+  document.title = verdict?.limiting ? `${names.get(verdict.limiting) ?? "a hop"} limits the flow · Penstock` : "Penstock";
   showVerdict(verdict);
+  showOthers(others);
   showTrouble(update);
   picture.draw(view);
   showSummary(view, update);
@@ -108,6 +110,15 @@ function showVerdict(verdict) {
     at("evidence").replaceChildren(...evidence.map((each) => make("li", {}, each)));
   }
   if (verdict !== null) announceVerdict(verdict.limiting ?? "", sentence);
+}
+
+// The verdicts on other pipelines, which share no hop with the one above.
+function showOthers(verdicts) {
+  const said = verdicts.map((each) => `${each.sentence}${each.advice ? ` Try: ${each.advice}.` : ""}`);
+  at("other-verdicts").hidden = !said.length;
+  if (at("other-verdicts").dataset.said === said.join("\n")) return;
+  at("other-verdicts").dataset.said = said.join("\n");
+  at("other-verdicts").replaceChildren(...said.map((each) => make("li", {}, each)));
 }
 
 // A screen reader hears the verdict when another hop limits the flow, and not when a figure in it changes.

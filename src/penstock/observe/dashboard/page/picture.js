@@ -2,18 +2,20 @@
 //
 // The hops are a list of buttons, which keyboards and screen readers can use; the pipes between them are drawn
 // behind. Hops stand in columns by their distance from the sources. Columns that do not fit continue below,
-// like the words of a text; on a phone there is one column, and data goes down.
+// like the words of a text; on a phone there is one column, and data goes down. Pipelines that share no hop, such
+// as the streams of a gateway, stand one below the other, each with its name.
 
+import { LINES, keysOf, makePipe, showPipe, spreadLinks, stackLinks } from "./pipes.js";
 import { bytes, label, level, make, percent, rate, seconds, setAttribute, setText, short, whole } from "./text.js";
 
 const CARD = 164;
 const TALL = 128;
 const GAP = 84;
 const BETWEEN = 18; // between the cards of a column
-const LINES = 58; // between two lines of columns
 const MARGIN = 26; // at the right, for the pipes to the next line
+const HEADING = 30; // above each of several pipelines
+const APART = 40; // between two pipelines
 const MOST = 4; // cards in a column; the others are counted
-const SVG = "http://www.w3.org/2000/svg";
 
 export class Picture {
   constructor(onSelect) {
@@ -31,23 +33,40 @@ export class Picture {
 
   select(id) {
     this.selected = id;
-    for (const [key, card] of this.cards) setAttribute(card.button, "aria-pressed", String(key === id));
+    for (const [key, card] of this.cards) {
+      if (card.tank !== undefined) setAttribute(card.button, "aria-pressed", String(key === id));
+    }
   }
 
   draw(view) {
     this.last = view;
-    const columns = this.columns(view);
     const width = this.box.clientWidth - MARGIN;
     const most = Math.max(1, Math.floor((width + GAP) / (CARD + GAP)));
-    const lines = Math.max(1, Math.ceil(columns.length / most));
-    const across = Math.ceil(columns.length / lines) || 1;
-    const places = most === 1 ? this.stack(columns, width + MARGIN) : this.spread(columns, across, width);
-    this.fill(view, columns, places);
-    this.connect(view, columns, places, most === 1);
+    const isStack = most === 1;
+    const found = pipelines(view.hops);
+    const bands = [];
+    let top = 0;
+    for (const hops of found) {
+      const columns = this.columns(hops, view.limiting);
+      const heading = found.length > 1 ? { key: `band:${hops[0].id}`, text: nameOf(hops) } : null;
+      const places = new Map();
+      if (heading !== null) {
+        places.set(heading.key, { x: 0, y: top, width: width + MARGIN, height: HEADING });
+        top += HEADING;
+      }
+      const lines = Math.max(1, Math.ceil(columns.length / most));
+      const across = Math.ceil(columns.length / lines) || 1;
+      const end = isStack ? stack(columns, width + MARGIN, top, places) : spread(columns, across, width, top, places);
+      bands.push({ columns, heading, places });
+      top = end + APART;
+    }
+    this.box.style.height = `${Math.max(0, top - APART)}px`;
+    this.fill(view, bands);
+    this.connect(view, bands, isStack);
   }
 
-  // Which hops stand in which column, and which are only counted.
-  columns({ hops, limiting }) {
+  // Which hops of a pipeline stand in which column, and which are only counted.
+  columns(hops, limiting) {
     const depth = new Map();
     const found = [];
     for (const hop of hops) {
@@ -57,75 +76,31 @@ export class Picture {
       (found[at] ??= []).push(hop);
     }
     return found.map((column, at) => {
-      if (column.length <= MOST) return { shown: column, more: [] };
+      const key = `more:${at}:${hops[0].id}`;
+      if (column.length <= MOST) return { shown: column, more: [], key };
       // The choice stays as it is while it can: cards that change places every second cannot be read.
-      const before = (this.chosen.get(at) ?? []).filter((id) => column.some((hop) => hop.id === id));
+      const before = (this.chosen.get(key) ?? []).filter((id) => column.some((hop) => hop.id === id));
       const keep = new Set(before.slice(0, MOST - 1));
-      if (limiting && column.some((hop) => hop.id === limiting) && !keep.has(limiting)) {
+      const limits = column.find((hop) => limiting.has(hop.id))?.id;
+      if (limits !== undefined && !keep.has(limits)) {
         if (keep.size >= MOST - 1) keep.delete([...keep].pop());
-        keep.add(limiting);
+        keep.add(limits);
       }
       const rest = [...column].sort((a, b) => (b.lag_records ?? 0) - (a.lag_records ?? 0));
       for (const hop of rest) if (keep.size < MOST - 1) keep.add(hop.id);
-      this.chosen.set(at, [...keep]);
+      this.chosen.set(key, [...keep]);
       const more = column.filter((hop) => !keep.has(hop.id));
-      return { shown: column.filter((hop) => keep.has(hop.id)), more };
+      return { shown: column.filter((hop) => keep.has(hop.id)), more, key };
     });
   }
 
-  keys(columns) {
-    return columns.map((column, at) => {
-      const keys = column.shown.map((hop) => hop.id);
-      return column.more.length ? [...keys, `more:${at}`] : keys;
-    });
-  }
-
-  // Columns side by side, in as many lines as needed.
-  spread(columns, across, width) {
-    const places = new Map();
-    const keys = this.keys(columns);
-    const used = across * CARD + (across - 1) * GAP;
-    const gap = across > 1 ? Math.min(150, GAP + (width - used) / (across - 1)) : GAP;
-    let top = 0;
-    for (let first = 0; first < keys.length; first += across) {
-      const line = keys.slice(first, first + across);
-      const tallest = Math.max(...line.map((column) => column.length));
-      const height = tallest * TALL + (tallest - 1) * BETWEEN;
-      line.forEach((column, at) => {
-        const own = column.length * TALL + (column.length - 1) * BETWEEN;
-        column.forEach((key, row) => {
-          const y = top + (height - own) / 2 + row * (TALL + BETWEEN);
-          places.set(key, { x: at * (CARD + gap), y, width: CARD, height: TALL, line: first / across });
-        });
-      });
-      top += height + LINES;
-    }
-    this.box.style.height = `${Math.max(0, top - LINES)}px`;
-    return places;
-  }
-
-  // One below the other.
-  stack(columns, width) {
-    const places = new Map();
-    let top = 0;
-    for (const column of this.keys(columns)) {
-      for (const key of column) {
-        places.set(key, { x: 0, y: top, width, height: TALL, line: 0 });
-        top += TALL + 8;
-      }
-      top += 44;
-    }
-    this.box.style.height = `${Math.max(0, top - 52)}px`;
-    return places;
-  }
-
-  fill(view, columns, places) {
+  fill(view, bands) {
     const seen = new Set();
     let before = null;
-    const put = (key, update) => {
+    const put = (key, places, create, update) => {
       let card = this.cards.get(key);
       if (card === undefined) {
-        card = key.startsWith("more:") ? makeMore() : makeCard(() => this.onSelect(key));
+        card = create();
         this.cards.set(key, card);
       }
       seen.add(key);
@@ -138,10 +113,13 @@ export class Picture {
       card.item.style.height = `${place.height}px`;
       update(card);
     };
-    columns.forEach((column, at) => {
-      for (const hop of column.shown) put(hop.id, (card) => showHop(card, hop, view));
-      if (column.more.length) put(`more:${at}`, (card) => showMore(card, column.more, view));
-    });
+    for (const { columns, heading, places } of bands) {
+      if (heading !== null) put(heading.key, places, makeHeading, (card) => setText(card.button, heading.text));
+      for (const column of columns) {
+        for (const hop of column.shown) put(hop.id, places, () => makeCard(() => this.onSelect(hop.id)), (card) => showHop(card, hop, view));
+        if (column.more.length) put(column.key, places, makeMore, (card) => showMore(card, column.more, view));
+      }
+    }
     for (const [key, card] of this.cards) {
       if (!seen.has(key)) {
         card.item.remove();
@@ -151,21 +129,23 @@ export class Picture {
     this.select(this.selected);
   }
 
-  connect(view, columns, places, isStack) {
+  connect(view, bands, isStack) {
     const width = this.box.clientWidth;
     setAttribute(this.pipes, "width", String(width));
     setAttribute(this.pipes, "height", String(parseFloat(this.box.style.height) || 0));
     const seen = new Set();
-    const links = isStack ? stackLinks(view, columns, places) : spreadLinks(view, columns, places, width);
-    for (const link of links) {
-      seen.add(link.key);
-      let drawn = this.drawn.get(link.key);
-      if (drawn === undefined) {
-        drawn = makePipe();
-        this.drawn.set(link.key, drawn);
-        this.pipes.append(drawn.group);
+    for (const { columns, places } of bands) {
+      const links = isStack ? stackLinks(view, columns, places) : spreadLinks(view, columns, places, width);
+      for (const link of links) {
+        seen.add(link.key);
+        let drawn = this.drawn.get(link.key);
+        if (drawn === undefined) {
+          drawn = makePipe();
+          this.drawn.set(link.key, drawn);
+          this.pipes.append(drawn.group);
+        }
+        showPipe(drawn, link);
       }
-      showPipe(drawn, link);
     }
     for (const [key, drawn] of this.drawn) {
       if (!seen.has(key)) {
@@ -174,6 +154,64 @@ export class Picture {
       }
     }
   }
+}
+
+// ---------------------------------------------------------------- places
+
+// The hops that have to do with each other, together, in the order of their first hops.
+function pipelines(hops) {
+  const leads = new Map(hops.map((hop) => [hop.id, hop.id]));
+  const lead = (id) => {
+    while (leads.get(id) !== id) id = leads.get(id);
+    return id;
+  };
+  for (const hop of hops) {
+    for (const id of hop.upstream ?? []) if (leads.has(id)) leads.set(lead(hop.id), lead(id));
+  }
+  const found = new Map();
+  for (const hop of hops) {
+    const key = lead(hop.id);
+    found.set(key, [...(found.get(key) ?? []), hop]);
+  }
+  return [...found.values()];
+}
+
+// What a pipeline is called: by its first log, whose endpoint has the name of the stream.
+const nameOf = (hops) => label(hops.find((hop) => hop.kind === "log") ?? hops[0]);
+
+// Columns side by side, in as many lines as needed; returns where they end.
+function spread(columns, across, width, begin, places) {
+  const keys = columns.map(keysOf);
+  const used = across * CARD + (across - 1) * GAP;
+  const gap = across > 1 ? Math.min(150, GAP + (width - used) / (across - 1)) : GAP;
+  let top = begin;
+  for (let first = 0; first < keys.length; first += across) {
+    const line = keys.slice(first, first + across);
+    const tallest = Math.max(...line.map((column) => column.length));
+    const height = tallest * TALL + (tallest - 1) * BETWEEN;
+    line.forEach((column, at) => {
+      const own = column.length * TALL + (column.length - 1) * BETWEEN;
+      column.forEach((key, row) => {
+        const y = top + (height - own) / 2 + row * (TALL + BETWEEN);
+        places.set(key, { x: at * (CARD + gap), y, width: CARD, height: TALL, line: first / across });
+      });
+    });
+    top += height + LINES;
+  }
+  return top - LINES;
+}
+
+// One below the other.
+function stack(columns, width, begin, places) {
+  let top = begin;
+  for (const column of columns) {
+    for (const key of keysOf(column)) {
+      places.set(key, { x: 0, y: top, width, height: TALL, line: 0 });
+      top += TALL + 8;
+    }
+    top += 44;
+  }
+  return top - 52;
 }
 
 // ---------------------------------------------------------------- cards
@@ -193,6 +231,11 @@ function makeCard(onClick) {
   return { item: make("li", {}, button), button, tank, times, ...parts };
 }
 
+function makeHeading() {
+  const text = make("span", { class: "band" });
+  return { item: make("li", {}, text), button: text };
+}
+
 function makeMore() {
   const text = make("span", { class: "more-text" });
   const button = make("div", { class: "hop more" }, text);
@@ -210,7 +253,7 @@ function showHop(card, hop, { rates, limiting, also }) {
   const full = level(hop);
   const speed = now ? Math.max(now.records_in ?? 0, now.records_out ?? 0) : null;
   setText(card.kind, hop.kind);
-  const limits = hop.id === limiting;
+  const limits = limiting.has(hop.id);
   const flag = limits ? "limits" : also.includes(hop.id) ? "close behind" : hop.state !== "running" ? hop.state : "";
   setText(card.flag, flag);
   setAttribute(card.flag, "class", `flag ${limits ? "limits" : hop.state ?? ""}`);
@@ -251,132 +294,6 @@ function spoken(hop, limits, [working, forDemand, forData]) {
   if (forData) said.push(`waits for data ${percent(forData)}`);
   if (hop.demand !== undefined) said.push(`demand ${whole(hop.demand)}`);
   return said.length ? `. ${said.join(", ")}` : "";
-}
-
-// ---------------------------------------------------------------- pipes
-
-// What stands for a hop in the picture: itself, or the card that counts it.
-function cardOf(columns) {
-  const found = new Map();
-  columns.forEach((column, at) => {
-    for (const hop of column.shown) found.set(hop.id, hop.id);
-    for (const hop of column.more) found.set(hop.id, `more:${at}`);
-  });
-  return found;
-}
-
-function joined(view, columns) {
-  const card = cardOf(columns);
-  const by = new Map(view.hops.map((hop) => [hop.id, hop]));
-  const links = new Map();
-  for (const hop of view.hops) {
-    for (const id of hop.upstream ?? []) {
-      if (!by.has(id) || !card.has(id)) continue;
-      const key = `${card.get(id)}\n${card.get(hop.id)}`;
-      const link = links.get(key) ?? { key, from: card.get(id), to: card.get(hop.id), flow: 0, demand: null };
-      const only = (hop.upstream?.length ?? 0) === 1;
-      link.flow += (only ? view.rates.get(hop.id)?.records_in : view.rates.get(id)?.records_out) ?? 0;
-      if (by.get(id).demand !== undefined) link.demand = Math.max(link.demand ?? 0, by.get(id).demand);
-      links.set(key, link);
-    }
-  }
-  return [...links.values()];
-}
-
-function spreadLinks(view, columns, places, width) {
-  const links = joined(view, columns);
-  const below = new Map();
-  const above = new Map();
-  for (const { from, to } of links) {
-    below.set(from, (below.get(from) ?? 0) + 1);
-    above.set(to, (above.get(to) ?? 0) + 1);
-  }
-  for (const link of links) {
-    const a = places.get(link.from);
-    const b = places.get(link.to);
-    const [ax, ay] = [a.x + a.width, a.y + a.height / 2];
-    const [bx, by] = [b.x, b.y + b.height / 2];
-    if (a.line === b.line && bx > ax) {
-      const middle = (ax + bx) / 2;
-      const curve = (from, to) => `M${ax + 3} ${from}C${middle} ${from} ${middle} ${to} ${bx - 3} ${to}`;
-      const back = (from, to) => `M${bx - 3} ${from}C${middle} ${from} ${middle} ${to} ${ax + 3} ${to}`;
-      link.data = curve(ay - 9, by - 9);
-      link.wish = back(by + 9, ay + 9);
-      const fans = below.get(link.from) > 1;
-      const x = fans ? bx - 38 : above.get(link.to) > 1 ? ax + 38 : middle;
-      const y = fans ? by : above.get(link.to) > 1 ? ay : (ay + by) / 2;
-      link.at = [x, y - 15, x, y + 24];
-    } else {
-      // To the next line: out at the right, along below this line, in from the left.
-      const out = Math.min(ax + 22, width - 4);
-      const gap = b.y - LINES / 2;
-      const enter = Math.max(bx - 22, 4);
-      const start = b.x > 12 ? bx - 3 : bx + b.width / 2;
-      if (b.x > 12) {
-        link.data = `M${ax + 3} ${ay - 9}H${out}V${gap - 6}H${enter}V${by - 9}H${start}`;
-        link.wish = `M${start} ${by + 9}H${enter - 8}V${gap + 6}H${out + 8}V${ay + 9}H${ax + 3}`;
-      } else {
-        link.data = `M${ax + 3} ${ay - 9}H${out}V${gap - 7}H${start - 9}V${b.y - 3}`;
-        link.wish = `M${start + 9} ${b.y - 3}V${gap + 7}H${out + 0}V${ay + 9}H${ax + 3}`;
-      }
-      link.at = [start + 60, gap - 12, start + 60, gap + 22];
-    }
-  }
-  return links;
-}
-
-function stackLinks(view, columns, places) {
-  const depth = new Map();
-  const cards = cardOf(columns);
-  columns.forEach((column, at) => [...column.shown, ...column.more].forEach((hop) => depth.set(hop.id, at)));
-  const sums = new Map();
-  for (const link of joined(view, columns)) {
-    const at = link.to.startsWith("more:") ? Number(link.to.slice(5)) : depth.get(link.to);
-    const sum = sums.get(at) ?? { key: `stack:${at}`, flow: 0, demand: null };
-    sum.flow += link.flow;
-    if (link.demand !== null) sum.demand = Math.max(sum.demand ?? 0, link.demand);
-    sums.set(at, sum);
-  }
-  const links = [];
-  for (const [at, sum] of sums) {
-    const first = columns[at].shown[0] ?? columns[at].more[0];
-    const { y, width } = places.get(cards.get(first.id));
-    const middle = width / 2;
-    sum.data = `M${middle - 12} ${y - 48}V${y - 5}`;
-    sum.wish = `M${middle + 12} ${y - 5}V${y - 48}`;
-    sum.at = [middle - 48, y - 22, middle + 48, y - 22];
-    links.push(sum);
-  }
-  return links;
-}
-
-function makePipe() {
-  const part = (tag, name) => {
-    const element = document.createElementNS(SVG, tag);
-    element.setAttribute("class", name);
-    return element;
-  };
-  const group = part("g", "pipe");
-  const data = part("path", "data");
-  const flow = part("path", "flow");
-  const wish = part("path", "wish");
-  const speed = part("text", "speed");
-  const open = part("text", "open");
-  group.append(data, flow, wish, speed, open);
-  return { group, data, flow, wish, speed, open };
-}
-
-function showPipe(pipe, { flow, demand, data, wish, at }) {
-  setAttribute(pipe.data, "d", data);
-  setAttribute(pipe.flow, "d", data);
-  setAttribute(pipe.wish, "d", wish);
-  setAttribute(pipe.group, "class", `pipe${flow > 0.5 ? " flows" : ""}${demand === 0 ? " shut" : ""}`);
-  setText(pipe.speed, rate(flow));
-  setText(pipe.open, demand === null ? "" : demand === 0 ? "no demand" : demand > 1e15 ? "unbounded" : `asks ${short(demand)}`);
-  for (const [text, x, y] of [[pipe.speed, at[0], at[1]], [pipe.open, at[2], at[3]]]) {
-    setAttribute(text, "x", String(x));
-    setAttribute(text, "y", String(y));
-  }
 }
 
 // ---------------------------------------------------------------- one hop in full

@@ -54,6 +54,12 @@ export function level(hop) {
 // There is one log at an endpoint, so the endpoint is its name for people.
 export const label = (hop) => (hop.kind === "log" && hop.where ? hop.where : hop.name);
 
+// The same where hops of several streams stand side by side.
+export function placed(hop) {
+  const stream = /^tcp:\/\/[^/]+\/(.+)$/.exec(hop.where ?? "")?.[1];
+  return hop.kind === "log" || stream === undefined ? label(hop) : `${label(hop)} of ${stream}`;
+}
+
 // An element with text or children. Everything that a peer sent goes through textContent, never through HTML.
 export function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
