@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType, field
 
-from penstock.bad_reasons import BadReason
 from penstock.delivery import FeedState
 
 __all__ = [
@@ -152,11 +151,6 @@ class BadElements(_Status):
     """When the last of them came, in seconds since 1970."""
     kept: bool = False
     """Whether they are dead letters; otherwise they were left out."""
-
-    @classmethod
-    def of(cls, told: BadReason) -> BadElements:
-        """What a source or a writer says about them."""
-        return cls(reason=told.reason, count=told.count, at=told.at, kept=told.is_kept)
 
 
 class SenderStatus(_Status):

@@ -17,6 +17,7 @@ point of the group ``penstock.feeds`` to every program that has your package.
 """
 
 from penstock.backoff import Backoff
+from penstock.bad_reasons import BadReason
 from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import (
@@ -63,6 +64,7 @@ __all__ = [
     "Backoff",
     "BadFeed",
     "BadLines",
+    "BadReason",
     "BadRecord",
     "ConnectedFeed",
     "ConnectionLost",

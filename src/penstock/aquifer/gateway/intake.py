@@ -254,7 +254,10 @@ class Intake:
         status.waiting = self.waiting
         told = self.feed.bad_reasons if isinstance(self.feed, ExplainingSource) else ()
         if reasons := (*told, *self.left_out_for):
-            status.bad = [BadElements.of(each) for each in reasons]
+            status.bad = [
+                BadElements(reason=each.reason, count=each.count, at=each.at, kept=each.is_kept)
+                for each in reasons
+            ]
         status.times = self._clock.times()
         status.stages = [_stage_status(figures) for figures in self._meter.figures()]
         if (senders := self._senders) is not None:
