@@ -28,8 +28,8 @@ class JsonForm:
         return {name: value for name, value in shown.items() if value is not None}
 
     def to_json(self) -> str:
-        """The JSON object, as text on one line."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        """The JSON object, as text on one line. It is ASCII, so that it can be written anywhere."""
+        return json.dumps(self.to_dict(), allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_dict(cls, read: Mapping[str, object]) -> Self:

@@ -9,29 +9,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 import threading
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Final, Self
 
 from penstock.endpoint import Endpoint
 from penstock.observe.exposition import Exposition
 from penstock.observe.model import Snapshot
-
-if TYPE_CHECKING:
-    from uvicorn import Server
+from penstock.observe.web_server import Application, Message, WebServer
 
 __all__ = ["MetricsServer", "metrics_app"]
 
 _log = logging.getLogger("penstock.observe")
-
-Message = MutableMapping[str, Any]
-Application = Callable[
-    [Message, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
-]
-"""An ASGI application."""
 
 
 def metrics_app(look: Callable[[], Snapshot]) -> Application:
@@ -60,6 +51,7 @@ def metrics_app(look: Callable[[], Snapshot]) -> Application:
 
 _TEXT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 _JSON: Final = b"application/json"
+_MOST_CONNECTIONS: Final = 32
 
 
 class _Answers:
@@ -104,49 +96,30 @@ class MetricsServer:
     def __init__(self, look: Callable[[], Snapshot], address: str) -> None:
         if find_spec("uvicorn") is None:
             raise ImportError("metrics need uvicorn: pip install 'penstock-streams[observe]'")
-        self._endpoint = Endpoint.parse(f"tcp://{address}")
         self._application = metrics_app(look)
-        self._server: Server | None = None
-        self._socket: socket.socket | None = None
-        self._thread: threading.Thread | None = None
+        self._server = WebServer(
+            Endpoint.parse(f"tcp://{address}"),
+            thread="penstock-metrics",
+            subject="the server of the metrics",
+            most_connections=_MOST_CONNECTIONS,
+        )
 
     @property
     def url(self) -> str:
         """Where Prometheus finds the metrics."""
-        host = f"[{self._endpoint.host}]" if ":" in self._endpoint.host else self._endpoint.host
-        port = self._endpoint.port if self._socket is None else self._socket.getsockname()[1]
-        return f"http://{host}:{port}/metrics"
+        endpoint = self._server.endpoint
+        host = f"[{endpoint.host}]" if endpoint.is_ipv6 else endpoint.host
+        return f"http://{host}:{endpoint.port}/metrics"
 
     def start(self) -> Self:
         """Begin to listen; OSError if the address cannot be used."""
-        import uvicorn
-
-        if self._socket is not None:
-            raise RuntimeError("this server has been started before; make another one")
-        host = "0.0.0.0" if self._endpoint.host == "*" else self._endpoint.host
-        self._socket = socket.create_server(
-            (host, self._endpoint.port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
-        settings = uvicorn.Config(
-            self._application, log_config=None, access_log=False, lifespan="off", limit_concurrency=32
-        )
-        self._server = uvicorn.Server(settings)
-        self._thread = threading.Thread(
-            target=self._server.run,
-            kwargs={"sockets": [self._socket]},
-            name="penstock-metrics",
-            daemon=True,
-        )
-        self._thread.start()
+        self._server.listen()
+        self._server.serve(self._application)
         return self
 
     def close(self) -> None:
         """Stop; it can be called again."""
-        if self._server is not None and self._thread is not None:
-            self._server.should_exit = True
-            self._thread.join(10)
-        if self._socket is not None:
-            self._socket.close()
+        self._server.close()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -28,6 +28,8 @@ _PING: Final = 5.0
 _STALLED: Final = 30.0
 """Seconds that a browser may take to read one update, before it is given up."""
 _LONGEST_FORM: Final = 4096
+_FORM_TIME: Final = 10.0
+"""Seconds for the form to arrive."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -140,10 +142,14 @@ class _Pages:
 
     async def _login(self, request: Request) -> Response:
         body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _LONGEST_FORM:
-                return PlainTextResponse("This form is too long.\n", 413)
+        try:
+            async with asyncio.timeout(_FORM_TIME):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > _LONGEST_FORM:
+                        return PlainTextResponse("This form is too long.\n", 413)
+        except TimeoutError:
+            return PlainTextResponse("This form has not arrived.\n", 408, {"connection": "close"})
         try:
             given = parse_qs(body.decode("ascii"), max_num_fields=4).get("token", [""])[0].strip()
         except ValueError:
@@ -173,6 +179,8 @@ class _Pages:
     async def _events(self, request: Request) -> Response:
         if not self._is_in(request):
             return _refused()
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
         if self._browsers >= MOST_BROWSERS:
             text = f"{MOST_BROWSERS} browsers are watching already; close one of them.\n"
             return PlainTextResponse(text, 503)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import secrets
@@ -10,10 +9,9 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from penstock import __version__
 from penstock.endpoint import Endpoint
@@ -23,34 +21,15 @@ from penstock.observe.dashboard.latest import LatestUpdate
 from penstock.observe.dashboard.options import DashboardOptions
 from penstock.observe.live import LiveFigures, LiveUpdate
 from penstock.observe.model import Snapshot
-
-if TYPE_CHECKING:
-    from uvicorn import Server
+from penstock.observe.web_server import WebServer
 
 __all__ = ["Dashboard"]
 
 _log = logging.getLogger("penstock.observe")
 
-_SERVING: Final = "penstock-dashboard"
-"""The name of the thread that serves."""
 _MOST_CONNECTIONS: Final = 128
 _CLOSING: Final = 10.0
-"""Seconds that closing may take; the threads are daemons and never hold up the end of the process."""
-
-
-class _OwnMessages(logging.Filter):
-    """Keeps what uvicorn says on our thread out of the log of the program.
-
-    It reports every connection that is cut, with a traceback: a browser that does not read while the
-    dashboard closes, a request that is not HTTP. The application logs its own errors.
-    """
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Drop the messages of a dashboard; those of other servers in this process pass."""
-        if record.threadName != _SERVING:
-            return True
-        _log.debug("uvicorn: %s", record.getMessage())
-        return False
+"""Seconds that closing may take; the thread is a daemon and never holds up the end of the process."""
 
 
 class Dashboard:
@@ -83,7 +62,7 @@ class Dashboard:
         self._endpoint = self._options.endpoint()
         self._token = self._options.token()
         self._tls = _tls(self._options)
-        self._access = self._guard(self._endpoint)  # the wrong options show here, before anything is open
+        self._guard(self._endpoint)  # the wrong options show here, before anything is open
         self._title = title
         self._figures = LiveFigures(look)
         self._interval = interval
@@ -92,10 +71,14 @@ class Dashboard:
         self._latest = LatestUpdate()
         self._instance = secrets.token_hex(6)
         self._closing = threading.Event()
-        self._own_messages = _OwnMessages()
-        self._server: Server | None = None
-        self._socket: socket.socket | None = None
-        self._threads: list[threading.Thread] = []
+        self._server = WebServer(
+            self._endpoint,
+            thread="penstock-dashboard",
+            subject="the dashboard",
+            most_connections=_MOST_CONNECTIONS,
+            tls=self._tls,
+        )
+        self._looking: threading.Thread | None = None
 
     def _guard(self, endpoint: Endpoint) -> VisitorAccess:
         options = self._options
@@ -120,33 +103,27 @@ class Dashboard:
 
     def start(self) -> None:
         """Begin to listen and to look; OSError if the address cannot be used."""
-        if self._socket is not None:
-            raise RuntimeError("this dashboard has been started before; make another one")
-        self._socket = _listening(self._endpoint)
-        port = self._socket.getsockname()[1]
-        self._endpoint = replace(self._endpoint, port=port)
-        self._access = self._guard(self._endpoint)
-        self._server = self._make_server()
-        logging.getLogger("uvicorn.error").addFilter(self._own_messages)
-        for name, run in ((_SERVING, self._serve), ("penstock-dashboard-look", self._poll)):
-            thread = threading.Thread(target=run, name=name, daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        from penstock.observe.dashboard.application import application
+
+        self._server.listen()
+        self._endpoint = self._server.endpoint
+        access = self._guard(self._endpoint)
+        self._server.serve(
+            application(access, self._latest, self._encoded_history), self._latest.open, self._latest.close
+        )
+        self._looking = threading.Thread(target=self._poll, name="penstock-dashboard-look", daemon=True)
+        self._looking.start()
 
     def close(self) -> None:
         """Tell the browsers, and stop; calling it again does nothing."""
         self._closing.set()
         self._latest.close()
-        if self._server is not None:
-            self._server.should_exit = True
-        for thread in self._threads:
-            thread.join(_CLOSING)
-            if thread.is_alive():
-                _log.warning("the thread %s of the dashboard has not ended yet", thread.name)
-        self._threads.clear()
-        logging.getLogger("uvicorn.error").removeFilter(self._own_messages)
-        if self._socket is not None:
-            self._socket.close()
+        self._server.close()
+        if self._looking is not None:
+            self._looking.join(_CLOSING)
+            if self._looking.is_alive():
+                _log.warning("the thread %s of the dashboard has not ended yet", self._looking.name)
+            self._looking = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -174,82 +151,13 @@ class Dashboard:
             "interval": self._interval,
             **update.to_dict(),
         }
-        return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
+        # As ASCII: the name of a file may have bytes that are not text, and that nothing else can encode.
+        return json.dumps(shown, separators=(",", ":")).encode()
 
     def _encoded_history(self) -> bytes:
         with self._history_mutex:
             shown = {"instance": self._instance, **self._history.to_dict()}
         return json.dumps(shown, separators=(",", ":")).encode()
-
-    # ---------------------------------------------------------------- serving
-    def _make_server(self) -> Server:
-        import uvicorn
-
-        from penstock.observe.dashboard.application import application
-
-        config = uvicorn.Config(
-            application(self._access, self._latest, self._encoded_history),
-            access_log=False,
-            log_config=None,
-            lifespan="off",
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=_MOST_CONNECTIONS,
-            timeout_keep_alive=10,
-            timeout_graceful_shutdown=2,
-            h11_max_incomplete_event_size=16384,
-        )
-        config.load()
-        config.ssl = self._tls
-        return uvicorn.Server(config)
-
-    def _serve(self) -> None:
-        try:
-            asyncio.run(self._serve_on_loop())
-        except Exception:
-            _log.exception("the dashboard has stopped")
-
-    async def _serve_on_loop(self) -> None:
-        assert self._server is not None
-        assert self._socket is not None
-        self._latest.open(asyncio.get_running_loop())
-        try:
-            await self._server.serve(sockets=[self._socket])
-        finally:
-            self._latest.close()
-            await self._cut_off()
-
-    async def _cut_off(self) -> None:
-        """Abort what is still connected: a browser that does not read would keep its connection for ever."""
-        assert self._server is not None
-        for connection in list(self._server.server_state.connections):
-            transport = getattr(connection, "transport", None)
-            if isinstance(transport, asyncio.WriteTransport):
-                transport.abort()
-        await asyncio.sleep(0)  # the loop tells each connection that it is lost, and closes its socket
-        await asyncio.sleep(0)
-
-
-def _listening(endpoint: Endpoint) -> socket.socket:
-    family = socket.AF_INET6 if endpoint.is_ipv6 else socket.AF_INET
-    host = "0.0.0.0" if endpoint.host == "*" else endpoint.host
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((host, endpoint.port))
-        sock.listen(64)
-    except OSError as error:
-        sock.close()
-        place = f"{endpoint.host}:{endpoint.port}"
-        raise OSError(
-            error.errno,
-            f"the dashboard cannot listen at {place}: {error.strerror}; choose another address, "
-            f"or {endpoint.host}:0 for any free port",
-        ) from None
-    return sock
 
 
 def _tls(options: DashboardOptions) -> ssl.SSLContext | None:
