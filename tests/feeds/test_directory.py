@@ -76,6 +76,94 @@ def test_a_truncated_file_is_read_again_and_said(tmp_path: Path, caplog: pytest.
         assert reader.take(1) == [b"c"]
 
 
+@pytest.mark.parametrize("name", ["1", "1.gz"])
+def test_a_file_that_is_replaced_by_a_longer_one_is_continued(tmp_path: Path, name: str) -> None:
+    add(tmp_path, name, b"a\nb")
+    with feeds.open(f"dir:{tmp_path}", FOLLOW) as feed, followed(feed) as reader:
+        assert reader.take(1) == [b"a"]
+        add(tmp_path, name, b"a\nb\nc\n")
+        assert reader.take(2) == [b"b", b"c"]
+        add(tmp_path, "2", b"d\n")
+        assert reader.take(1) == [b"d"]
+
+
+def test_a_file_that_is_replaced_by_another_one_is_read_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(tmp_path, "1", b"a\nb\n")
+    with feeds.open(f"dir:{tmp_path}", FOLLOW) as feed, followed(feed) as reader:
+        assert reader.take(2) == [b"a", b"b"]
+        add(tmp_path, "1", b"x\ny\nz\n")
+        assert reader.take(3) == [b"x", b"y", b"z"]
+    assert "was replaced" in caplog.text
+
+
+def test_a_directory_that_goes_and_comes_back_is_a_state(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    add(folder, "1", b"a\n")
+    with feeds.open(f"dir:{folder}", FOLLOW) as feed, followed(feed) as reader:
+        assert reader.take(1) == [b"a"]
+        folder.rename(tmp_path / "elsewhere")
+        wait_until(lambda: feed.state.status == "down", "nothing is said")
+        assert "No such file" in str(feed.state)
+        folder.mkdir()
+        add(folder, "2", b"b\n")
+        assert reader.take(1) == [b"b"]
+        assert feed.state.status == "up"
+    assert "waiting until it is there again" in caplog.text
+
+
+def test_what_is_not_a_file_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "0").symlink_to("0")
+    (tmp_path / "1").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "2")
+    add(tmp_path, "3", b"a\n")
+    assert read(feeds.open(f"dir:{tmp_path}")) == [b"a"]
+
+
+def test_a_link_is_followed_when_its_target_comes(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    add(folder, "1", b"a\n")
+    (folder / "2").symlink_to(tmp_path / "target")
+    long_ago = 1_000_000_000
+    os.utime(folder, (long_ago, long_ago))
+    with feeds.open(f"dir:{folder}", FOLLOW) as feed, followed(feed) as reader:
+        assert reader.take(1) == [b"a"]
+        add(tmp_path, "target", b"b\n")
+        assert reader.take(1) == [b"b"]
+
+
+def test_a_directory_with_many_files_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(200):
+        (tmp_path / f"{number:03}").write_bytes(b"%d\n" % number)
+    long_ago = 1_000_000_000
+    os.utime(tmp_path, (long_ago, long_ago))
+    listed: list[Path] = []
+    scandir = os.scandir
+
+    def counted(path: Path) -> object:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", counted)
+    assert len(read(feeds.open(f"dir:{tmp_path}"))) == 200
+    assert len(listed) == 2, "once when it is opened, once for all files"
+
+
+def test_names_that_are_not_text_are_read_and_continued(tmp_path: Path) -> None:
+    for name in (b"a\xff", b"b\nc"):
+        (tmp_path / os.fsdecode(name)).write_bytes(b"1\n2\n")
+    marks: dict[str, str] = {}
+    assert read(feeds.open(f"dir:{tmp_path}"), marks=marks) == [b"1", b"2"] * 2
+    again = feeds.open(f"dir:{tmp_path}")
+    again.resume(marks)
+    assert read(again) == []
+
+
 def test_a_changed_a_removed_and_an_incomplete_file_are_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,15 +11,19 @@ import gzip
 import json
 import logging
 import os
+import re
+import stat
 import threading
+import time
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from penstock.delivery import Delivery
-from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+from penstock.delivery import Delivery, FeedState
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions, FeedUnavailable
 from penstock.feeds.file_position import fingerprint
 from penstock.feeds.lines import CHUNK, LinePublisher, LineSplitter, portions
 from penstock.feeds.registry import FeedUrl, Scheme
@@ -31,6 +35,8 @@ _log = logging.getLogger("penstock.feeds")
 
 _POLL: Final = 0.1
 """Seconds between two looks at a directory that has nothing new."""
+_SETTLED: Final = 2_000_000_000
+"""Nanoseconds since the last change of a directory, after which its time tells whether it changes again."""
 _HEAD: Final = 1024
 """How many bytes at the beginning of a file are fingerprinted, to recognise it."""
 _MARK: Final = "dir"
@@ -56,30 +62,50 @@ class _Files:
     def __init__(self, directory: Path, pattern: str) -> None:
         self.woken = threading.Event()
         self._directory = directory
-        self._pattern = pattern
+        self._matches = re.compile(fnmatch.translate(pattern)).match
+        self._names: list[str] = []
+        self._listed: tuple[int, int, int] | None = None
+        """The version of the directory that has these names; None if they may have changed meanwhile."""
         self.name = ""
         self.position = 0
         self.head = b""
         self._file: BinaryIO | None = None
 
-    def names_after(self, name: str) -> list[str]:
-        """The names of the files that come later, in order."""
+    def next_after(self, name: str) -> str | None:
+        """The name of the file that comes next; OSError if the directory cannot be read."""
+        self._list()
+        later = bisect_right(self._names, name)
+        return self._names[later] if later < len(self._names) else None
+
+    def _list(self) -> None:
+        """List the directory, unless it is as it was: with many files that takes long."""
+        found = self._directory.stat()
+        version = found.st_dev, found.st_ino, found.st_mtime_ns
+        if version == self._listed:
+            return
+        names, is_certain = [], True
         with os.scandir(self._directory) as entries:
-            return sorted(
-                entry.name
-                for entry in entries
-                if entry.name > name
-                and not entry.name.startswith(".")
-                and not entry.name.endswith(_BEING_WRITTEN)
-                and fnmatch.fnmatchcase(entry.name, self._pattern)
-                and entry.is_file()
-            )
+            for entry in entries:
+                if self._is_wanted(entry.name):
+                    if _is_file(entry):
+                        names.append(entry.name)
+                    elif entry.is_symlink():
+                        is_certain = False  # What it points to may come without a change here.
+        self._names = sorted(names)
+        # A file that comes within the same tick of the clock does not change the time of the directory.
+        is_certain = is_certain and time.time_ns() - found.st_mtime_ns > _SETTLED
+        self._listed = version if is_certain else None
+
+    def _is_wanted(self, name: str) -> bool:
+        if name.startswith(".") or name.endswith(_BEING_WRITTEN):
+            return False
+        return self._matches(name) is not None
 
     def open(self, name: str) -> None:
         """Read this file from its beginning."""
-        self.close()
         path = self._directory / name
         opened = gzip.GzipFile(path) if name.endswith(".gz") else path.open("rb", 0)
+        self.close()
         self._file = cast("BinaryIO", opened)
         self.name, self.position, self.head = name, 0, b""
 
@@ -104,6 +130,17 @@ class _Files:
         assert self._file is not None
         return not self.name.endswith(".gz") and os.fstat(self._file.fileno()).st_size < self.position
 
+    @property
+    def is_replaced(self) -> bool:
+        """Whether its name belongs to another file by now; one that was removed is not replaced."""
+        assert self._file is not None
+        here = os.fstat(self._file.fileno())
+        try:
+            there = (self._directory / self.name).stat()
+        except OSError:
+            return False
+        return stat.S_ISREG(there.st_mode) and (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
+
     def wake(self) -> None:
         self.woken.set()
 
@@ -111,6 +148,13 @@ class _Files:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError:
+        return False  # A link that leads to itself, or to where nothing can be seen.
 
 
 class DirectoryFeed(Feed):
@@ -148,12 +192,20 @@ class DirectoryFeed(Feed):
             while not files.woken.is_set():
                 if splitter is not None:
                     yield from self._read(files, splitter)
-                later = files.names_after(name)
+                try:
+                    later = files.next_after(name)
+                except OSError as error:
+                    self._gone(error)
+                    files.woken.wait(_POLL)
+                    continue
+                self._is_back()
                 if splitter is not None:
-                    if not later and self._options.follow:
+                    if later is None and self._options.follow:
                         if files.is_truncated:
                             _log.warning("%s was truncated; reading it from its beginning", self._path(name))
                             splitter = self._opened(files, name)
+                        elif files.is_replaced:
+                            splitter = self._replaced(files, splitter)
                         else:
                             files.woken.wait(_POLL)
                         continue
@@ -161,9 +213,9 @@ class DirectoryFeed(Feed):
                     yield from self._read(files, splitter)
                     yield self._finished(files, splitter)
                     splitter = None
-                if later:
-                    name = later[0]
-                    splitter = self._opened(files, name)
+                if later is not None:
+                    name = later
+                    splitter = self._opened_if_there(files, name)
                 elif self._options.follow:
                     files.woken.wait(_POLL)
                 else:
@@ -175,6 +227,40 @@ class DirectoryFeed(Feed):
         files.open(name)
         options = self._options
         return LineSplitter(options.max_line, options.decoder(), self._bad, label=str(self._path(name)))
+
+    def _opened_if_there(self, files: _Files, name: str) -> LineSplitter | None:
+        try:
+            return self._opened(files, name)
+        except FileNotFoundError:
+            _log.warning("%s was removed before it was read", self._path(name))
+            return None
+
+    def _replaced(self, files: _Files, splitter: LineSplitter) -> LineSplitter:
+        """Continue in the file that has this name now: after what was read, if it begins with the same."""
+        position, head = files.position - splitter.pending, files.head
+        began = head[:position]
+        new = self._opened_if_there(files, files.name)
+        if new is None:
+            return splitter
+        while files.position < position and files.read(min(CHUNK, position - files.position)):
+            pass
+        if files.position < position or files.head[: len(began)] != began:
+            _log.warning("%s was replaced; reading it from its beginning", self._path(files.name))
+            return self._opened(files, files.name)
+        return new
+
+    def _gone(self, error: OSError) -> None:
+        """Without ``follow`` this is an error. With it the directory may come back, as a server does."""
+        if not self._options.follow:
+            raise FeedUnavailable(f"cannot read {self.name}: {error.strerror}") from None
+        if self.state.status != "down":
+            self.state = FeedState("down", reason=f"cannot read {self.name}: {error.strerror}")
+            _log.warning("%s; waiting until it is there again", self.state.reason)
+
+    def _is_back(self) -> None:
+        if self.state.status == "down":
+            self.state = FeedState("up")
+            _log.warning("%s can be read again", self.name)
 
     def _continued(self, files: _Files, place: _Place) -> LineSplitter | None:
         """Skip what the journal has; None if the file is gone."""
