@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from penstock.cli.screen import Screen
-from penstock.cli.style import paint
-from penstock.cli.table import columns, fit
+from penstock.cli.screen import LINE_ENDS, Screen
+from penstock.cli.style import clean, paint
+from penstock.cli.table import columns, fit, printable
 
 __all__ = ["Block"]
 
@@ -33,7 +33,7 @@ class Block:
     def say(self, text: str) -> None:
         """Write lines above the block; they stay."""
         with self._mutex:
-            self._draw(f"{text}\n", self._shown)
+            self._draw(f"{printable(text, keep=LINE_ENDS)}\n", self._shown)
 
     def leave(self) -> None:
         """Leave the block as it is; the next one is drawn below it."""
@@ -50,7 +50,7 @@ class Block:
         # In a window that was made narrower, a line that was drawn takes several rows.
         rows = min(sum(-(-max(columns(line), 1) // width) for line in self._shown), height)
         up = f"\x1b[{rows}A" if rows else ""
-        self._shown = [fit(line, width) for line in lines]
+        self._shown = [fit(clean(line), width) for line in lines]
         # Line by line: some terminals put a screen that is cleared as a whole into their history.
         drawn = [f"\x1b[2K{paint(line, self._out)}\n" for line in (*above.splitlines(), *self._shown)]
         self._out.write(f"{up}{''.join(drawn)}\x1b[J")

@@ -20,7 +20,8 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Final
 
-from penstock.cli.screen import Screen
+from penstock.cli.screen import LINE_ENDS, Screen
+from penstock.cli.table import printable
 
 __all__ = ["CommandError", "ExitCode", "ScreenLog", "report_errors"]
 
@@ -98,7 +99,9 @@ def report_errors(command: str, run: Callable[[], int], *, debug: bool = False, 
     from penstock.cli.style import Tone, paint, toned
 
     screen = Screen()
-    screen.write(f"{paint(toned(f'penstock {command}:', Tone.BAD), screen)} {text}\n")
+    screen.write(
+        f"{paint(toned(f'penstock {command}:', Tone.BAD), screen)} {printable(text, keep=LINE_ENDS)}\n"
+    )
     return code
 
 
@@ -138,7 +141,7 @@ class ScreenLog(logging.Handler):
         text = record.getMessage()
         if record.exc_info is not None and record.exc_info[1] is not None:
             text = f"{text}: {record.exc_info[1]}"
-        self._show(text)
+        self._show(printable(text, keep=LINE_ENDS))  # A server, or a sender, has put some of it together.
 
     def __enter__(self) -> ScreenLog:
         self._before = self._logger.level

@@ -7,19 +7,27 @@ different: a gateway keeps serving when nobody reads its messages.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Callable
-from typing import TextIO
+from typing import Final, TextIO
 
-__all__ = ["Screen", "complete_descriptors", "ending_quietly", "say", "was_output_closed"]
+from penstock.cli.table import printable
 
+__all__ = ["LINE_ENDS", "Screen", "complete_descriptors", "ending_quietly", "say", "was_output_closed"]
+
+LINE_ENDS: Final = "\n"
+"""What may stay in a message of several lines."""
 _closed: set[int] = set()
 """The standard descriptors that were closed when the program started."""
 
 
 def complete_descriptors() -> None:
-    """Open the standard descriptors that are closed, so that no socket gets their numbers."""
+    """Open the standard descriptors that are closed, so that no socket gets their numbers.
+
+    What standard output cannot encode becomes a question mark: a bar is no reason to fail.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue
@@ -28,6 +36,8 @@ def complete_descriptors() -> None:
         if opened != number:  # Python has no stream although the number is in use.
             os.close(opened)
         setattr(sys, name, open(os.devnull, "r" if number == 0 else "w"))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors in ("strict", "surrogateescape"):
+        sys.stdout.reconfigure(errors="replace")
 
 
 def was_output_closed() -> bool:
@@ -106,5 +116,5 @@ def _is_dumb() -> bool:
 
 
 def say(text: str) -> None:
-    """Write a line to standard error."""
-    Screen().write(f"{text}\n")
+    """Write a line to standard error, without control characters."""
+    Screen().write(f"{printable(text, keep=LINE_ENDS)}\n")

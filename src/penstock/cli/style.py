@@ -51,6 +51,7 @@ __all__ = [
     "Column",
     "Tone",
     "Toned",
+    "clean",
     "confirm",
     "has_rich",
     "json_option",
@@ -205,7 +206,7 @@ def table_lines(
     heads: Sequence[Column], rows: Iterable[Sequence[str]], width: int, *, coloured: bool = False
 ) -> list[str]:
     """Return the lines of a table in at most ``width`` columns; a cell that is too wide is cut."""
-    cells = [[_clean(cell) for cell in row] for row in rows]
+    cells = [[clean(cell) for cell in row] for row in rows]
     widths = _widths(heads, cells, width)
     if not coloured or not has_rich():
         return _plain(heads, cells, widths)
@@ -228,7 +229,8 @@ def table_lines(
     return [line.rstrip() for line in rendered(table, whole, coloured=True).splitlines()]
 
 
-def _clean(cell: str) -> str:
+def clean(cell: str) -> str:
+    """Return a text, with its tone, without control characters."""
     return Toned(printable(cell), cell.tone) if isinstance(cell, Toned) else printable(cell)
 
 
@@ -268,8 +270,21 @@ def json_option(help: str = "print one JSON object") -> Any:
 
 
 def print_json(facts: Mapping[str, Any]) -> None:
-    """Print one JSON object in one line of standard output."""
-    print(json.dumps(facts, ensure_ascii=False, default=str), flush=True)
+    """Print one JSON object in one line of standard output.
+
+    Control characters are escaped, also those that JSON would allow: somebody may look at it in a terminal.
+    So is everything but ASCII if the output has another encoding than UTF-8.
+    """
+    is_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    text = json.dumps(facts, ensure_ascii=not is_unicode, default=str)
+    print(text if text.isprintable() else _UNSEEN.sub(_escaped, text), flush=True)
+
+
+_UNSEEN: Final = re.compile(r"[^ -~]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
 # ---------------------------------------------------------------- questions

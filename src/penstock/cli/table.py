@@ -37,10 +37,17 @@ def fit(text: str, width: int) -> str:
     return f"{cut}…"
 
 
-def printable(text: str) -> str:
-    """Return ``text`` without control characters: other people choose some of the names on the screen."""
+def printable(text: str, keep: str = "") -> str:
+    """Return ``text`` without control characters: other people choose some of the names on the screen.
+
+    A terminal obeys control characters, and some characters that cannot be seen turn the order of a line
+    around. Those in ``keep`` stay.
+    """
+    if text.isprintable():
+        return text
     return "".join(
-        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+        character if character.isprintable() or character in keep else "\N{REPLACEMENT CHARACTER}"
+        for character in text
     )
 
 

@@ -11,7 +11,7 @@ from penstock.cli.parser import Commands, add_command
 from penstock.cli.progress import ProgressBar
 from penstock.cli.screen import Screen
 from penstock.cli.style import Tone, json_option, paint, print_json, toned
-from penstock.cli.table import size
+from penstock.cli.table import printable, size
 from penstock.options import option
 
 __all__ = ["JournalFileOptions", "add_parsers"]
@@ -88,7 +88,7 @@ def _verify(options: JournalFileOptions) -> int:
     count = len(verified.findings) + verified.more_findings
     print(f"damaged: {count} finding{'s' * (count != 1)}; {what} are as they were written")
     for finding in verified.findings:
-        print(f"  {finding}")
+        print(f"  {printable(finding)}")
     if verified.more_findings:
         print(f"  and {verified.more_findings:,} more")
     remedy = f"move the file away to begin a new journal; `sqlite3 {options.path} .recover` may save records"

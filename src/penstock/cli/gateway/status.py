@@ -84,7 +84,7 @@ def _show(options: StatusOptions) -> int:
                 if drawn is not None:
                     drawn.draw(lines)
                 else:
-                    screen.write("".join(f"{line}\n" for line in lines))
+                    screen.write("".join(f"{printable(line)}\n" for line in lines))
             if not options.watch:
                 break
     except (AquiferError, ValueError) as error:

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TextIO
 from penstock.cli.block import Block
 from penstock.cli.gateway.figures import GatewayFigures, ReaderFigures
 from penstock.cli.logs import is_json, tell
-from penstock.cli.screen import Screen
+from penstock.cli.screen import LINE_ENDS, Screen
 from penstock.cli.table import bar, duration, pad, printable, row, size, wrap
 
 __all__ = ["GatewayView", "JsonView", "LineView", "LiveView", "QuietView", "block"]
@@ -72,7 +72,7 @@ class QuietView:
         if is_json():
             tell("gateway", text, **facts)
         else:
-            self._write(f"penstock gateway: {text}\n")
+            self._write(f"penstock gateway: {printable(text, keep=LINE_ENDS)}\n")
 
     def _write(self, text: str) -> None:
         with self._mutex:
