@@ -9,6 +9,7 @@ arguments.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -19,8 +20,30 @@ from resource import RUSAGE_CHILDREN, getrusage
 
 from tests import quick_java
 
-BESIDE = {
+FIRST = "first"
+"""The run of all tests that no other run has."""
+
+RUNS = {
+    "kits": ("tests/conformance", "tests/interop", "tests/tck"),
+    "Spark": ("tests/spark",),
     "commands": ("tests/cli", "tests/end_to_end"),
+    "Spark from outside": (
+        "tests/spark/test_connect.py",
+        "tests/spark/test_curve.py",
+        "tests/spark/test_every_version.py",
+        "tests/spark/test_examples.py",
+        "tests/spark/test_page.py",
+        "tests/spark/test_pipeline.py",
+        "tests/spark/test_sessions.py",
+        "tests/spark/test_source_killed.py",
+    ),
+    "storms": (
+        "tests/spark/chaos",
+        "tests/spark/test_backpressure.py",
+        "tests/spark/test_cluster.py",
+        "tests/aquifer/chaos",
+        "tests/observe/planted",
+    ),
     "slow lines": (
         "tests/aquifer/faults",
         "tests/aquifer/plain",
@@ -29,26 +52,17 @@ BESIDE = {
         "tests/net/framing",
         "tests/observe",
     ),
-    "pages": ("tests/examples", "tests/feeds", "tests/source", "tests/spark/test_examples.py"),
-    "kits": ("tests/conformance", "tests/interop", "tests/tck"),
-    "Spark": ("tests/spark",),
-    "storms": (
-        "tests/spark/chaos",
-        "tests/spark/test_backpressure.py",
-        "tests/spark/test_cluster.py",
-        "tests/aquifer/chaos",
-        "tests/observe/planted",
-    ),
+    "pages": ("tests/examples", "tests/feeds", "tests/source"),
 }
-"""The tests that mostly wait, in runs of about the same length. Those from "Spark" on start many Javas.
+"""The tests that mostly wait, those that take longest first."""
 
-Each run waits most of its time: with fewer runs, two processors have nothing to do for a third of it.
-"""
+OLDEST = "oldest Spark"
+"""``make test-spark40``, which is last."""
 
-LAST = "storms"
-"""It starts when the first run has ended, and so does ``make test-spark40`` with the oldest PySpark.
+AT_ONCE = 6
+"""As many runs as this: with fewer, two processors have nothing to do for a third of the time.
 
-All at once would be too much for two processors: tests that count seconds would fail.
+With all at once, tests that count seconds would fail.
 """
 
 _PYTEST = [sys.executable, "-m", "pytest"]
@@ -60,56 +74,61 @@ def main(arguments: list[str]) -> int:
     if arguments:
         return subprocess.call([*_PYTEST, *arguments])
     began = time.monotonic()
+    codes: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ending:
-        everywhere = sorted(path for paths in BESIDE.values() for path in paths)
-        left_out = [f"--ignore={path}" for path in everywhere]
-        first = subprocess.Popen([*_PYTEST, *_notes_in(folder, "first"), *left_out])
-        ending.callback(first.wait)
-        ending.callback(first.terminate)
-        beside: list[tuple[subprocess.Popen[bytes], Path]] = []
-        codes: list[int] = []
-        for name in BESIDE:
+        running: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
+        for name in (FIRST, *RUNS, OLDEST):
             if name == "Spark":
                 quick_java.write_archive(archive)
-            if name == LAST:
-                codes = [first.wait()]
-            said = Path(folder, name)
-            beside.append((_start(name, said, ending), said))
-        said = Path(folder, "oldest Spark")
-        beside.append((_run(["make", "--no-print-directory", "test-spark40", "ARGS="], said, ending), said))
-        for process, said in beside:
-            codes.append(process.wait())
-            print(said.read_text(), flush=True)
+            if len(running) == AT_ONCE:
+                codes.update([_next_that_ends(running, folder)])
+            process = _start(name, folder)
+            ending.callback(process.wait)
+            ending.callback(process.terminate)
+            running[process.pid] = name, process
+        while running:
+            codes.update([_next_that_ends(running, folder)])
         for test in _failed(folder):
             print(f"failed: {test}")
     took = time.monotonic() - began
     used = getrusage(RUSAGE_CHILDREN)
     print(
         f"all runs took {took:.0f} s and {used.ru_utime + used.ru_stime:.0f} s of processor time; "
-        f"exit codes {', '.join(map(str, codes))}"
+        f"exit codes: {', '.join(f'{name} {code}' for name, code in codes.items())}"
     )
-    return max(map(abs, codes))
+    return max(map(abs, codes.values()))
 
 
-def _start(name: str, said: Path, ending: ExitStack) -> subprocess.Popen[bytes]:
-    """A run beside the first one, which writes to a file what it has to say."""
-    paths = BESIDE[name]
-    others = {path for other, theirs in BESIDE.items() if other != name for path in theirs}
-    left_out = [f"--ignore={path}" for path in sorted(others) if path not in paths and _is_in(path, paths)]
-    return _run([*_PYTEST, *_notes_in(str(said.parent), name), *paths, *left_out], said, ending)
+def _start(name: str, folder: str) -> subprocess.Popen[bytes]:
+    """A run; those beside the first one write to a file what they have to say."""
+    if name == FIRST:
+        left_out = {path for paths in RUNS.values() for path in paths}
+        return subprocess.Popen(_tests(name, folder, (), left_out))
+    if name == OLDEST:
+        command = ["make", "--no-print-directory", "test-spark40", "ARGS="]
+    else:
+        paths = RUNS[name]
+        others = {path for other, theirs in RUNS.items() if other != name for path in theirs}
+        command = _tests(name, folder, paths, {path for path in others if _is_in(path, paths)})
+    with Path(folder, name).open("w") as file:
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
 
 
-def _run(command: list[str], said: Path, ending: ExitStack) -> subprocess.Popen[bytes]:
-    with said.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
-    ending.callback(process.wait)
-    ending.callback(process.terminate)
-    return process
+def _tests(name: str, folder: str, paths: tuple[str, ...], left_out: set[str]) -> list[str]:
+    """A run of pytest that notes which tests fail, apart from the others, and shows which took longest."""
+    notes = ["-o", f"cache_dir={folder}/notes of {name}", "--durations=25", "--durations-min=5"]
+    return [*_PYTEST, *notes, *paths, *(f"--ignore={path}" for path in sorted(left_out))]
 
 
-def _notes_in(folder: str, name: str) -> list[str]:
-    """Have a run note which tests fail, apart from the other runs, and show which took longest."""
-    return ["-o", f"cache_dir={folder}/notes of {name}", "--durations=25", "--durations-min=5"]
+def _next_that_ends(running: dict[int, tuple[str, subprocess.Popen[bytes]]], folder: str) -> tuple[str, int]:
+    """Wait for any of the runs, show what it has said, and return its name and exit code."""
+    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+    assert ended is not None, "it waits until one has ended"
+    name, process = running.pop(ended.si_pid)
+    code = process.wait()
+    if name != FIRST:
+        print(Path(folder, name).read_text(), flush=True)
+    return name, code
 
 
 def _failed(folder: str) -> list[str]:
