@@ -83,11 +83,14 @@ def test_an_id_is_moved_forward_and_back_and_its_reader_continues_there(gateway:
     assert [record.offset for record in reader.take(3)] == [30, 31, 32]
 
 
-def test_the_log_keeps_what_a_moved_id_needs(gateway: Gateway) -> None:
-    gateway.move("nightly", 50)
-    assert gateway.status().low_watermark == 50
-    gateway.move("nightly", 20)
-    assert gateway.status().low_watermark == 20
+@pytest.mark.parametrize("from_elsewhere", [False, True])
+def test_the_log_keeps_what_a_moved_id_needs(gateway: Gateway, from_elsewhere: bool) -> None:
+    with Administrator(gateway.endpoint) as administrator:
+        move = administrator.move if from_elsewhere else gateway.move
+        move("nightly", 50)
+        assert gateway.status().low_watermark == 50
+        move("nightly", 20)
+        assert gateway.status().low_watermark == 20
 
 
 def test_a_reader_of_a_moved_id_is_evicted(gateway: Gateway) -> None:

@@ -412,11 +412,8 @@ class Gateway:
 
         def administer(streams: StreamDirectory) -> T:
             table = streams[stream]
-            # Meanwhile and from now on, the log keeps what an id needs that was moved back.
             with table.log.keeping_everything():
-                done = what(table.administration)
-                table.tell_log_what_is_needed()
-            return done
+                return what(table.administration)
 
         return self._server.call(administer)
 

@@ -170,6 +170,8 @@ class Administration:
             raise LookupError(f"there is no id {name!r}")
         moved = cursor._replace(acknowledged=offset, remaining=cursor.lease_ms / 1000)
         cursors.leave(name, moved)
+        # At once, under the caller's lock: what the id needs from now on must not be forgotten meanwhile.
+        log.set_low_watermark(self._registry.low_watermark(), self._registry.needed())
         return CursorMove(id=name, acknowledged=cursor.acknowledged, offset=offset)
 
     def give_writer(self, query: str, owner: str) -> Handover:
