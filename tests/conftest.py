@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import rare_tests
 from tests.required_tools import skipped_part_lines
 
 if TYPE_CHECKING:
@@ -43,8 +44,16 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator["KafkaBroker"]:
         yield broker
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the very end what the run has cost, and which parts did not run for want of a tool."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose among the rare tests."""
+    rare_tests.choose(config, items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say at the very end what the run has cost, and which parts did not run for want of time or a tool."""
+    if (line := rare_tests.chosen_line(config)) is not None:
+        terminalreporter.write_line(line)
     here, there = time.process_time(), sum(os.times()[2:4])
     terminalreporter.write_line(f"{here:.0f} s of processor time, and {there:.0f} s of its processes")
     for line in skipped_part_lines():

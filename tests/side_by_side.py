@@ -59,6 +59,17 @@ RUNS = {
 OLDEST = "oldest Spark"
 """``make test-spark40``, which is last."""
 
+RARE = {
+    "kits": 40,
+    "Spark": 40,
+    "commands": 60,
+    "Spark from outside": 110,
+    "storms": 160,
+    "pages": 30,
+    OLDEST: 40,
+}
+"""Seconds of processor time for the rare tests of a run (see :mod:`tests.rare_tests`)."""
+
 AT_ONCE = 6
 """As many runs as this: with fewer, two processors have nothing to do for a third of the time.
 
@@ -101,9 +112,10 @@ def main(arguments: list[str]) -> int:
 
 def _start(name: str, folder: str) -> subprocess.Popen[bytes]:
     """A run; those beside the first one write to a file what they have to say."""
+    environment = {"PENSTOCK_RARE": str(RARE.get(name, 0)), **os.environ}
     if name == FIRST:
         left_out = {path for paths in RUNS.values() for path in paths}
-        return subprocess.Popen(_tests(name, folder, (), left_out))
+        return subprocess.Popen(_tests(name, folder, (), left_out), env=environment)
     if name == OLDEST:
         command = ["make", "--no-print-directory", "test-spark40", "ARGS="]
     else:
@@ -111,7 +123,7 @@ def _start(name: str, folder: str) -> subprocess.Popen[bytes]:
         others = {path for other, theirs in RUNS.items() if other != name for path in theirs}
         command = _tests(name, folder, paths, {path for path in others if _is_in(path, paths)})
     with Path(folder, name).open("w") as file:
-        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT)
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment)
 
 
 def _tests(name: str, folder: str, paths: tuple[str, ...], left_out: set[str]) -> list[str]:

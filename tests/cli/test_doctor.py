@@ -138,6 +138,7 @@ def test_a_clock_of_another_century_is_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert machine.clock_check().run(1.0).verdict is Health.BAD
 
 
+@pytest.mark.rare(20)
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_spark_starts_and_reads_one_record() -> None:

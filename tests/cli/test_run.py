@@ -142,6 +142,7 @@ pipeline = Pipeline({endpoint!r}, schema="n bigint").into("parquet", path={out!r
 """
 
 
+@pytest.mark.rare(20)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_beside_a_gateway_that_leaves_at_the_end_it_ends_well(app: Path) -> None:
@@ -159,6 +160,7 @@ def test_beside_a_gateway_that_leaves_at_the_end_it_ends_well(app: Path) -> None
     assert sorted(pq.read_table(out).column("n").to_pylist()) == list(range(1000))
 
 
+@pytest.mark.rare(20)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_gateway_whose_source_failed_is_a_failure(app: Path) -> None:
@@ -173,6 +175,7 @@ def test_a_gateway_whose_source_failed_is_a_failure(app: Path) -> None:
     assert "line 2: JSON is malformed" in program.said[-1]
 
 
+@pytest.mark.rare(40)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_stopped_by_ctrl_c_or_sigterm_it_goes_on_where_it_was(app: Path) -> None:
@@ -193,6 +196,7 @@ def test_stopped_by_ctrl_c_or_sigterm_it_goes_on_where_it_was(app: Path) -> None
     assert printed(app) == [{"n": 2 * n} for n in range(len(printed(app)))]
 
 
+@pytest.mark.rare(20)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_failing_query_is_told_in_one_line(app: Path) -> None:

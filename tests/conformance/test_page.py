@@ -34,6 +34,7 @@ def test_a_table_is_that_of_the_code(name: str) -> None:
     assert report.part(PAGE, name) == report.quick_parts()[name], ANEW
 
 
+@pytest.mark.rare(45)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_table_of_our_own_subjects_is_what_the_kit_says(

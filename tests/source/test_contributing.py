@@ -78,6 +78,7 @@ def test_an_example_lists_so_many_places(title: str, count: int) -> None:
     assert len(places(title)) == count
 
 
+@pytest.mark.rare(15)
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_examples_work_with_these_places(tmp_path: Path) -> None:

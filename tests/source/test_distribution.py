@@ -107,6 +107,7 @@ def test_the_wheel_has_every_file_of_the_dashboard(archives: tuple[Path, Path]) 
     assert needed - inside == set()
 
 
+@pytest.mark.rare(50)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_tests_of_the_source_archive_can_be_collected(

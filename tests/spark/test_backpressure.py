@@ -27,6 +27,7 @@ each batch, up to a bound of its own, and what is called often is compiled.
 """
 
 
+@pytest.mark.rare(60)
 def test_a_slow_query_holds_a_fast_source_back_and_nobody_grows(tmp_path: Path) -> None:
     with Pressed(tmp_path / "source.log", "source") as source:
         begun = source.ask()

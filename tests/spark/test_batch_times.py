@@ -92,6 +92,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.rare(20)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_batches_come_to_their_target_though_the_trigger_waits_between_them(

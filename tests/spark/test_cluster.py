@@ -61,6 +61,7 @@ def test_a_host_that_executors_cannot_connect_to_is_refused(host: str) -> None:
         Pipeline("tcp://127.0.0.1:5556", host=host)
 
 
+@pytest.mark.rare(50)
 def test_executors_run_the_package_that_was_shipped_to_them(
     two_workers: Cluster, serve: Serve, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_session_of_a_server_is_told_what_a_session_can_have() -> None:
     assert all(name.startswith("spark.sql.") for name in settings("sc://host:15002"))
 
 
+@pytest.mark.rare(55)
 def test_a_client_reads_writes_and_runs_pipelines(server: str, serve: Serve, tmp_path: Path) -> None:
     source = serve([{"n": number} for number in range(RECORDS)], codec="json")
     sink = serve(None, writable=True)

@@ -45,6 +45,7 @@ def as_(name: str, keys: Path, server: str = "gateway") -> dict[str, str]:
     return {"curveKey": str(keys / f"{name}.key"), "curveServer": str(keys / f"{server}.pub")}
 
 
+@pytest.mark.rare(35)
 def test_a_stream_a_read_and_both_ways_of_writing_go_through_gateways_with_keys(
     queries: Queries, guarded: Any, keys: Path, spark: SparkSession
 ) -> None:

@@ -34,12 +34,16 @@ SHOWN = {
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What they print, in one process: a Java for each would take longer than the examples."""
-    require_tool("mosquitto", part="the example of MQTT", install="apt-get install mosquitto")
-    return run_scripts([EXAMPLES / name for name in SHOWN], tmp_path_factory.mktemp("examples"))
+def printed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What those of this run print, in one process: a Java for each would take longer than the examples."""
+    tests = {item.nodeid.partition("[")[2] for item in request.session.items if item.path == Path(__file__)}
+    names = [name for name in SHOWN if f"{name}]" in tests]
+    if any("mqtt" in name for name in names):
+        require_tool("mosquitto", part="the example of MQTT", install="apt-get install mosquitto")
+    return run_scripts([EXAMPLES / name for name in names], tmp_path_factory.mktemp("examples"))
 
 
+@pytest.mark.rare(20)
 @pytest.mark.slow
 @pytest.mark.timeout(1300)
 @pytest.mark.parametrize("name", SHOWN)

@@ -40,6 +40,7 @@ def test_a_snippet_prints_what_it_says(snippet: Snippet, printed: dict[str, list
     assert printed[f"line{snippet.line}.py"] == snippet.output.splitlines()
 
 
+@pytest.mark.rare(45)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_programs_of_the_page_run_in_a_notebook(tmp_path: Path) -> None:

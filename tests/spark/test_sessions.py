@@ -96,6 +96,7 @@ spark.stop()
 """
 
 
+@pytest.mark.rare(25)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_session_runs_on_a_machine_without_java(tmp_path: Path) -> None:

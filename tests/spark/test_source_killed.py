@@ -95,6 +95,7 @@ def _session(leader: int) -> list[int]:
     return members
 
 
+@pytest.mark.rare(40)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for the processes to kill in /proc")
 def test_a_driver_killed_in_its_first_batch_and_in_a_later_one(
     spark: SparkSession, serve: Serve, tmp_path: Path

@@ -25,6 +25,7 @@ BROKEN_AT_A_TIME = 60
 """Each run of the tests takes others; all of them, and the legal ones, are verified without loops as well."""
 
 
+@pytest.mark.rare(60)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_broken_subjects_fail_and_correct_ones_pass_beside_two_busy_loops() -> None:
@@ -43,6 +44,7 @@ def test_broken_subjects_fail_and_correct_ones_pass_beside_two_busy_loops() -> N
     assert done.returncode == 0, done.stdout[-5000:]
 
 
+@pytest.mark.rare(120)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_of_all_legal_subjects_beside_four_busy_loops_raises_no_alarm(

@@ -82,6 +82,7 @@ def test_a_small_log(perform: Callable[[Script], Play], seed: int) -> None:
     )
 
 
+@pytest.mark.rare(12)
 @pytest.mark.slow
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("seed", [2, 3, 4])
@@ -89,6 +90,7 @@ def test_a_larger_log(perform: Callable[[Script], Play], seed: int) -> None:
     perform(Script(total=100_000, seed=seed, rate=12_000, gateway_kills=2, subscriber_kills=3, seconds=150))
 
 
+@pytest.mark.rare(40)
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_million_records_in_flat_memory(perform: Callable[[Script], Play]) -> None:

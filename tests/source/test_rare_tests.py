@@ -1,0 +1,63 @@
+"""A run of all tests has as many of the rare ones as it has time for, and others each time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+TESTS = """
+import pytest
+
+@pytest.mark.rare(10)
+@pytest.mark.parametrize("number", range(20))
+def test_rare(number): pass
+
+def test_always(): pass
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A folder with twenty tests that are rare and one that is not."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.delenv("PENSTOCK_RARE", raising=False)
+    monkeypatch.delenv("PENSTOCK_RARE_SEED", raising=False)
+    pytester.makeconftest("from tests.conftest import pytest_collection_modifyitems, pytest_terminal_summary")
+    pytester.makepyfile(test_some=TESTS)
+    pytester.makeini("[pytest]\nmarkers = rare(seconds): ...\naddopts = -p no:cacheprovider")
+    return pytester
+
+
+def test_by_itself_pytest_runs_all_of_them(run: pytest.Pytester) -> None:
+    run.runpytest_subprocess().assert_outcomes(passed=21)
+
+
+def test_a_limit_leaves_those_out_that_do_not_fit(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_RARE", "55")
+
+    done = run.runpytest_subprocess()
+
+    done.assert_outcomes(passed=6, deselected=15)
+    done.stdout.fnmatch_lines("5 of 20 rare tests this time (PENSTOCK_RARE_SEED=* chooses the same)")
+
+
+def test_there_is_at_least_one(run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_RARE", "0")
+
+    run.runpytest_subprocess().assert_outcomes(passed=2, deselected=19)
+
+
+def test_the_seed_chooses(run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PENSTOCK_RARE", "50")
+    chosen = []
+    for seed in ("1", "1", "2"):
+        monkeypatch.setenv("PENSTOCK_RARE_SEED", seed)
+        lines = run.runpytest_subprocess("--collect-only", "-q").outlines
+        chosen.append([line for line in lines if "::test_rare" in line])
+
+    assert chosen[0] == chosen[1] != chosen[2]
