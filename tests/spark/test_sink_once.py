@@ -126,7 +126,7 @@ def driver(gateway: Gateway, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-@pytest.mark.rare(20)
+@pytest.mark.rare(40)
 @pytest.mark.timeout(900)
 def test_a_task_that_fails_after_it_has_staged_and_a_driver_that_is_killed_leave_nothing_twice(
     serve: Serve, files: Files, tmp_path: Path
