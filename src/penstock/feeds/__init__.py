@@ -31,6 +31,7 @@ from penstock.feeds.feed import (
     UnknownScheme,
 )
 from penstock.feeds.http_listener import ListenerAddress
+from penstock.feeds.kafka_consumer import RecordsLost
 from penstock.feeds.line_sender import LineSender, SendingFailed
 from penstock.feeds.lines import (
     BadLines,
@@ -49,6 +50,7 @@ from penstock.feeds.replay import DeadLetter, Replacement, ReplayReport, edited_
 from penstock.feeds.schemes.directory import DirectoryFeed
 from penstock.feeds.schemes.file import FileFeed
 from penstock.feeds.schemes.http import HttpFeed
+from penstock.feeds.schemes.kafka import KafkaFeed, KafkaSettings
 from penstock.feeds.schemes.mqtt import MqttFeed, MqttSettings
 from penstock.feeds.schemes.process import ProcessFeed, ProgramFailed, UnixFeed
 from penstock.feeds.schemes.redis import RedisFeed, RedisSettings
@@ -58,6 +60,7 @@ from penstock.feeds.schemes.tcp import TcpFeed, TcpListenFeed
 from penstock.feeds.schemes.udp import UdpFeed
 from penstock.feeds.schemes.webhook import WebhookFeed, WebhookSettings
 from penstock.feeds.schemes.websocket import WebSocketFeed, WebSocketListenFeed
+from penstock.kafka import KafkaAddress
 
 __all__ = [
     "CODECS",
@@ -86,6 +89,9 @@ __all__ = [
     "FeedUrl",
     "FileFeed",
     "HttpFeed",
+    "KafkaAddress",
+    "KafkaFeed",
+    "KafkaSettings",
     "LinePublisher",
     "LineReader",
     "LineSender",
@@ -98,6 +104,7 @@ __all__ = [
     "Opener",
     "ProcessFeed",
     "ProgramFailed",
+    "RecordsLost",
     "RedisFeed",
     "RedisSettings",
     "Replacement",
