@@ -8,6 +8,7 @@ extended sessions. Every subscriber gets every record, and the gateway waits for
 from __future__ import annotations
 
 import json
+import os
 import struct
 import threading
 import time
@@ -21,7 +22,7 @@ import zmq
 
 from benchmarks.processes import RECORD, Facts, Line, now
 from penstock.aquifer import Gateway, Limits, MemoryJournal
-from penstock.observe import Dashboard, DashboardOptions, MetricsServer, Observer
+from penstock.observe import Dashboard, DashboardOptions, MetricsServer, Observer, OtlpExport
 from penstock.streams import Flux
 
 __all__ = ["follow", "serve"]
@@ -41,8 +42,10 @@ _LEASE: Final = 600_000
 def serve(line: Line, subscribers: int, frame: int, records: int | None = None) -> Facts:
     """A gateway with metrics; says where both are, and does what it is told until it is to stop.
 
-    ``"show"`` starts a dashboard, which looks at the gateway every second, and ``"hide"`` ends it. Anything
-    else is a question: how much processor time has the serving thread had so far, and how much the process?
+    ``"show"`` starts a dashboard, which looks at the gateway every second, and ``"hide"`` ends it.
+    ``("export", URL, WHAT)`` sends metrics, or metrics and spans, to a collector every second, until ``"no
+    export"``. Anything else is a question: how much processor time has the serving thread had so far, and how
+    much the process?
     Without a number of records there is always another one; with one, no more come, but there is no end.
     """
     over = threading.Event()
@@ -62,7 +65,7 @@ def serve(line: Line, subscribers: int, frame: int, records: int | None = None) 
         metrics = stack.enter_context(MetricsServer(observer.look, "127.0.0.1:0"))
         clock = time.pthread_getcpuclockid(_thread(_SERVING))
         line.say((gateway.endpoint, metrics.url))
-        dashboard = None
+        dashboard = export = None
         while (told := _told(line)) != "stop":
             if told == "show":
                 looking = Observer(gateway.endpoint, looks={gateway.endpoint: gateway.status})
@@ -70,8 +73,20 @@ def serve(line: Line, subscribers: int, frame: int, records: int | None = None) 
                 dashboard.start()
             elif told == "hide" and dashboard is not None:
                 dashboard.close()
+            elif isinstance(told, tuple):
+                export = stack.enter_context(_export(gateway, *told[1:]))
+            elif told == "no export" and export is not None:
+                export.close()
             line.say((time.clock_gettime_ns(clock), time.process_time_ns()))
     return {}
+
+
+def _export(gateway: Gateway, url: str, what: str) -> OtlpExport:
+    """What sends the figures of a gateway to a collector; the SDK takes its settings from the environment."""
+    os.environ["OTEL_METRIC_EXPORT_INTERVAL"] = "1000"
+    os.environ["OTEL_TRACES_EXPORTER"] = "none" if what == "metrics" else "otlp"
+    looks = gateway.looks()
+    return OtlpExport(Observer(*looks, looks=looks).look, url)
 
 
 def _told(line: Line) -> Any:

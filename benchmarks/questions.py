@@ -30,6 +30,7 @@ NAMES = (
     "observed_chain",
     "observed_gateway",
     "scrape",
+    "telemetry",
     "spark_throughput",
     "spark_trigger",
     "spark_latency",

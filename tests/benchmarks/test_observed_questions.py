@@ -16,7 +16,9 @@ from benchmarks.questions import ask
 from penstock.aquifer import probe
 
 
-@pytest.mark.parametrize(("name", "claims"), [("observed_chain", 1), ("observed_gateway", 2), ("scrape", 1)])
+@pytest.mark.parametrize(
+    ("name", "claims"), [("observed_chain", 1), ("observed_gateway", 2), ("scrape", 1), ("telemetry", 1)]
+)
 def test_every_claim_is_about_alternatives_that_there_are(name: str, claims: int) -> None:
     """And no gateway is started to find out."""
     with ask(name) as question:

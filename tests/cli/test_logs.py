@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -248,8 +249,12 @@ def test_the_error_that_ends_a_command_is_json(capsys: pytest.CaptureFixture[str
     assert line["traceback"].startswith("Traceback")
 
 
-@pytest.mark.parametrize("command", ["gateway", "run", "tail", "dashboard", "echo"])
-def test_every_command_that_goes_on_has_the_options(capsys: pytest.CaptureFixture[str], command: str) -> None:
+@pytest.mark.parametrize(
+    "command", ["gateway", "run", "tail", "dashboard", "echo", "why", "top", "send", "demo"]
+)
+def test_every_command_that_tells_what_happens_has_the_options(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
     assert main([command, "--help"]) == 0
     shown = capsys.readouterr().out
     assert "--log-format {text,json}" in shown
@@ -277,3 +282,37 @@ def test_an_echo_server_tells_its_connections_as_json() -> None:
         _, rest = serving.communicate(timeout=PATIENCE)
     assert {line["logger"] for line in said} == {"penstock.net", "penstock.cli.echo"}
     objects(rest)
+
+
+@pytest.mark.parametrize("command", ["why", "top"])
+def test_a_gateway_that_does_not_answer_is_told_as_json(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert main([command, "tcp://127.0.0.1:1", "--log-format", "json"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = objects(err)
+    assert (line["logger"], line["exit_code"]) == (f"penstock.cli.{command}", 1)
+    assert "tcp://127.0.0.1:1" in line["message"]
+
+
+def test_what_was_sent_is_told_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "lines"
+    file.write_bytes(b"line\n" * 1000)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        code = main(["send", str(file), address, "--log-format", "json"])
+    out, err = capsys.readouterr()
+    (line,) = objects(err)
+    assert (code, out) == (0, "")
+    assert (line["logger"], line["bytes"]) == ("penstock.cli.send", 5000)
+    assert line["message"].startswith("5,000 bytes were sent")
+
+
+def test_the_part_of_a_demo_that_fails_is_told_as_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["demo", "--headless", "--picture", "none", "--start-limit", "0.001"]
+    assert main([*arguments, "--log-format", "json"]) == 1
+    told = objects(capsys.readouterr().err)
+    assert {line["logger"] for line in told} == {"penstock.cli.demo"}

@@ -152,6 +152,9 @@ def test_bad_elements_are_errors_with_their_reasons() -> None:
         snapshot = Observer(gateway.endpoint).look()
         assert ids(snapshot, "log") == [f"{gateway.endpoint}/log", f"{gateway.endpoint}/dead-letters/log"]
         assert snapshot.hop(f"{gateway.endpoint}/dead-letters/log").records_in == 3
+        assert ids(snapshot, "intake") == [f"{gateway.endpoint}/intake"], (
+            "letters have no source of their own"
+        )
 
     told = [(error.hop, error.message) for error in snapshot.errors]
     assert [hop for hop, _ in told] == [f"{gateway.endpoint}/intake"] * len(told)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.cli.block import Block
 from penstock.cli.errors import CommandError, ExitCode
-from penstock.cli.parser import Commands, ObservedOptions, add_command
+from penstock.cli.logs import CommandLog, LogOptions
+from penstock.cli.parser import Commands, ObservedOptions, add_command, section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.style import Column, Tone, json_option, print_json, table_lines, toned
@@ -47,6 +48,7 @@ class TopOptions(ObservedOptions):
 
     count: int | None = option(None, parse=parse_count, metavar="N", help="exit after so many looks")
     json: bool = json_option("print one JSON object for each look")
+    log: LogOptions = section(LogOptions, "messages")
 
 
 def run_top(options: TopOptions) -> int:
@@ -57,7 +59,7 @@ def run_top(options: TopOptions) -> int:
     screen = Screen(sys.stdout, must_be_read=True)
     block = Block(screen) if screen.is_terminal and not options.json else None
     looks = 0
-    with Interruption() as interruption:
+    with Interruption() as interruption, CommandLog(options.log, "top", block.say if block else None):
         while True:
             update = figures.update()
             looks += 1

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.cli.errors import CommandError, ExitCode
-from penstock.cli.parser import Commands, ConnectionOptions, add_command
+from penstock.cli.logs import CommandLog, LogOptions
+from penstock.cli.parser import Commands, ConnectionOptions, add_command, section
 from penstock.cli.screen import Screen
 from penstock.cli.table import printable
 from penstock.options import option, parse_duration
@@ -43,6 +44,7 @@ class WhyOptions(ConnectionOptions):
     )
     watch: bool = option(False, help="say it again and again, until Ctrl-C")
     json: bool = option(False, help="print the snapshot with its verdict as one JSON object")
+    log: LogOptions = section(LogOptions, "messages")
 
 
 def _load() -> tuple[type[WhyOptions], Callable[[WhyOptions], int]]:
@@ -65,7 +67,8 @@ def add_parser(commands: Commands) -> None:
 def run_why(options: WhyOptions) -> int:
     """Look and say; 0 if nobody limits the flow, 3 if a hop does, 1 if nothing can be seen."""
     try:
-        return _say(options)
+        with CommandLog(options.log, "why"):
+            return _say(options)
     except KeyboardInterrupt:
         return 130
 

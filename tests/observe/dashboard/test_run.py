@@ -18,6 +18,7 @@ from tests.aquifer.faults.rigs import eventually
 from tests.cli import running
 from tests.cli.running import Program
 from tests.observe.dashboard.browsing import Watched
+from tests.observe.otlp_receiver import OtlpReceiver
 
 pytest.importorskip("pyspark")
 
@@ -43,6 +44,16 @@ class Sink:
 source = Flux.range(10**12).map(lambda n: {"n": n})
 options = {"partitions": "1", "maxRecordsPerTrigger": "5000"}
 pipeline = Pipeline(source, schema="n bigint", options=options).into(Sink())
+"""
+
+
+FILES = """
+from penstock.spark import Pipeline
+from penstock.streams import Flux
+
+source = Flux.range(10**12).map(lambda n: {"n": n})
+options = {"partitions": "1", "maxRecordsPerTrigger": "2000"}
+pipeline = Pipeline(source, schema="n bigint", options=options).into("parquet", path=PATH)
 """
 
 
@@ -98,3 +109,36 @@ def test_the_query_is_on_the_page_and_in_the_metrics(
     assert noted["run"] > 0
     assert is_free(page)
     assert is_free(metrics)
+
+
+def test_the_files_that_a_query_writes_are_its_last_hop_and_all_figures_go_to_a_collector(
+    tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "PATIENCE", LONG)
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "500")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "500")
+    app, hot = tmp_path / "app.py", tmp_path / "hot"
+    app.write_text(FILES.replace("PATH", repr(str(hot))))
+    with OtlpReceiver() as collector:
+        where = ["--dashboard", "127.0.0.1:0", "--otlp", collector.url]
+        with Program("run", str(app), "--checkpoint", str(tmp_path / "state"), *where) as program:
+            page = program.wait_for(r"dashboard at (\S+)")[1]
+            program.wait_for("metrics and spans go to ")
+            watched.page.goto(page)
+            sink = watched.page.locator(".hop", has=watched.page.get_by_text("sink", exact=True))
+            expect(sink.locator(".name")).to_have_text(f"files in {hot}", timeout=LONG * 1000)
+
+            def limited() -> bool:
+                verdict = json.loads(fetch(f"{page}snapshot.json")[1])["snapshot"].get("verdict") or {}
+                said = str(verdict.get("sentence"))
+                return "The query `" in said and f"which computes and writes to files in {hot}" in said
+
+            eventually(limited, timeout=LONG)
+            eventually(lambda: "penstock.batch" in {span.name for span in collector.spans()}, timeout=LONG)
+            assert watched.complaints == []
+            program.process.send_signal(signal.SIGTERM)
+            assert program.end(LONG) == 0, program.said
+        services = {span.resource["service.name"] for span in collector.spans()}
+        assert services == {"penstock-run"}
+        assert "penstock.records_in" in collector.metric_names
+    assert list(hot.glob("*.parquet"))

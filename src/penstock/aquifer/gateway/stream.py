@@ -148,7 +148,9 @@ class GatewayStream:
         self._writer.start()
 
     def subscribe(self) -> None:
-        """Begin to read the source."""
+        """Begin to read the source; dead letters come from the writer of another stream."""
+        if self.for_dead_letters:
+            return
         publisher = self._made_publisher()
         if publisher is not None:
             self.intake.subscribe_to(publisher)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.cli.errors import CommandError
-from penstock.cli.parser import Commands, add_command
+from penstock.cli.logs import CommandLog, LogOptions
+from penstock.cli.parser import Commands, add_command, section
 from penstock.cli.style import json_option
 from penstock.options import option, parse_count, parse_duration
 
@@ -60,11 +61,17 @@ class DemoOptions:
         metavar="FILE",
         help="where to write rates and levels over time as a picture; none writes none",
     )
+    log: LogOptions = section(LogOptions, "messages")
     only_streams: bool = option(False, help="a source, a queue and a subscriber in one process")
 
 
 def run_demo(options: DemoOptions) -> int:
     """Run the demo; 0 if everything that was sent was received."""
+    with CommandLog(options.log, "demo"):
+        return _run(options)
+
+
+def _run(options: DemoOptions) -> int:
     if options.only_streams:
         from penstock.cli.demo.streams import run_streams
 

@@ -22,7 +22,8 @@ from penstock.cli.demo.ipc import (
 from penstock.cli.demo.onlooker import Onlooker
 from penstock.cli.demo.picture import Moment, Picture
 from penstock.cli.demo.summary import MomentHistory, summary_svg
-from penstock.cli.screen import Screen, say
+from penstock.cli.logs import is_json, tell
+from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.spark_start import SparkStart
 
@@ -65,7 +66,7 @@ def direct(
             picture.way()
             return _Run(folder, picture, interruption, ending, start_limit, drawn).run(duration, records)
         except PartFailed as failure:
-            say(f"penstock demo: {failure}")
+            tell("demo", str(failure))
             return 1
 
 
@@ -102,7 +103,7 @@ class _Run:
             return self._interrupted()
         readers = {source.endpoint: "Spark", sink.endpoint: "the reader"}
         self._onlooker = self._ending.enter_context(Onlooker(readers))
-        self._onlooker.show(lambda text: self._picture.say(f"  {text}"))
+        self._onlooker.show(self._note)
         limit = ["--records", str(records)] if records is not None else []
         pace = ["--rate", str(_RATE), "--duration", str(duration)]
         self._sensors = self._part("sensors", SensorsReport, str(source.port), *pace, *limit)
@@ -122,6 +123,13 @@ class _Run:
         self._waits: float | None = None
         """When the sensors began to wait for the slow reader."""
         return self._watch(duration)
+
+    def _note(self, text: str) -> None:
+        """Tell something beside the figures: a message for a program, a line of the picture for people."""
+        if is_json():
+            tell("demo", text)
+        else:
+            self._picture.say(f"  {text}")
 
     def _started(self, part: Part[R]) -> R | None:
         """Wait for a part with signs of life; None if the user interrupts."""
@@ -270,9 +278,9 @@ class _Run:
         try:
             Path(self._drawn).write_text(summary_svg(self._history.moments, title, subtitle), "utf-8")
         except OSError as error:
-            say(f"penstock demo: cannot write {self._drawn}: {error.strerror}; name another with --picture")
+            tell("demo", f"cannot write {self._drawn}: {error.strerror}; name another with --picture")
         else:
-            self._picture.say(f"  rates and levels over time are in {self._drawn}")
+            self._note(f"rates and levels over time are in {self._drawn}")
 
     def _interrupted(self) -> int:
         self._picture.say("\n  interrupted; stopping everything")

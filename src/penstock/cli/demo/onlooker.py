@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from penstock.aquifer import AquiferError
 from penstock.cli.errors import ScreenLog
+from penstock.cli.logs import is_json
 from penstock.cli.table import duration
 from penstock.observe import Observer
 
@@ -71,7 +72,8 @@ class Onlooker:
             from penstock.observe import DashboardOptions
 
             options = DashboardOptions(listen=_ANYWHERE)
-            self._opened.enter_context(ScreenLog(note, layer="penstock.observe"))
+            if not is_json():  # Otherwise the messages of all packages are told already.
+                self._opened.enter_context(ScreenLog(note, layer="penstock.observe"))
             self._opened.enter_context(serving(self.look, options, note, "penstock demo"))
         except ImportError:
             note("a dashboard needs: pip install 'penstock-streams[observe]'")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.cli.parser import Commands, add_command
+from penstock.cli.logs import LogOptions
+from penstock.cli.parser import Commands, add_command, section
 from penstock.cli.style import json_option
 from penstock.options import option, parse_duration
 
@@ -50,6 +51,7 @@ class SendOptions:
     trust: str | None = option(None, metavar="PEM", help="the authority that signed the server's certificate")
     quiet: bool = option(False, help="print nothing unless something fails")
     json: bool = json_option("print one JSON object about what was sent")
+    log: LogOptions = section(LogOptions, "messages")
 
 
 def _load() -> tuple[type[SendOptions], Callable[[SendOptions], int]]:

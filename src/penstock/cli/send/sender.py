@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from penstock.cli.errors import CommandError
+from penstock.cli.logs import CommandLog, is_json, tell
 from penstock.cli.progress import ProgressBar
 from penstock.cli.screen import say
 from penstock.cli.send import SendOptions
@@ -37,8 +38,9 @@ def run_send(options: SendOptions) -> int:
             "--acknowledged may have to send lines again, which standard input does not allow: name a file"
         )
     try:
-        client = _client(options)
-        return run(_until_interrupted(_send(options, client)))
+        with CommandLog(options.log, "send"):
+            client = _client(options)
+            return run(_until_interrupted(_send(options, client)))
     except (NetError, BadCertificate) as error:
         raise CommandError(str(error), 1) from None
 
@@ -87,15 +89,16 @@ async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
     except asyncio.CancelledError:
         if not came:
             raise
-        say("interrupted; the server may not have everything")
+        _tell("interrupted; the server may not have everything")
         return 130 if came[0] == signal.SIGINT else 1
 
 
 async def _send(options: SendOptions, client: TcpClient) -> int:
     began = time.monotonic()
+    hidden = options.quiet or options.json or is_json()
     if options.acknowledged:
         sender = LineSender(client, options.file, options.patience)
-        showing = asyncio.ensure_future(_show_lines(sender, options.quiet or options.json))
+        showing = asyncio.ensure_future(_show_lines(sender, hidden))
         try:
             await sender.run()
         finally:
@@ -103,12 +106,13 @@ async def _send(options: SendOptions, client: TcpClient) -> int:
         if options.json:
             print_json({"lines": sender.safe, "sent": sender.sent, "seconds": _seconds(began)})
         elif not options.quiet:
-            say(f"{sender.safe:,} lines are in the journal, {sender.sent:,} of them sent now{_pace(began)}")
+            told = f"{sender.safe:,} lines are in the journal, {sender.sent:,} of them sent now{_pace(began)}"
+            _tell(told, lines=sender.safe, sent=sender.sent)
         return 0
     connection = await client.connect()
     async with connection:
         total = None if options.file == "-" else os.path.getsize(options.file)
-        showing = asyncio.ensure_future(_show_bytes(connection, total, options.quiet or options.json))
+        showing = asyncio.ensure_future(_show_bytes(connection, total, hidden))
         try:
             if options.file == "-":
                 # Reading may wait for somebody to type, so it does not happen on the loop.
@@ -121,8 +125,17 @@ async def _send(options: SendOptions, client: TcpClient) -> int:
         if options.json and connection.traffic is not None:
             print_json({"bytes": connection.traffic.sent, "seconds": _seconds(began)})
         elif not options.quiet and connection.traffic is not None:
-            say(f"{connection.traffic.sent:,} bytes were sent{_pace(began)}")
+            sent = connection.traffic.sent
+            _tell(f"{sent:,} bytes were sent{_pace(began)}", bytes=sent)
     return 0
+
+
+def _tell(text: str, **fields: object) -> None:
+    """Tell how it went; a person who types the command knows which one it was."""
+    if is_json():
+        tell("send", text, **fields)
+    else:
+        say(text)
 
 
 def _standard_input() -> Iterator[bytes]:
