@@ -18,6 +18,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 __all__ = [
@@ -27,12 +28,14 @@ __all__ = [
     "options_of",
     "parse_count",
     "parse_duration",
+    "parse_instant",
     "parse_port",
     "parse_rate",
     "parse_size",
 ]
 
 _DERIVED: Final = "derived from the field's name"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -168,6 +171,16 @@ def parse_duration(text: str) -> float:
     if not value > 0:
         raise ValueError(f"{text!r} is not a time; write 90s, 15m, 1h or 7d")
     return value
+
+
+def parse_instant(text: str) -> int:
+    """Read a time as in ISO 8601, and return microseconds since 1970; without a zone it is in UTC."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a time; write 2026-01-31T12:00:00Z") from None
+    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def parse_port(text: str) -> int:

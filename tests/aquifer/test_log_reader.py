@@ -6,10 +6,29 @@ import time
 
 import pytest
 
-from penstock.aquifer import EpochChanged, Gateway, GatewayUnreachable, Limits, MemoryJournal, OffsetGone
+from penstock.aquifer import (
+    EpochChanged,
+    Gateway,
+    GatewayUnreachable,
+    Limits,
+    LogReader,
+    MemoryJournal,
+    OffsetGone,
+    Record,
+)
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.records.batch import unpack_values
-from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, free_endpoint, read_range, stays
+from penstock.streams import Flux
+from tests.aquifer.faults.rigs import (
+    ANYWHERE,
+    Numbers,
+    eventually,
+    free_endpoint,
+    has,
+    read,
+    read_range,
+    stays,
+)
 
 
 def values(read: list[Frame]) -> list[bytes]:
@@ -98,3 +117,39 @@ def test_a_reader_that_stops_half_way_leaves_the_gateway() -> None:
         assert len(gateway.status()["subscribers"]) == 1
         reading.close()
         eventually(lambda: not gateway.status()["subscribers"])
+
+
+def test_a_time_is_found_in_the_log() -> None:
+    times = [10, 10, 20, 30, 30, 30, 40]
+    records = [Record(b"x", timestamp=time) for time in times]
+    with Gateway(Flux.from_iterable(records), ANYWHERE) as gateway, LogReader(gateway.endpoint) as log:
+        gateway.join(10)
+
+        found = [log.offset_at(time) for time in (0, 10, 11, 20, 25, 30, 31, 40, 41)]
+
+        assert found == [0, 0, 2, 2, 3, 3, 6, 6, 7]
+        assert [log.time_of(offset) for offset in range(7)] == times
+
+
+def test_a_time_is_found_though_the_oldest_records_are_gone() -> None:
+    records = [Record(b"x", timestamp=offset) for offset in range(1000)]
+    journal = MemoryJournal(max_records=100)
+    with (
+        Gateway(Flux.from_iterable(records), ANYWHERE, journal=journal) as gateway,
+        LogReader(gateway.endpoint) as log,
+    ):
+        reader = read(gateway.endpoint)
+        eventually(has(reader, 1000))
+        first = log.state().first
+
+        assert first > 0
+        assert [log.offset_at(time) for time in (0, first + 5, 999, 1000)] == [first, first + 5, 999, 1000]
+        assert log.time_of(0) is None
+
+
+def test_with_a_state_the_log_counts_as_it_was_then() -> None:
+    with Gateway(Flux.just(b"x"), ANYWHERE) as gateway, LogReader(gateway.endpoint) as log:
+        gateway.join(10)
+
+        assert log.offset_at(0, state=log.state()._replace(head=0)) == 0
+        assert log.offset_at(1 << 60) == 1

@@ -49,6 +49,19 @@ def test_a_range_is_printed_with_offsets_and_times(endpoint: str) -> None:
     assert [record["key"] for record in records] == [None] * 3
 
 
+@pytest.mark.parametrize("codec", [(), ("--codec", "text")])
+def test_it_starts_at_a_time(codec: tuple[str, ...]) -> None:
+    noon = 1_769_860_800_000_000
+    records = [Record(b"minute %d" % minute, timestamp=noon + minute * 60_000_000) for minute in range(60)]
+    with Gateway(Flux.from_iterable(records), control="tcp://127.0.0.1:0") as gateway:
+        gateway.join(10)
+        in_utc = penstock("tail", gateway.endpoint, "--from", "2026-01-31T12:57", *codec)
+        with_zone = penstock("tail", gateway.endpoint, "--from", "2026-01-31T13:58:30+01:00", *codec)
+
+    assert in_utc.stdout.splitlines() == ["minute 57", "minute 58", "minute 59"]
+    assert with_zone.stdout.splitlines() == ["minute 59"]
+
+
 def test_what_is_no_text_is_told_in_base64() -> None:
     records = [Record(b"\xff\xfe", key=b"a", timestamp=0), Record(b"x", key=b"\xff", timestamp=10**18)]
     with Gateway(Flux.from_iterable(records), control="tcp://127.0.0.1:0") as gateway:
@@ -186,7 +199,7 @@ def test_an_offset_that_is_not_there_is_an_error(endpoint: str) -> None:
     [
         (("here",), "has to start with tcp://"),
         (("tcp://*:5556",), "name the host and port of one gateway"),
-        (("tcp://127.0.0.1:1", "--from", "yesterday"), "write earliest, latest or an offset"),
+        (("tcp://127.0.0.1:1", "--from", "yesterday"), "write earliest, latest, an offset, or a time"),
         (("tcp://127.0.0.1:1", "--to", "-1"), "--to"),
         (("tcp://127.0.0.1:1", "--rate", "fast"), "write 100/s or 0.5/s"),
         (("tcp://127.0.0.1:1", "--count", "0"), "is not a whole number of at least 1"),

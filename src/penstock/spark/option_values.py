@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 from penstock.aquifer import Endpoint
+from penstock.options import parse_instant
 
 __all__ = [
     "GivenOffsets",
@@ -29,7 +29,6 @@ __all__ = [
 GivenOffsets: TypeAlias = str | int | dict[str, int | str]
 """An end of the log, an offset, or one of these by endpoint."""
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WRITTEN_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow")
 _VALUE_FORMATS: Final = (*_WRITTEN_FORMATS, "csv")
 _LOG_ENDS: Final = ("earliest", "latest")
@@ -144,13 +143,11 @@ def instant(text: str) -> int:
     except ValueError:
         pass
     try:
-        at = datetime.fromisoformat(text)
+        return parse_instant(text)
     except ValueError:
         raise ValueError(
             "give a time such as 2026-01-31T12:00:00Z, or a number of milliseconds since 1970"
         ) from None
-    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-    return (at - _EPOCH) // timedelta(microseconds=1)
 
 
 def endpoints(text: str) -> tuple[str, ...]:

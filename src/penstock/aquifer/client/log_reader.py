@@ -18,7 +18,7 @@ from penstock.aquifer.client.connection import GatewayConnection
 from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.segment_reader import SegmentFinder
 from penstock.aquifer.client.sockets import GatewaySockets
-from penstock.aquifer.errors import ProtocolViolation
+from penstock.aquifer.errors import EpochChanged, OffsetGone, ProtocolViolation
 from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.messages import (
     VERSION,
@@ -30,7 +30,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
-from penstock.aquifer.records.batch import MSGPACK, Batch
+from penstock.aquifer.records.batch import MSGPACK, Batch, unpack_metadata
 from penstock.aquifer.security import CurveClient
 from penstock.aquifer.status import GatewayStatus, QueryReport
 from penstock.endpoint import Endpoint
@@ -198,6 +198,36 @@ class LogReader:
             reader.close()
             if finder is not None:
                 finder.close()
+
+    def time_of(self, offset: int, *, epoch: str | None = None, format: str = MSGPACK) -> int | None:
+        """Return the timestamp of a record, in microseconds since 1970; None if it is gone."""
+        try:
+            batch = next(self.read(offset, offset + 1, epoch=epoch, format=format))
+        except (OffsetGone, EpochChanged):
+            return None
+        metadata = unpack_metadata(batch.metadata)
+        return metadata.timestamp if metadata.timestamps is None else metadata.timestamps[0]
+
+    def offset_at(self, timestamp: int, *, state: LogState | None = None, format: str = MSGPACK) -> int:
+        """Return the offset of the first record with this timestamp or a later one.
+
+        ``timestamp`` is in microseconds since 1970. The result is the end of the log if there is no such
+        record. With ``state`` the log counts as it was at that moment.
+
+        A search over the log asks for a few records only: they are in the order in which they arrived. If
+        producers have given them timestamps in another order, the result is an offset at which an earlier
+        record is followed by one that is not.
+        """
+        state = self.state() if state is None else state
+        first, last = state.first, state.head
+        while first < last:
+            middle = (first + last) // 2
+            found = self.time_of(middle, epoch=state.epoch, format=format)
+            if found is None or found < timestamp:  # The oldest may go: then the time is in a later one.
+                first = middle + 1
+            else:
+                last = middle
+        return first
 
     def close(self) -> None:
         """Close the connection."""

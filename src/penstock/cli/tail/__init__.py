@@ -9,9 +9,9 @@ from typing import Final, Literal
 from penstock.cli.logs import LogOptions
 from penstock.cli.parser import Commands, ConnectionOptions, add_command, section
 from penstock.cli.style import json_option
-from penstock.options import option, parse_count, parse_duration, parse_rate
+from penstock.options import option, parse_count, parse_duration, parse_instant, parse_rate
 
-__all__ = ["CODECS", "TailOptions", "add_parser"]
+__all__ = ["CODECS", "Instant", "TailOptions", "add_parser"]
 
 CODECS: Final = ("bytes", "text", "json", "msgpack")
 """What a value can be."""
@@ -30,6 +30,8 @@ examples:
   penstock tail tcp://127.0.0.1:5556                        everything, then whatever arrives
   penstock tail tcp://127.0.0.1:5556 --from latest          only what arrives from now on
   penstock tail tcp://127.0.0.1:5556 --from 1000 --to 2000  the records 1000 to 1999
+  penstock tail tcp://127.0.0.1:5556 --from 2026-01-31T08:00
+                                                            what arrived from eight o'clock (UTC) on
   penstock tail tcp://127.0.0.1:5556 --id nightly --count 100
                                                             the next hundred that `nightly` has not seen
   penstock tail tcp://127.0.0.1:5556 --rate 10/s            slowly: the gateway sends no faster
@@ -48,25 +50,39 @@ def _offset(text: str) -> int:
     return int(text)
 
 
-def _start(text: str) -> int | str:
+@dataclass(frozen=True)
+class Instant:
+    """A time at which to start."""
+
+    timestamp: int
+    """Microseconds since 1970."""
+
+
+def _start(text: str) -> int | str | Instant:
     if text in ("earliest", "latest"):
         return text
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{text!r}: write earliest, latest or an offset")
-    return int(text)
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return Instant(parse_instant(text))
+    except ValueError:
+        raise ValueError(
+            f"{text!r}: write earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z"
+        ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TailOptions(ConnectionOptions):
     """The options of ``penstock tail``."""
 
-    start: int | Literal["earliest", "latest"] | None = option(
+    start: int | Literal["earliest", "latest"] | Instant | None = option(
         None,
         flag="--from",
         parse=_start,
         metavar="WHERE",
         shown="earliest, or with --id where it left off",
-        help="where to start: earliest, latest, or an offset",
+        help="where to start: earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z (without a "
+        "zone it is in UTC)",
     )
     stop: int | None = option(None, flag="--to", parse=_offset, metavar="N", help="stop before this offset")
     id: str | None = option(

@@ -6,6 +6,7 @@ gateway. ``--rate`` limits the demand in the same way.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import select
@@ -22,6 +23,7 @@ from penstock.aquifer import (
     AquiferPublisher,
     AquiferSubscription,
     GatewayUnreachable,
+    LogReader,
     Record,
     SourceFailed,
     probe,
@@ -32,7 +34,7 @@ from penstock.cli.record_text import form_of
 from penstock.cli.screen import was_output_closed
 from penstock.cli.signals import Interrupted, Interruption
 from penstock.cli.table import duration
-from penstock.cli.tail import CODECS, TailOptions
+from penstock.cli.tail import CODECS, Instant, TailOptions
 from penstock.spec import Subscription
 
 __all__ = ["run_tail"]
@@ -172,9 +174,13 @@ def run_tail(options: TailOptions) -> int:
         return 0  # Nobody can read the output.
     log = CommandLog(options.log, "tail", level=logging.INFO, layer="penstock.aquifer")
     with Interruption() as interruption, log:
-        codec = options.codec or _codec_there(options, interruption)
-        if codec is None:
-            return interruption.exit_code
+        codec = options.codec
+        if codec is None or isinstance(options.start, Instant):
+            told = _codec_there(options, interruption)
+            if told is None:
+                return interruption.exit_code
+            codec = codec or told
+        options = _with_start_found(options)
         inbox = Inbox(interruption.wake)
         _publisher(options, codec).subscribe(inbox)
         tail = _Tail(options, codec, inbox, interruption)
@@ -229,6 +235,17 @@ def _codec_there(options: TailOptions, interruption: Interruption) -> str | None
     return None
 
 
+def _with_start_found(options: TailOptions) -> TailOptions:
+    """Return the options with an offset, if they have a time to start at."""
+    if not isinstance(options.start, Instant):
+        return options
+    try:
+        with LogReader(options.endpoint, patience=options.patience, curve=options.curve_client()) as log:
+            return dataclasses.replace(options, start=log.offset_at(options.start.timestamp))
+    except AquiferError as error:
+        raise CommandError(str(error), 1) from None
+
+
 def _with_offsets(options: TailOptions) -> bool:
     """Return whether records with offsets are needed: to print them, or to acknowledge what was printed."""
     return bool(options.json or options.id is not None or options.dialect != "plain")
@@ -236,11 +253,12 @@ def _with_offsets(options: TailOptions) -> bool:
 
 def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = None) -> AquiferPublisher:
     window = RequestPace(options.rate, None).read_ahead
+    start = 0 if isinstance(options.start, Instant) else options.start
     try:
         return AquiferPublisher(
             options.endpoint,
             id=options.id,
-            start=options.start if only_acknowledge is None else only_acknowledge,
+            start=start if only_acknowledge is None else only_acknowledge,
             stop=options.stop if only_acknowledge is None else only_acknowledge,
             keep=not options.optional,
             lease=options.lease,

@@ -14,7 +14,6 @@ from penstock.aquifer import (
     LogState,
     OffsetGone,
     QueryReport,
-    unpack_metadata,
 )
 from penstock.spark.errors import BadOption, DataLoss, SharedSubscription
 from penstock.spark.options import Offsets, SourceOptions
@@ -123,33 +122,18 @@ class GatewayLogs:
         return offset_in(state, options.ending, endpoint, "endingOffsets")
 
     def offset_at(self, endpoint: str, state: LogState, instant: int) -> int:
-        """The offset of the first record of a time, or later; the end of the log if there is none.
+        """The offset of the first record of a time, or later; the end of the log if there is none."""
+        with self._options.connection_hints():
+            return self._log(endpoint).offset_at(instant, state=state, format=self._format)
 
-        Records are in the order in which they arrived, so a few of them tell where a time is. If producers
-        have given them times of their own, in another order, the answer is an offset where an earlier
-        record is followed by one that is not.
-        """
-        first, last = state.first, state.head
-        while first < last:
-            middle = (first + last) // 2
-            found = self.time_of(endpoint, middle, state.epoch)
-            if found is None or found < instant:  # The oldest may go: then the time is in a later one.
-                first = middle + 1
-            else:
-                last = middle
-        return first
-
-    def time_of(self, endpoint: str, offset: int, epoch: str | None = None) -> int | None:
+    def time_of(self, endpoint: str, offset: int) -> int | None:
         """The time of a record in microseconds since 1970; None if it is gone."""
-        wire_format = "arrow" if self._options.value == "arrow" else "msgpack"
-        log = self._log(endpoint)
-        try:
-            with self._options.connection_hints():
-                batch = next(log.read(offset, offset + 1, epoch=epoch, format=wire_format))
-        except (OffsetGone, EpochChanged):
-            return None
-        metadata = unpack_metadata(batch.metadata)
-        return metadata.timestamp if metadata.timestamps is None else metadata.timestamps[0]
+        with self._options.connection_hints():
+            return self._log(endpoint).time_of(offset, format=self._format)
+
+    @property
+    def _format(self) -> str:
+        return "arrow" if self._options.value == "arrow" else "msgpack"
 
     # ---------------------------------------------------------------- cursors
     def lease(self, here: QueryPosition) -> float:
