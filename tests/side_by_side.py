@@ -41,6 +41,7 @@ RUNS = {
         "tests/spark/chaos",
         "tests/spark/test_backpressure.py",
         "tests/spark/test_cluster.py",
+        "tests/spark/upserts",
         "tests/aquifer/chaos",
         "tests/observe/planted",
     ),

@@ -16,7 +16,9 @@ from pathlib import Path
 _MARK = "\x1e script "
 
 
-def run_scripts(paths: Sequence[Path], folder: Path, seconds: float = 1200) -> dict[str, list[str]]:
+def run_scripts(
+    paths: Sequence[Path], folder: Path, seconds: float = 1200, **environment: str
+) -> dict[str, list[str]]:
     """What each of the scripts prints, by its name; all have to end well."""
     # Spark logs to the error output whatever one does, so that is only shown.
     finished = subprocess.run(
@@ -25,7 +27,12 @@ def run_scripts(paths: Sequence[Path], folder: Path, seconds: float = 1200) -> d
         text=True,
         timeout=seconds,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "PENSTOCK_SCRIPTS_IN": str(folder)},
+        env={
+            **os.environ,
+            **environment,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "PENSTOCK_SCRIPTS_IN": str(folder),
+        },
     )
     printed: dict[str, list[str]] = {}
     for part in finished.stdout.split(_MARK)[1:]:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.required_tools import require_tool
 from tests.spark.scripts import run_scripts
+from tests.spark.upserts.postgresql import postgresql
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -25,6 +26,8 @@ SHOWN = {
     "15_spark_two_gateways.py": ["1000 of 2000 orders are paid, 12998 in all"],
     "16_spark_enrichment.py": ["{'cellar': 750, 'nowhere': 750, 'roof': 750, 'yard': 750}"],
     "17_spark_state.py": ["second 199: yard silent", "second 260: yard back", "second 449: roof silent"],
+    "26_spark_upsert_sqlite.py": ["c0 1667 4165833", "c1 1667 4167500", "c2 1666 4164167"],
+    "27_spark_upsert_postgresql.py": ["c0 1667 4165833", "c1 1667 4167500", "c2 1666 4164167"],
     "25_spark_mqtt_to_parquet.py": [
         "stopped, and the sensor goes on",
         "at least 1000 readings: True",
@@ -40,7 +43,11 @@ def printed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     names = [name for name in SHOWN if f"{name}]" in tests]
     if any("mqtt" in name for name in names):
         require_tool("mosquitto", part="the example of MQTT", install="apt-get install mosquitto")
-    return run_scripts([EXAMPLES / name for name in names], tmp_path_factory.mktemp("examples"))
+    paths, folder = [EXAMPLES / name for name in names], tmp_path_factory.mktemp("examples")
+    if not any("postgresql" in name for name in names):
+        return run_scripts(paths, folder)
+    with postgresql() as shop:
+        return run_scripts(paths, folder, SHOP=shop)
 
 
 @pytest.mark.rare(20)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["Part", "Process"]
+__all__ = ["Part", "Process", "in_session", "kill", "kill_session"]
 
 _REPOSITORY = Path(__file__).parents[3]
 _TO_DIE = 30.0
@@ -59,30 +59,32 @@ class Part:
 
     def processes(self) -> list[Process]:
         """Its process, and those that this one has started, directly or not."""
-        if self._process is None:
-            return []
-        return [process for pid in _all_pids() if (process := _look_at(pid, self._process.pid)) is not None]
+        return [] if self._process is None else in_session(self._process.pid)
 
     def kill(self) -> None:
         """SIGKILL for all of it; when this returns, nothing of it is left."""
         if self._process is None:
             return
-        deadline = time.monotonic() + _TO_DIE
-        # More than once: somebody may have been about to start another one.
-        while (found := self.processes()) and time.monotonic() < deadline:
-            for process in found:
-                kill(process.pid)
-            if self._process.poll() is None:
-                self._process.wait(_TO_DIE)
+        kill_session(self._process.pid)
         if self._process.stdin is not None:
             self._process.stdin.close()
-        if found:
-            raise AssertionError(f"{self.name} is not to be killed: {found}")
         self._process.wait(_TO_DIE)
 
     def last_words(self, most: int = 3000) -> str:
         """The end of what it said."""
         return self.log.read_text(errors="replace")[-most:] if self.log.exists() else ""
+
+
+def kill_session(leader: int) -> None:
+    """SIGKILL for all processes of a session; when this returns, none of them is left."""
+    deadline = time.monotonic() + _TO_DIE
+    # More than once: somebody may have been about to start another one.
+    while found := in_session(leader):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"some of the session {leader} are not to be killed: {found}")
+        for process in found:
+            kill(process.pid)
+        time.sleep(0.01)
 
 
 def kill(pid: int) -> bool:
@@ -94,8 +96,10 @@ def kill(pid: int) -> bool:
     return True
 
 
-def _all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+def in_session(leader: int) -> list[Process]:
+    """The processes that one has started, directly or not, and itself."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    return [process for pid in pids if (process := _look_at(pid, leader)) is not None]
 
 
 def _look_at(pid: int, session: int) -> Process | None:
