@@ -1,7 +1,7 @@
 """Sends metrics and spans to a collector of OpenTelemetry, over OTLP with HTTP.
 
-The standard variables ``OTEL_*`` hold: the exporters and the resource of the SDK read them. The providers
-here are not the global ones, so nothing else in the process exports through them.
+The standard variables ``OTEL_*`` hold: the exporters and the resource of the SDK read them. What is made here
+is not global, so nothing else in the process exports through it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from penstock.observe.model import Snapshot
 from penstock.observe.telemetry import Telemetry, needs_opentelemetry
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
+
+    from penstock.observe.otlp_metrics import MetricExport
 
 __all__ = ["OtlpExport", "otlp_endpoint", "parse_otlp_url"]
 
@@ -69,22 +70,27 @@ class OtlpExport:
         needs_opentelemetry("opentelemetry.sdk.resources")
         needs_opentelemetry("opentelemetry.exporter.otlp.proto.http")
         resource = _resource(service)
-        self._meters = _meters(base, resource) if _is_wanted("METRICS") else None
         self._tracers = _tracers(base, resource) if _is_wanted("TRACES") else None
+        self._metrics: MetricExport | None = None
         self._telemetry: Telemetry | None = None
-        if self._meters is not None or self._tracers is not None:
-            self._telemetry = Telemetry(
+        if self._tracers is not None or _is_wanted("METRICS"):
+            from opentelemetry.trace import NoOpTracerProvider
+
+            telemetry = self._telemetry = Telemetry(
                 look,
-                meter_provider=self._meters,
-                tracer_provider=self._tracers,
+                tracer_provider=self._tracers if self._tracers is not None else NoOpTracerProvider(),
                 interval=interval,
                 heads=heads,
             )
+            if _is_wanted("METRICS"):
+                self._metrics = _metrics(base, resource, lambda: telemetry.snapshot)
 
     def start(self) -> Self:
         """Begin to look and to export."""
         if self._telemetry is not None:
             self._telemetry.start()
+        if self._metrics is not None:
+            self._metrics.start()
         return self
 
     def close(self) -> None:
@@ -93,10 +99,10 @@ class OtlpExport:
             self._telemetry.stop()
         threads = [
             threading.Thread(target=provider.shutdown, name="penstock-otlp-end", daemon=True)
-            for provider in (self._meters, self._tracers)
+            for provider in (self._metrics, self._tracers)
             if provider is not None
         ]
-        self._meters = self._tracers = None
+        self._metrics = self._tracers = None
         until = time.monotonic() + _PATIENCE
         for thread in threads:
             thread.start()
@@ -152,14 +158,13 @@ def _resource(service: str) -> Resource:
     return found
 
 
-def _meters(base: str | None, resource: Resource) -> MeterProvider:
+def _metrics(base: str | None, resource: Resource, snapshot: Callable[[], Snapshot | None]) -> MetricExport:
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    from penstock.observe.otlp_metrics import MetricExport
 
     exporter = OTLPMetricExporter(None if base is None else f"{base}/v1/metrics")
-    reader = PeriodicExportingMetricReader(exporter)
-    return MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+    return MetricExport(exporter, snapshot, resource)
 
 
 def _tracers(base: str | None, resource: Resource) -> TracerProvider:
