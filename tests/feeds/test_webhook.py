@@ -55,6 +55,7 @@ def stored_in(gateway: Gateway, codec: str = "bytes") -> list[Any]:
         ("application/cloudevents+json; charset=utf-8", b'{"a":1}', [b'{"a":1}']),
         ("application/x-ndjson", b'{"a": 1}\n{"a": 2}', [b'{"a": 1}', b'{"a": 2}']),
         ("text/plain", b"one\r\ntwo\n", [b"one", b"two"]),
+        ("text/csv", b"a\n" + b"x" * 200_000, [b'{"a":"' + b"x" * 200_000 + b'"}']),
         ("text/csv", b'name,n\n"a,b",1\n\nc,2\n', [b'{"name":"a,b","n":"1"}', b'{"name":"c","n":"2"}']),
         ("application/octet-stream", b"\x00\n\xff", [b"\x00\n\xff"]),
         ("", b"as it is", [b"as it is"]),

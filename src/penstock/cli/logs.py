@@ -156,6 +156,8 @@ class CommandLog:
             self._opened.enter_context(ScreenLog(shown, self._level, self._layer))
             # Its exporters warn each time that they try again.
             self._opened.enter_context(ScreenLog(shown, logging.ERROR, "opentelemetry"))
+            # It warns of every request that is not HTTP, and anybody can send one to a port.
+            self._opened.enter_context(ScreenLog(shown, logging.ERROR, "uvicorn"))
         _open.append(self)
         self._opened.callback(_open.remove, self)
         return self

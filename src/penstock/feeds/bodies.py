@@ -98,6 +98,8 @@ def record_of_fields(fields: dict[str, str], codec: str) -> Any:
 
 def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Iterator[Any]:
     """Rows as objects, with the names of the first row; as JSON, unless the codec is one of objects."""
+    if csv.field_size_limit() < options.max_line:
+        csv.field_size_limit(options.max_line)  # It has one for the whole process, which is smaller.
     rows = csv.reader(text, strict=True)
     try:
         names = next(rows, None)
