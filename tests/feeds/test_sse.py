@@ -154,3 +154,56 @@ def test_a_page_instead_of_events_is_told(caplog: pytest.LogCaptureFixture) -> N
     with page as (url, _), feeds.open(url) as feed:
         assert feed.flux().collect_list().block(PATIENCE) == []
     assert "the server answers with text/html, and events are text/event-stream" in caplog.text
+
+
+BAD = (
+    b"id: 1\ndata: a\n\n"
+    b"id: 2\ndata: \xff\n\n"
+    b"id: 3\ndata: " + b"x" * 500 + b"\n\n"
+    b"data: " + b"y" * 500 + b"\nid: 4\n\n"
+    b"id: 5\ndata: b\n\n"
+)
+
+
+class BadEvents(Events):
+    """Some events that cannot be read, and then nothing."""
+
+    def do_GET(self) -> None:
+        last = self.headers.get("Last-Event-ID")
+        self.asked.append(last)
+        self.send_response(204 if last == "5" else 200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+        if last != "5":
+            self.wfile.write(BAD)
+        self.close_connection = True
+
+
+@contextmanager
+def bad_events() -> Iterator[tuple[str, list[str | None]]]:
+    handler = type("Handler", (BadEvents,), {"asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        serving.start()
+        try:
+            yield f"sse+http://127.0.0.1:{server.server_address[1]}/", handler.asked  # type: ignore[attr-defined]
+        finally:
+            server.shutdown()
+            serving.join()
+
+
+def test_an_event_that_cannot_be_read_is_skipped_and_not_asked_for_again() -> None:
+    with bad_events() as (url, asked):
+        feed = feeds.open(url, FeedOptions(on_bad_line="skip", max_line=100))
+        assert list(feed.flux()) == [b"a", b"b"]
+        assert feed.skipped == 3
+        assert asked == [None, "5"]
+
+
+def test_an_event_that_cannot_be_read_ends_the_feed_with_what_to_do() -> None:
+    with bad_events() as (url, _):
+        with pytest.raises(ValueError, match="an event is not UTF-8 text"):
+            list(feeds.open(url, FeedOptions()).flux())
+        with pytest.raises(feeds.LineTooLong, match=r"more than 5 bytes; allow more with .*--max-line"):
+            list(feeds.open(url, FeedOptions(max_line=5)).flux())

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.net.framing import BadFrame, FrameTooLong
-from penstock.net.http import Event, EventDecoder
+from penstock.net.http import Event, EventDecoder, WrongEvent
 
 one_line = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), max_size=20)
 events = st.builds(
@@ -100,3 +100,29 @@ def test_a_long_event_in_tiny_pieces_is_not_gone_through_again_and_again(start: 
     found.extend(decoder.feed(end))
 
     assert [len(event.data) for event in found] == [size if start == b"data: " else 1]
+
+
+@given(cuts=st.lists(st.integers(1, 40), max_size=20))
+def test_a_wrong_event_can_be_kept_and_the_next_one_is_read(cuts: list[int]) -> None:
+    decoder = EventDecoder(max_length=20, keep_wrong=True)
+    stream = (
+        b"id: 1\ndata: \xff\n\ndata: "
+        + b"x" * 100
+        + b"\nid: 2\n\ndata: "
+        + b"id: 9\r" * 30
+        + b"\n\ndata: b\n\n"
+    )
+    read: list[Event] = []
+    for cut in cuts:
+        read += decoder.feed(stream[:cut])
+        stream = stream[cut:]
+    read += decoder.feed(stream)
+    first, second, third, last = read
+    assert isinstance(first, WrongEvent)
+    assert isinstance(first.error, BadFrame)
+    assert first.id == "1"
+    assert isinstance(second, WrongEvent)
+    assert isinstance(second.error, FrameTooLong)
+    assert (second.id, second.data) == ("2", "")
+    assert isinstance(third, WrongEvent)
+    assert last == Event("b")

@@ -30,6 +30,7 @@ _EXTRAS: Final = {
 _OTHERS: Final = {
     "redis": ("redis",),
     "mqtt": ("mqtt5",),
+    "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "interop": ("reactivex", "rsocket"),
     "jvm": ("jpype",),
 }

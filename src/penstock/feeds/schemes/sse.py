@@ -11,8 +11,10 @@ from typing import Any, Final
 from penstock.delivery import Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+from penstock.feeds.lines import LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
-from penstock.net.http import Event, EventDecoder
+from penstock.net.framing import BadFrame, FrameTooLong
+from penstock.net.http import Event, EventDecoder, WrongEvent
 
 __all__ = ["SCHEMES", "EventFeed"]
 
@@ -59,7 +61,7 @@ class EventFeed(ConnectedFeed):
         headers: dict[str, str | bytes] = {"accept": "text/event-stream", "cache-control": "no-cache"}
         if self._last:
             headers["last-event-id"] = self._last.strip().encode()
-        decoder = EventDecoder(self._longest)
+        decoder = EventDecoder(self._longest, keep_wrong=self._bad.policy != "fail")
         patience = httpx2.Timeout(None, connect=_CONNECT)
         # Events may be hours apart. The system finds out whether the server is still there.
         transport = httpx2.AsyncHTTPTransport(socket_options=_KEEP_ALIVE)
@@ -82,6 +84,8 @@ class EventFeed(ConnectedFeed):
                 async for chunk in response.aiter_bytes():
                     for event in decoder.feed(chunk):
                         yield self._taken(event)
+        except (BadFrame, FrameTooLong) as error:
+            self._bad.refuse(self._fault(error), at="an event" if isinstance(error, FrameTooLong) else "")
         except httpx2.HTTPError as error:
             raise ConnectionLost(str(error) or type(error).__name__) from error
         raise ConnectionLost("the server has ended the stream")
@@ -95,7 +99,20 @@ class EventFeed(ConnectedFeed):
                 error = ValueError(f"the event id {event.id!r} has characters that no header can have")
                 return Delivery(self._bad.refuse(error, event.data.encode()))
             self._last = event.id
+        if isinstance(event, WrongEvent):
+            return self._refused(event)
         return self._delivery(event.data)
+
+    def _refused(self, event: WrongEvent) -> Delivery:
+        """Skip an event, or hand it on as a bad one; its id is stored, so that it is not sent again."""
+        at = f"event {event.id}" if event.id is not None else "an event"
+        records = self._bad.refuse(self._fault(event.error), event.data.encode(), at=at)
+        return Delivery(records, {_MARK: self._last} if self._last is not None else {})
+
+    def _fault(self, error: Exception | None) -> Exception:
+        if isinstance(error, FrameTooLong):
+            return LineTooLong(f"has more than {self._longest} bytes; allow more with max_line (--max-line)")
+        return ValueError(str(error))
 
     def _delivery(self, text: str) -> Delivery:
         records: list[Any] = []

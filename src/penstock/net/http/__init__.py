@@ -43,7 +43,7 @@ from penstock.net.http.asgi import (
 )
 from penstock.net.http.client import Answer, Call, RequestOptions, get, post, request
 from penstock.net.http.compression import Compression
-from penstock.net.http.events import Event, EventDecoder
+from penstock.net.http.events import Event, EventDecoder, WrongEvent
 from penstock.net.http.files import FileTruncated, file
 from penstock.net.http.forms import Form, FormPart
 from penstock.net.http.incoming_request import Request
@@ -95,6 +95,7 @@ __all__ = [
     "WebSocketInbound",
     "WebSocketOutbound",
     "WebSocketSettings",
+    "WrongEvent",
     "body",
     "file",
     "get",

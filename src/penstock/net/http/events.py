@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.net.framing import BadFrame, Decoder, FrameTooLong
 
-__all__ = ["COMMENT", "LONGEST_EVENT", "Event", "EventDecoder", "as_event"]
+__all__ = ["COMMENT", "LONGEST_EVENT", "Event", "EventDecoder", "WrongEvent", "as_event"]
 
 COMMENT = b":\n\n"
 """A line without a meaning, which keeps proxies from closing an idle connection."""
@@ -62,6 +62,13 @@ class Event:
         return ("\n".join(lines) + "\n\n").encode()
 
 
+@dataclass(frozen=True, slots=True)
+class WrongEvent(Event):
+    """An event that could not be read; its data is what could be, and nothing if it was too long."""
+
+    error: BadFrame | FrameTooLong | None = None
+
+
 def as_event(thing: Any) -> Event:
     """An element as an event: an event itself, text as its data, anything else as JSON."""
     if isinstance(thing, Event):
@@ -81,12 +88,17 @@ class EventDecoder(Decoder[Event]):
     >>> decoder.feed(b": hello\\n\\ndata: on"), decoder.feed(b"e\\rdata: two\\r\\n\\r\\n")
     ([], [Event(data='one\\ntwo', event=None, id=None, retry=None)])
 
-    An event that is incomplete when the stream ends is dropped, as the standard says.
+    An event that is incomplete when the stream ends is dropped, as the standard says. One that is too long,
+    or is not text, ends the stream with an error; with ``keep_wrong`` it becomes a :class:`WrongEvent`, and
+    the stream goes on.
     """
 
-    def __init__(self, max_length: int = LONGEST_EVENT) -> None:
+    def __init__(self, max_length: int = LONGEST_EVENT, *, keep_wrong: bool = False) -> None:
         super().__init__()
         self._limit = max_length
+        self._keep_wrong = keep_wrong
+        self._is_cut = False
+        """The beginning of the line that comes was thrown away."""
         self._pending = bytearray()
         self._after_return = False
         """The last chunk ended with a carriage return; a newline that follows belongs to it."""
@@ -100,6 +112,7 @@ class EventDecoder(Decoder[Event]):
         self._id: str | None = None
         self._retry: int | None = None
         self._length = 0
+        self._wrong: BadFrame | FrameTooLong | None = None
 
     def cut(self, chunk: bytes) -> Iterable[Event]:
         """Split into lines, however they end. An empty line completes an event."""
@@ -118,18 +131,51 @@ class EventDecoder(Decoder[Event]):
         events: list[Event] = []
         try:
             for line in lines:
-                if not line:
-                    if self._data:
-                        events.append(Event("\n".join(self._data), self._event, self._id, self._retry))
-                    self._begin()
-                    continue
-                self._length += len(line)
-                self._check(self._length)
-                self._field(line)
-            self._check(self._length + len(self._pending))
+                if self._is_cut:
+                    self._is_cut = False
+                elif line:
+                    self._take(line)
+                else:
+                    events += self._ended()
+            self._check_pending()
         except (BadFrame, FrameTooLong) as wrong:
             return self.broken(events, wrong)
         return events
+
+    def _take(self, line: bytes) -> None:
+        self._length += len(line)
+        try:
+            if self._wrong is None:
+                self._check(self._length)
+                self._field(line)
+            elif line.startswith(b"id:") and len(line) <= self._limit:
+                self._field(line)  # So that it is not sent again.
+        except (BadFrame, FrameTooLong) as wrong:
+            self._note(wrong)
+
+    def _check_pending(self) -> None:
+        try:
+            self._check(self._length + len(self._pending))
+        except FrameTooLong as wrong:
+            self._note(wrong)
+            self._is_cut = self._is_cut or bool(self._pending)
+            self._pending.clear()
+
+    def _note(self, wrong: BadFrame | FrameTooLong) -> None:
+        if not self._keep_wrong:
+            raise wrong
+        if isinstance(wrong, FrameTooLong):
+            self._data.clear()
+        self._wrong = self._wrong or wrong
+
+    def _ended(self) -> list[Event]:
+        """The event that an empty line completes."""
+        data, kind, id, retry, wrong = "\n".join(self._data), self._event, self._id, self._retry, self._wrong
+        is_one = bool(self._data)
+        self._begin()
+        if wrong is not None:
+            return [WrongEvent(data, kind, id, retry, wrong)]
+        return [Event(data, kind, id, retry)] if is_one else []
 
     def rest(self) -> list[Event]:
         """An incomplete event is dropped."""
