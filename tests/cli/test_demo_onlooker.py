@@ -1,11 +1,16 @@
 """What the demo says of who holds whom up is true of its gateways."""
 
+import socket
 import threading
 from contextlib import ExitStack
 
+import pytest
+
 from penstock import Flux
 from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal
+from penstock.cli import main
 from penstock.cli.demo.onlooker import Onlooker
+from penstock.observe import DashboardOptions
 from penstock.spec import Subscription
 from tests.aquifer.faults.rigs import ANYWHERE, eventually
 
@@ -57,3 +62,17 @@ def test_the_address_of_a_dashboard_is_told() -> None:
         told: list[str] = []
         onlooker.show(told.append)
         assert told[0].startswith("dashboard at http://127.0.0.1:")
+
+
+def test_the_dashboard_is_where_it_is_wanted() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    with Gateway(Flux.never(), ANYWHERE) as gateway, Onlooker({gateway.endpoint: "Spark"}) as onlooker:
+        told: list[str] = []
+        onlooker.show(told.append, DashboardOptions(listen=address))
+    assert told == [f"dashboard at http://{address}/"]
+
+
+def test_without_gateways_there_is_no_dashboard(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--only-streams", "--dashboard"]) == 2
+    assert "--dashboard needs the whole demo" in capsys.readouterr().err

@@ -26,6 +26,7 @@ from penstock.cli.logs import is_json, tell
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.spark_start import SparkStart
+from penstock.observe import DashboardOptions
 
 __all__ = ["direct", "phase_of"]
 
@@ -53,6 +54,7 @@ def direct(
     drawn: str | None = None,
     *,
     as_json: bool = False,
+    dashboard: DashboardOptions | None = None,
 ) -> int:
     """Run the demo; 0 if the results count exactly the readings that were sent.
 
@@ -64,7 +66,8 @@ def direct(
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
         try:
             picture.way()
-            return _Run(folder, picture, interruption, ending, start_limit, drawn).run(duration, records)
+            run = _Run(folder, picture, interruption, ending, start_limit, drawn, dashboard)
+            return run.run(duration, records)
         except PartFailed as failure:
             tell("demo", str(failure))
             return 1
@@ -81,8 +84,10 @@ class _Run:
         ending: ExitStack,
         start_limit: float,
         drawn: str | None,
+        dashboard: DashboardOptions | None,
     ) -> None:
         self._folder = folder
+        self._dashboard = dashboard
         self._drawn = drawn
         self._history = MomentHistory()
         self._start_limit = start_limit
@@ -103,7 +108,7 @@ class _Run:
             return self._interrupted()
         readers = {source.endpoint: "Spark", sink.endpoint: "the reader"}
         self._onlooker = self._ending.enter_context(Onlooker(readers))
-        self._onlooker.show(self._note)
+        self._onlooker.show(self._note, self._dashboard)
         limit = ["--records", str(records)] if records is not None else []
         pace = ["--rate", str(_RATE), "--duration", str(duration)]
         self._sensors = self._part("sensors", SensorsReport, str(source.port), *pace, *limit)

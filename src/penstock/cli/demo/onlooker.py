@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -17,7 +18,7 @@ from penstock.aquifer import AquiferError
 from penstock.cli.errors import ScreenLog
 from penstock.cli.logs import is_json
 from penstock.cli.table import duration
-from penstock.observe import Observer
+from penstock.observe import DashboardOptions, Observer
 
 if TYPE_CHECKING:
     from penstock.observe import Snapshot
@@ -65,13 +66,14 @@ class Onlooker:
         how = "the log before it is full" if is_full else "it falls behind"
         return f"{name} limits the flow: for {duration(int(verdict.since or 0))}, and {how}"
 
-    def show(self, note: Callable[[str], object]) -> None:
-        """Serve a dashboard at a free port of this machine, and tell its address."""
+    def show(self, note: Callable[[str], object], wanted: DashboardOptions | None = None) -> None:
+        """Serve a dashboard, at a free port of this machine unless an address is wanted; tell its address."""
+        options = wanted or DashboardOptions()
+        if options.listen is None:
+            options = replace(options, listen=_ANYWHERE)
         try:
             from penstock.cli.dashboard.server import serving
-            from penstock.observe import DashboardOptions
 
-            options = DashboardOptions(listen=_ANYWHERE)
             if not is_json():  # Otherwise the messages of all packages are told already.
                 self._opened.enter_context(ScreenLog(note, layer="penstock.observe"))
             self._opened.enter_context(serving(self.look, options, note, "penstock demo"))
