@@ -133,6 +133,9 @@ class Server:
                     self._waker.drain()
                     _do(self._calls)
                     everybody = True
+                    # The log has grown: a commit is done, or a probe has waited for that.
+                    for table in self.streams.tables:
+                        self._reply(table.answers(time.monotonic()))
                 sent = self._serve_all(everybody)
                 self._heard.clear()
                 wait = 0.0 if sent else max(0.0, next_tick - time.monotonic())

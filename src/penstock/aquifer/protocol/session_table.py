@@ -447,8 +447,7 @@ class SessionTable:
                 registry.end(session, SessionEvent.EXPIRED)
             else:
                 replies += session.tick(now)
-        replies += self._probes.tick(now)
-        replies += self.transactions.tick()
+        replies += self.answers(now)
         if self._samples.due(now):
             registry.sample(now, self._probes.names())
             self.transactions.sample(now)
@@ -456,6 +455,10 @@ class SessionTable:
         if ended := registry.cursors.expired():
             self.counters["leases ended"] += len(ended)
         return replies
+
+    def answers(self, now: float) -> list[Reply]:
+        """The answers that peers wait for, and that there are now: to probes, and to commits."""
+        return [*self._probes.tick(now), *self.transactions.tick()]
 
     def _revoke(self) -> list[Reply]:
         """If there is a new access list, end what it does not allow."""
