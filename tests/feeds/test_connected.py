@@ -58,6 +58,16 @@ def test_it_reconnects_until_the_server_is_there_and_says_so(caplog: pytest.LogC
     assert "connected again" in caplog.text
 
 
+def test_a_server_that_ends_each_connection_early_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    once = [lambda: [1, ConnectionLost("closed by the server")]]
+    assert list(ScriptedFeed(*once * 50, lambda: [2]).flux()) == [1] * 50 + [2]
+    told = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert len([each for each in told if "closed by the server" in each]) == 1
+    assert len([each for each in told if "connected again" in each]) == 1
+
+
 def test_an_error_of_another_kind_ends_it() -> None:
     with pytest.raises(ValueError, match="not understood"):
         list(ScriptedFeed(lambda: [1, ValueError("not understood")]).flux())

@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from penstock import feeds
+from penstock import feeds, idle_connections
 from penstock.aquifer import AquiferPublisher, Gateway, MemoryJournal, SqliteJournal
-from penstock.feeds import BadFeed, Delivery, FeedOptions, FeedUnavailable, WebhookFeed
+from penstock.feeds import BadFeed, Delivery, FeedOptions, FeedUnavailable, WebhookFeed, http_listener
 from penstock.feeds.rendezvous import Rendezvous
 from tests.cli.running import PATIENCE
 from tests.feeds.reading import Reader
@@ -182,6 +182,30 @@ def test_without_demand_a_request_waits_and_is_then_refused_and_not_kept() -> No
             assert reader.take(1) == [b"1"]
             assert reader.lines.empty()
         reader.subscription.cancel()
+
+
+def test_idle_connections_do_not_keep_senders_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_listener, "_MOST_CONNECTIONS", 40)
+    monkeypatch.setattr(idle_connections, "_LOOK", 0.2)
+    with served() as (client, _, feed), ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(("127.0.0.1", feed.port)))
+        while is_kept_out(client):
+            pass
+
+
+def is_kept_out(client: httpx2.Client) -> bool:
+    try:
+        return client.post("/in", content=b"a\n", headers={"content-type": "text/plain"}).status_code == 503
+    except httpx2.TransportError:
+        return True  # The machine was so busy that it counted as idle.
+
+
+def test_a_password_that_nobody_would_check_is_refused() -> None:
+    with pytest.raises(BadFeed, match="token-file") as refused:
+        feeds.open("webhook+http://user:secret@127.0.0.1:0/in")
+    assert "secret@" not in str(refused.value)
+    assert "user:secret" not in str(refused.value)
 
 
 def test_a_request_that_waits_when_the_feed_is_closed_gets_503() -> None:

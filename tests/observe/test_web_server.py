@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from penstock.observe import Dashboard, DashboardOptions, MetricsServer, Snapshot, web_server
+from penstock import idle_connections
+from penstock.observe import Dashboard, DashboardOptions, MetricsServer, Snapshot
 from penstock.observe.dashboard import application
 
 MANY = 200
@@ -17,8 +18,8 @@ Serving = Callable[[], contextlib.AbstractContextManager[int]]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_server, "_LOOK", 0.2)
-    monkeypatch.setattr(web_server, "_IDLE", 1)
+    monkeypatch.setattr(idle_connections, "_LOOK", 0.2)
+    monkeypatch.setattr(idle_connections, "PATIENCE", 1)
 
 
 def look() -> Snapshot:

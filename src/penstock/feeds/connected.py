@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator
@@ -24,6 +25,10 @@ _log = logging.getLogger("penstock.feeds")
 
 RECONNECT: Final = Backoff(first=0.2, longest=30.0)
 """The pauses between two attempts to reconnect."""
+
+
+_BETWEEN_WARNINGS: Final = 60.0
+"""Seconds between two warnings of the same reason, if the connection was there in between."""
 
 
 class ConnectionLost(ConnectionError):
@@ -62,6 +67,10 @@ class ConnectedFeed(Feed):
         """How many connections in a row have failed, or have ended early without giving anything."""
         self._reason: str | None = None
         """Why the last one ended."""
+        self._is_told = False
+        """Whether there was a warning that the connection is lost."""
+        self._told = -math.inf
+        """When there was one."""
 
     @abstractmethod
     def connection(self) -> AsyncGenerator[Any, None]:
@@ -71,7 +80,9 @@ class ConnectedFeed(Feed):
         """Say that the connection is there; called by :meth:`connection`."""
         if self.state.status == "down":
             seconds = time.time() - self.state.since
-            _log.warning("%s: connected again, after %.1f s", self.name, seconds, extra={"feed": self.name})
+            level, about = logging.WARNING if self._is_told else logging.DEBUG, {"feed": self.name}
+            _log.log(level, "%s: connected again, after %.1f s", self.name, seconds, extra=about)
+        self._is_told = False
         self.state = FeedState("up")
 
     def _lines_of(self, chunk: bytes, splitter: LineSplitter) -> Iterator[Delivery]:
@@ -117,8 +128,11 @@ class ConnectedFeed(Feed):
         pause = self.backoff.pause(attempts)
         self.state = down(self.state, error, attempts, pause)
         reason = self.state.reason
-        # Once for each reason, and then ever more rarely: a server may be away for days.
-        if self._reason != reason or attempts & (attempts - 1) == 0:
+        # Once for each reason, and then ever more rarely: a server may be away for days. One that ends each
+        # connection after a few records is told of once a minute.
+        is_due = attempts > 1 or time.monotonic() - self._told >= _BETWEEN_WARNINGS
+        if self._reason != reason or (attempts & (attempts - 1) == 0 and is_due):
+            self._is_told, self._told = True, time.monotonic()
             about = {"feed": self.name, "reason": reason, "attempt": attempts + 1, "pause": pause}
             _log.warning(
                 "%s: %s; attempt %d follows in %.1f s", self.name, reason, attempts + 1, pause, extra=about

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.endpoint import Endpoint
 from penstock.feeds.feed import BadFeed, FeedOptions, FeedUnavailable
 from penstock.feeds.registry import FeedUrl
+from penstock.idle_connections import IdleConnections
 from penstock.net import new_event_loop
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class ListenerAddress:
         address = url.address(-1)
         if address.port < 0:
             raise BadFeed(f"{url.shown} names no port to listen at; write {url.scheme}://HOST:PORT/PATH")
+        if address.user is not None or address.password is not None:
+            raise BadFeed(
+                f"{url.shown}: a user and a password are not checked here, so everybody could send; name a "
+                "secret with ?token-file=FILE"
+            )
         self.path = f"/{address.path}"
         self.endpoint = Endpoint(address.host, address.port)
         self.token = _token_in(url)
@@ -163,7 +169,13 @@ class HttpListener:
             self._loop.set_exception(error)  # Whoever opens the feed waits for this.
             return
         self._loop.set_result(loop)
-        await self._server.serve(sockets=[self._socket])
+        state = self._server.server_state
+        idle = IdleConnections(lambda: state.connections, _MOST_CONNECTIONS)
+        watching = asyncio.create_task(idle.watch())
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            watching.cancel()
 
     def close(self, before: Callable[[], None] = lambda: None) -> None:
         """Stop listening; ``before`` is called on the loop first."""

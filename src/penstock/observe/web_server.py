@@ -11,12 +11,12 @@ import logging
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.endpoint import Endpoint
+from penstock.idle_connections import PATIENCE, IdleConnections, abort
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -33,10 +33,6 @@ Application = Callable[
 
 _CLOSING: Final = 10.0
 """Seconds that closing may take; the threads are daemons and never hold up the end of the process."""
-_IDLE: Final = 10.0
-"""Seconds that a connection may take to send a request."""
-_LOOK: Final = 1.0
-"""Seconds between two looks for connections that are idle."""
 
 
 class _OwnMessages(logging.Filter):
@@ -81,8 +77,6 @@ class WebServer:
         self._server: Server | None = None
         self._thread: threading.Thread | None = None
         self._own_messages = _OwnMessages(thread)
-        self._idle: dict[object, tuple[object, float]] = {}
-        """The connections without a request: their last one, and since when."""
 
     def listen(self) -> None:
         """Take the address; OSError if it cannot be used."""
@@ -111,7 +105,7 @@ class WebServer:
             server_header=False,
             proxy_headers=False,
             limit_concurrency=self._most,
-            timeout_keep_alive=int(_IDLE),
+            timeout_keep_alive=int(PATIENCE),
             timeout_graceful_shutdown=2,
             h11_max_incomplete_event_size=16384,
         )
@@ -150,45 +144,18 @@ class WebServer:
         assert self._server is not None
         assert self._socket is not None
         opened(asyncio.get_running_loop())
-        watching = asyncio.create_task(self._watch())
+        state = self._server.server_state
+        idle = IdleConnections(lambda: state.connections, self._most)
+        watching = asyncio.create_task(idle.watch())
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
             watching.cancel()
             ended()
-            for connection in list(self._server.server_state.connections):
-                _abort(connection)  # One that does not read would stay for ever.
+            for connection in list(state.connections):
+                abort(connection)  # One that does not read would stay for ever.
             await asyncio.sleep(0)  # the loop tells each connection that it is lost, and closes its socket
             await asyncio.sleep(0)
-
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK)
-            self._end_idle(time.monotonic())
-
-    def _end_idle(self, now: float) -> None:
-        """Cut off the connections that send no request; if they are many, the oldest without delay."""
-        assert self._server is not None
-        idle: dict[object, tuple[object, float]] = {}
-        for connection in self._server.server_state.connections:
-            request = getattr(connection, "cycle", None)
-            if request is None or request.response_complete:
-                last, since = self._idle.get(connection, (None, now))
-                idle[connection] = (request, since if last is request else now)
-        self._idle = idle
-        oldest = sorted(idle, key=lambda each: idle[each][1])
-        too_many = len(oldest) - self._most // 2
-        for number, silent in enumerate(oldest):
-            seconds = now - idle[silent][1]
-            # One that was not seen before may have its request on the way.
-            if seconds >= _IDLE or (number < too_many and seconds > 0):
-                _abort(silent)
-
-
-def _abort(connection: object) -> None:
-    transport = getattr(connection, "transport", None)
-    if isinstance(transport, asyncio.WriteTransport):
-        transport.abort()
 
 
 def _listening(endpoint: Endpoint, subject: str) -> socket.socket:
