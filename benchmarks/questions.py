@@ -27,6 +27,7 @@ NAMES = (
     "aquifer_throughput",
     "aquifer_fan_out",
     "aquifer_round_trip",
+    "journals",
     "observed_chain",
     "observed_gateway",
     "scrape",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_plus
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -22,6 +22,7 @@ __all__ = [
     "KafkaAddress",
     "broker_error",
     "client_settings",
+    "is_kafka_url",
     "is_refusal",
     "require_kafka",
 ]
@@ -79,6 +80,30 @@ class KafkaAddress:
             settings["sasl.password"] = _text_of(parameters, "password-file").strip()
         settings.update(_security(settings, tls, parameters))
         return cls(brokers, unquote(topic), MappingProxyType(settings))
+
+    @classmethod
+    def of_url(cls, url: str) -> Self:
+        """``kafka://HOST:PORT/TOPIC?ca=FILE``; ValueError, without a password, if it is not."""
+        scheme, _, rest = url.partition("://")
+        rest, _, query = rest.partition("?")
+        parameters: dict[str, str] = {}
+        for each in filter(None, query.split("&")):
+            name, equals, value = each.partition("=")
+            if not equals or name not in KAFKA_PARAMETERS:
+                raise ValueError(
+                    f"{name!r} is not known; after the ? there can be {', '.join(KAFKA_PARAMETERS)}"
+                )
+            parameters[name] = unquote_plus(value)
+        return cls.of(rest, tls=KAFKA_SCHEMES[scheme], parameters=parameters)
+
+    @classmethod
+    def given(cls, brokers: str, topic: str, settings: Mapping[str, str]) -> Self:
+        """The brokers as ``HOST:PORT,HOST:PORT``, and properties of librdkafka for the connection."""
+        if not isinstance(brokers, str) or not isinstance(topic, str) or not topic:
+            raise ValueError("brokers and topic are texts that are not empty: 'localhost:9092' and 'orders'")
+        return cls(
+            tuple(_broker(each) for each in brokers.split(",")), topic, MappingProxyType(dict(settings))
+        )
 
     @property
     def shown(self) -> str:
@@ -150,6 +175,11 @@ def broker_error(error: BaseException) -> KafkaError:
 
     found = error.args[0] if error.args else None
     return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+
+
+def is_kafka_url(text: str) -> bool:
+    """Whether this is the URL of a topic."""
+    return text.partition("://")[0] in KAFKA_SCHEMES and "://" in text
 
 
 def require_kafka(what: str) -> None:

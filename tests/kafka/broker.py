@@ -148,6 +148,11 @@ class KafkaBroker(Process):
             producer.poll(0)
         assert producer.flush(_PATIENCE) == 0, "Kafka does not take the records"
 
+    def start_of(self, topic: str, partition: int = 0) -> int:
+        """The offset of the oldest record of a partition."""
+        where = TopicPartition(topic, partition)
+        return int(self.admin.list_offsets({where: OffsetSpec.earliest()})[where].result(_PATIENCE).offset)
+
     def end(self, topic: str, partition: int = 0) -> int:
         """The offset that the next record of a partition gets."""
         where = TopicPartition(topic, partition)

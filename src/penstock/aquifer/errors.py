@@ -19,6 +19,7 @@ __all__ = [
     "JournalInUse",
     "JournalLocked",
     "JournalTooNew",
+    "JournalUnavailable",
     "LeaseEnded",
     "OffsetGone",
     "Overtaken",
@@ -182,6 +183,10 @@ class JournalInUse(JournalError):
 
 class JournalLocked(JournalInUse):
     """Another program has locked the journal at the moment; try again."""
+
+
+class JournalUnavailable(JournalError):
+    """The brokers that keep the journal do not answer at the moment; try again."""
 
 
 class JournalDamaged(JournalError):

@@ -143,7 +143,8 @@ class JournalOptions:
 
     path: str | None = option(
         None,
-        help="memory, or a file such as readings.db that survives the process",
+        help="memory, a file such as readings.db that survives the process, or a topic that survives the "
+        "machine: kafka://HOST:PORT/TOPIC",
         metavar="WHERE",
         parse=_file_or_memory,
         shown="memory",
@@ -165,7 +166,7 @@ class JournalOptions:
     )
     max_age: float | None = option(
         None,
-        help="delete older records, as in 1h; only with a journal in a file",
+        help="delete older records, as in 1h; not with a journal in memory",
         metavar="TIME",
         parse=parse_duration,
     )

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.aquifer import Gateway, SqliteJournal
+from penstock.aquifer import Gateway, KafkaJournal, SqliteJournal
+from penstock.kafka import KafkaAddress
 from penstock.streams import Flux
 from tests.aquifer.chaos.records import records
 
@@ -24,6 +25,7 @@ class GatewaySettings(msgspec.Struct):
 
     control: str
     journal: str
+    """A file, or ``kafka://BROKER/TOPIC``."""
     total: int
     """How many records the source has."""
     rate: float
@@ -50,6 +52,14 @@ def paced(settings: GatewaySettings, start: int, go: threading.Event) -> Iterato
         closed.set()
 
 
+def open_log(where: str) -> SqliteJournal | KafkaJournal:
+    """The journal that the settings name."""
+    if not where.startswith("kafka://"):
+        return SqliteJournal(where)
+    address = KafkaAddress.of_url(where)
+    return KafkaJournal(",".join(address.brokers), address.topic)
+
+
 def main() -> None:
     """Serve until told to stop."""
     settings = msgspec.json.decode(sys.argv[1], type=GatewaySettings)
@@ -57,7 +67,7 @@ def main() -> None:
     gateway = Gateway(
         lambda journalled: Flux.from_iterable(paced(settings, journalled, go)),
         control=settings.control,
-        journal=SqliteJournal(settings.journal),
+        journal=open_log(settings.journal),
     )
     with gateway:
         print("ready", flush=True)

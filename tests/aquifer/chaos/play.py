@@ -21,14 +21,14 @@ from typing import Any, Final, NoReturn
 import msgspec
 import pytest
 
-from penstock.aquifer import SqliteJournal
 from penstock.aquifer.records.batch import values_of
 from tests.aquifer.chaos.children import Child, port_that_stays_free, wait_for_any_end
 from tests.aquifer.chaos.extended_process import ExtendedSettings
-from tests.aquifer.chaos.gateway_process import GatewaySettings
+from tests.aquifer.chaos.gateway_process import GatewaySettings, open_log
 from tests.aquifer.chaos.lossy_proxy import LossyProxy
 from tests.aquifer.chaos.plain_process import PlainSettings
 from tests.aquifer.chaos.records import BLOCK, Output, digests_of_source, offset_in
+from tests.kafka.broker import KafkaBroker
 
 __all__ = ["Play", "Script"]
 
@@ -52,6 +52,8 @@ class Script:
     """How often each of the extended subscribers is killed."""
     seconds: float
     """How long it may take."""
+    broker_kills: int = 0
+    """How often the broker is killed, if the log is in one."""
     dropped: float = 0.05
     repeated: float = 0.05
 
@@ -81,9 +83,11 @@ class Part:
 class Play:
     """Six subscribers, a gateway, and the proxy between it and half of them."""
 
-    def __init__(self, script: Script, folder: Path) -> None:
+    def __init__(self, script: Script, folder: Path, broker: KafkaBroker | None = None) -> None:
         self.script = script
         self._folder = folder
+        self._broker = broker
+        self.broker_kills = 0
         self._chance = random.Random(script.seed)
         self._began = time.monotonic()
         self._weighed = 0.0
@@ -92,6 +96,7 @@ class Play:
         self.expected = digests_of_source(script.total)
         self._expected_path = folder / "expected"
         self._expected_path.write_bytes(self.expected)
+        self._broker_kill_at = sorted(self._place(0, script.total) for _ in range(script.broker_kills))
         control = f"tcp://127.0.0.1:{port_that_stays_free(random.Random())}"
         self.gateway = self._make_gateway(control)
         self._stretch = script.total // (script.gateway_kills + 1)
@@ -132,9 +137,10 @@ class Play:
 
     # ---------------------------------------------------------------- who takes part
     def _make_gateway(self, control: str) -> Child:
-        settings = GatewaySettings(
-            control, str(self._folder / "journal.db"), self.script.total, self.script.rate, self.script.total
-        )
+        where = str(self._folder / "journal.db")
+        if self._broker is not None:
+            where = f"kafka://{self._broker.address}/chaos"
+        settings = GatewaySettings(control, where, self.script.total, self.script.rate, self.script.total)
         return Child("gateway", "gateway_process", settings, self._folder)
 
     def _extended(self, name: str, **more: Any) -> Part:
@@ -193,6 +199,7 @@ class Play:
         while not all(part.done for part in self.parts):
             self._look()
             self._kill_subscribers()
+            self._kill_broker()
             self._kill_gateway()
 
     def _look(self) -> None:
@@ -229,6 +236,16 @@ class Play:
         self._note(f"killed {part.child.name} at {part.fresh_from}")
         part.child.start()
 
+    def _kill_broker(self) -> None:
+        if self._broker_kill_at and self._log_reached() >= self._broker_kill_at[0]:
+            assert self._broker is not None
+            self._broker_kill_at.pop(0)
+            self._broker.kill()
+            self._note(f"killed the broker at {self._log_reached()}")
+            self._broker.start()
+            self.broker_kills += 1
+            self._note("the broker is back")
+
     def _kill_gateway(self) -> None:
         if not self._gateway_kill_at or self._log_reached() < self._gateway_kill_at[0]:
             return
@@ -262,6 +279,8 @@ class Play:
             given_up = self.summary(part)["given_up"]
             if len(given_up) != self.script.gateway_kills:
                 self.fail(f"{part.child.name} started over {len(given_up)} times: {given_up}", part.child)
+        if self.broker_kills != self.script.broker_kills:
+            self.fail(f"the broker was killed {self.broker_kills} times")
         if self.gateway.kills != self.script.gateway_kills:
             self.fail(f"the gateway was killed {self.gateway.kills} times")
         self.gateway_status = msgspec.json.decode(self.gateway.finish(_TO_CLOSE))
@@ -299,7 +318,7 @@ class Play:
         self.fail(f"{whose} has {len(digests)} bytes of digests, not {len(expected)}")
 
     def _check_journal(self) -> None:
-        journal = SqliteJournal(self.gateway.settings.journal)
+        journal = open_log(self.gateway.settings.journal)
         again = Output(self._folder / "journal.output", self.expected)
         try:
             while again.count < journal.head:

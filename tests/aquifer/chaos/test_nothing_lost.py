@@ -16,6 +16,7 @@ import pytest
 
 from tests.aquifer.chaos.children import Sample, growth
 from tests.aquifer.chaos.play import Play, Script
+from tests.kafka.broker import KafkaBroker
 
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="waits on pidfds, and reads the memory of processes in /proc"
@@ -34,8 +35,8 @@ def perform(tmp_path: Path) -> Iterator[Callable[[Script], Play]]:
     """Performs a play and checks how it ended; whatever happens, no process is left."""
     plays: list[Play] = []
 
-    def perform_one(script: Script) -> Play:
-        play = Play(script, tmp_path)
+    def perform_one(script: Script, broker: KafkaBroker | None = None) -> Play:
+        play = Play(script, tmp_path, broker)
         plays.append(play)
         play.perform()
         play.check()
@@ -80,6 +81,23 @@ def test_a_small_log(perform: Callable[[Script], Play], seed: int) -> None:
             repeated=0.1,
         )
     )
+
+
+@pytest.mark.rare(24)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_log_in_kafka_whose_broker_is_killed_as_well(perform: Callable[..., Play], tmp_path: Path) -> None:
+    script = Script(
+        total=20_000,
+        seed=6,
+        rate=4_000,
+        gateway_kills=1,
+        subscriber_kills=1,
+        seconds=240,
+        broker_kills=1,
+    )
+    with KafkaBroker(tmp_path / "kafka") as broker:
+        perform(script, broker)
 
 
 @pytest.mark.rare(12)

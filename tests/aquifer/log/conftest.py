@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,24 @@ from tests.aquifer.log.making import open_journal
 Open = Callable[..., Any]
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-without-memory"])
+@pytest.fixture(
+    params=["memory", "sqlite", "sqlite-without-memory", pytest.param("kafka", marks=pytest.mark.slow)]
+)
 def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens each kind of journal in turn; the last one finds every batch on the disk."""
+    """Opens each kind of journal in turn; the last but one finds every batch on the disk."""
     opened: list[Journal] = []
+    kind, where = request.param, tmp_path
+    topic = ""
+    if kind == "kafka":
+        where, topic = request.getfixturevalue("kafka"), f"log-{secrets.token_hex(4)}"
 
     def open_one(**settings: Any) -> Journal:
-        if request.param == "sqlite-without-memory":
+        if kind == "sqlite-without-memory":
             settings["cache_bytes"] = 1
-        opened.append(open_journal(request.param, tmp_path, **settings))
+        if kind == "kafka":
+            # It finds some batches in memory, and reads the others back.
+            settings.setdefault("cache_bytes", 2000)
+        opened.append(open_journal(kind, where, topic=topic, **settings))
         return opened[-1]
 
     yield open_one

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from penstock.aquifer.log import Journal, MemoryJournal, SqliteJournal
+from penstock.aquifer.log import Journal, KafkaJournal, MemoryJournal, SqliteJournal
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values, unpack_values
+from tests.kafka.broker import KafkaBroker
 
 NO_WATERMARK = 1 << 60
 """Nobody needs any record any more."""
@@ -64,8 +65,12 @@ def copy_of(path: Path, folder: Path) -> Path:
     return folder / path.name
 
 
-def open_journal(kind: str, folder: Path, **settings: Any) -> Journal:
-    """A journal of this kind; the one in a file is always the same file of the folder."""
+def open_journal(kind: str, where: Path | KafkaBroker, *, topic: str = "", **settings: Any) -> Journal:
+    """A journal of this kind; one that survives is always the same file of a folder, or topic of a broker."""
     if kind == "memory":
         return MemoryJournal(**settings)
-    return SqliteJournal(folder / "journal.db", **settings)
+    if kind == "kafka":
+        assert isinstance(where, KafkaBroker)
+        return KafkaJournal(where.address, topic, **settings)
+    assert isinstance(where, Path)
+    return SqliteJournal(where / "journal.db", **settings)

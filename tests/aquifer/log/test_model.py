@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 import tempfile
 from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from penstock.aquifer.log import Cursor, Held, Journal
 from penstock.aquifer.records.batch import Batch
 from tests.aquifer.log.making import batches_from, open_journal
+from tests.kafka.broker import KafkaBroker
 
 MAX_RECORDS, MAX_BYTES = 40, 600
 NAMES = st.sampled_from(["ann", "bob"])
@@ -26,11 +37,13 @@ class JournalMachine(RuleBasedStateMachine):
     """The model: the batches that should be there, the head, the cursors and the marks."""
 
     kind: str
+    broker: KafkaBroker
 
     def __init__(self) -> None:
         super().__init__()
         self.cleanup = contextlib.ExitStack()
         self.folder = Path(self.cleanup.enter_context(tempfile.TemporaryDirectory()))
+        self.topic = f"log-{secrets.token_hex(4)}"
         self.batches: list[Batch] = []
         self.head = 0
         self.cursors: dict[str, Cursor] = {}
@@ -41,8 +54,11 @@ class JournalMachine(RuleBasedStateMachine):
         self.cleanup.close()
 
     def open(self, cache_bytes: int) -> Journal:
-        cache = {"cache_bytes": cache_bytes} if self.kind == "sqlite" else {}
-        return open_journal(self.kind, self.folder, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, **cache)
+        cache: dict[str, Any] = {"cache_bytes": cache_bytes} if self.kind != "memory" else {}
+        where = self.broker if self.kind == "kafka" else self.folder
+        return open_journal(
+            self.kind, where, topic=self.topic, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, **cache
+        )
 
     @initialize(cache_bytes=st.sampled_from([1, 200, 10_000]))
     def begin(self, cache_bytes: int) -> None:
@@ -101,7 +117,7 @@ class JournalMachine(RuleBasedStateMachine):
     def flush(self) -> None:
         self.journal.flush()
 
-    @precondition(lambda self: self.kind == "sqlite")
+    @precondition(lambda self: self.kind != "memory")
     @rule(cache_bytes=st.sampled_from([1, 200, 10_000]))
     def reopen(self, cache_bytes: int) -> None:
         self.journal.close()
@@ -131,3 +147,10 @@ TestMemoryJournal = MemoryMachine.TestCase
 TestMemoryJournal.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSqliteJournal = SqliteMachine.TestCase
 TestSqliteJournal.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.slow
+def test_the_journal_in_kafka_does_what_the_model_does(kafka: KafkaBroker) -> None:
+    machine = type("KafkaMachine", (JournalMachine,), {"kind": "kafka", "broker": kafka})
+    few = settings(max_examples=4, stateful_step_count=25, deadline=None)
+    run_state_machine_as_test(machine, settings=few)  # type: ignore[no-untyped-call]

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 import zmq
 
-from penstock.aquifer.errors import ErrorCode, JournalError
+from penstock.aquifer.errors import ErrorCode, JournalError, JournalUnavailable
 from penstock.aquifer.gateway.listener import GatewayListener
 from penstock.aquifer.gateway.socket_ports import SocketPorts
 from penstock.aquifer.protocol.extended_session import ExtendedSession
@@ -248,6 +248,8 @@ class Server:
                     busy |= self._serve_extended(table, session)
                 elif isinstance(session, PlainSession):
                     busy |= self._serve_plain(session)
+            except JournalUnavailable:
+                continue  # It gets its records when the journal can be read again.
             except JournalError as error:
                 # One part of the journal cannot be read. Subscribers that are elsewhere do not notice.
                 self._fail(table, session, str(error))

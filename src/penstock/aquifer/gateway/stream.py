@@ -14,7 +14,7 @@ from penstock.aquifer.gateway.dead_letters import BadRecords, DeadLetters
 from penstock.aquifer.gateway.intake import BoundedSource, Intake, ReplayableSource
 from penstock.aquifer.gateway.writer import FEED_MARK, LogWriter
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import Journal, Log, MemoryJournal, SqliteJournal
+from penstock.aquifer.log import Journal, KafkaJournal, Log, MemoryJournal, SqliteJournal
 from penstock.aquifer.options import GatewayOptions, OnBadRecord, check_stream_options
 from penstock.aquifer.protocol.session import DataPorts
 from penstock.aquifer.protocol.session_table import SessionTable
@@ -74,6 +74,8 @@ def _beside(journal: Journal) -> Journal:
         return SqliteJournal(
             f"{journal.path}.{_DEAD_LETTERS}", max_records=_MOST_LETTERS, max_bytes=_MOST_BYTES
         )
+    if isinstance(journal, KafkaJournal):
+        return journal.beside("-dead-letters", max_records=_MOST_LETTERS, max_bytes=_MOST_BYTES)
     return MemoryJournal(max_records=_MOST_LETTERS, max_bytes=_MOST_BYTES)
 
 

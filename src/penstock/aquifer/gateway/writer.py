@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked
+from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked, JournalUnavailable
 from penstock.aquifer.gateway.dead_letters import BadRecords
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.hop_clock import Doing
@@ -305,7 +305,7 @@ class LogWriter:
         while True:
             try:
                 self._log.append(packed, marks)
-            except (JournalFull, JournalLocked) as error:
+            except (JournalFull, JournalLocked, JournalUnavailable) as error:
                 self._stall(error)
                 if not self._wait(_IDLE):
                     return False
@@ -325,7 +325,7 @@ class LogWriter:
         try:
             self._log.retire()
             self._log.flush()
-        except (JournalFull, JournalLocked) as error:
+        except (JournalFull, JournalLocked, JournalUnavailable) as error:
             self._stall(error)
         else:
             self._go_on()

@@ -72,5 +72,12 @@ class Marks:
                 self._values[name] = mark.value
         self._find_oldest()
 
+    def reload(self, stored: Iterable[tuple[str, Mark]]) -> None:
+        """Take over what is stored: it is not known which of the last changes are."""
+        self._marks = dict(sorted(stored, key=lambda item: item[1].written))
+        self._values.clear()
+        self._values.update((name, mark.value) for name, mark in self._marks.items())
+        self._find_oldest()
+
     def _find_oldest(self) -> None:
         self._oldest = next((mark.written for mark in self._marks.values()), math.inf)

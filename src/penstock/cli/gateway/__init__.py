@@ -41,6 +41,11 @@ examples:
                                      kill it, start it again: every line is served exactly once
   penstock gateway --source file:app.log --follow --journal app.db
                                      a log file that is still being written, also across rotation
+  penstock gateway --source kafka://127.0.0.1:9092/readings --journal readings.db
+                                     a Kafka topic, each record exactly once
+  penstock gateway --source file:app.log --journal kafka://127.0.0.1:9092/app-log
+                                     the log is a Kafka topic: start the gateway on another machine, and it
+                                     continues there
   penstock gateway --source tcp://feed.example:9000 --max-bytes 256M --max-age 1h --journal feed.db
                                      lines from a server, which waits while the log is full
   penstock gateway --source udp://127.0.0.1:5140 --codec json --on-bad-line skip

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock import feeds
-from penstock.aquifer import Journal, JournalOptions, MemoryJournal, SqliteJournal
+from penstock.aquifer import Journal, JournalOptions, KafkaJournal, MemoryJournal, SqliteJournal
 from penstock.cli.errors import CommandError
 from penstock.endpoint import check_stream_name
+from penstock.kafka import KafkaAddress, is_kafka_url
 
 __all__ = ["WRITERS", "ServedStream", "open_streams", "parse_stream"]
 
@@ -35,6 +36,11 @@ class ServedStream:
         """What it serves, for people."""
         what = self.feed.name if self.feed is not None else "what others write"
         return f"{self.name} ({what})" if self.name else what
+
+    @property
+    def where(self) -> str | None:
+        """Where its journal is, without a password; None for memory."""
+        return self.journal.path if isinstance(self.journal, KafkaJournal | SqliteJournal) else None
 
     @property
     def whereabouts(self) -> str:
@@ -69,7 +75,7 @@ def open_streams(
     if source is not None:
         wanted.insert(0, ("", source))
     sources = [(name, url, _feed(name, url, feed, opened)) for name, url in wanted]
-    if named and journal.path is not None:
+    if named and journal.path is not None and not is_kafka_url(journal.path):
         _make_directory(journal.path)
     return [
         ServedStream(name, url, fed, opened.enter_context(closing(_journal(name, journal))))
@@ -107,5 +113,19 @@ def _journal(name: str, options: JournalOptions) -> Journal:
     given: dict[str, Any] = {bound: value for bound, value in bounds.items() if value is not None}
     if options.path is None:
         return MemoryJournal(**given)
+    if is_kafka_url(options.path):
+        return _kafka_journal(name, options.path, max_age=options.max_age, **given)
     path = os.path.join(options.path, f"{name}.db") if name else options.path
     return SqliteJournal(path, max_age=options.max_age, accept_loss=options.accept_loss, **given)
+
+
+def _kafka_journal(name: str, url: str, **given: Any) -> Journal:
+    try:
+        address = KafkaAddress.of_url(url)
+    except ValueError as error:
+        raise CommandError(f"--journal: {error}") from None
+    topic = f"{address.topic}-{name}" if name else address.topic
+    try:
+        return KafkaJournal(",".join(address.brokers), topic, settings=address.settings, **given)
+    except ModuleNotFoundError as error:
+        raise CommandError(str(error), 1) from None

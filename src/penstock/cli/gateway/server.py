@@ -258,7 +258,7 @@ def _introduce(
         curve_control=encrypted,
         source=options.source,
         streams={one.name: one.source for one in streams if one.name},
-        journal=options.journal.path or "memory",
+        journal=streams[0].where or "memory",
     )
     for one in streams:
         if one.feed is not None and one.feed.note is not None:

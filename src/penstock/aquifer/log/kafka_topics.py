@@ -1,0 +1,301 @@
+"""The two topics of a log in Kafka: one with its batches, and a compacted one with what changes.
+
+A batch is a message, with its offsets in the headers. Batches, cursors and marks of an append are one
+transaction. The transactional id belongs to the topic: who opens the log fences whoever had it open before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalUnavailable
+from penstock.aquifer.log.batch_sequence import Position
+from penstock.aquifer.log.kafka_index import BatchPlace
+from penstock.aquifer.records.batch import Batch
+from penstock.kafka import BrokerErrors, KafkaAddress, broker_error, client_settings, is_refusal
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message, Producer
+    from confluent_kafka.admin import AdminClient
+
+__all__ = ["KafkaTopics", "StateChanges", "batch_in"]
+
+StateChanges = Mapping[str, bytes | None]
+"""What to write to the compacted topic, by key; None deletes."""
+
+_LARGEST: Final = 64 * 1024 * 1024
+"""Bytes of a message."""
+_SEGMENT: Final = 64 * 1024 * 1024
+"""Bytes of the files of a topic: Kafka deletes them as a whole."""
+_READ_AHEAD_KIB: Final = 4096
+_TRANSACTION_MS: Final = 60_000
+_HEADER: Final = "penstock"
+"""Its value: first offset, count, bytes before, format, metadata; packed with msgpack."""
+
+
+class _BatchHeader(msgspec.Struct, array_like=True, frozen=True):
+    first: int
+    count: int
+    before: int
+    format: str
+    metadata: bytes
+
+
+_pack_header = msgspec.msgpack.Encoder().encode
+_unpack_header = msgspec.msgpack.Decoder(_BatchHeader).decode
+
+
+def batch_in(message: Message) -> tuple[BatchPlace, Batch]:
+    """The batch in a message, and where it is."""
+    headers = dict(message.headers() or ())
+    found = headers.get(_HEADER)
+    place = message.offset()
+    assert place is not None
+    try:
+        header = _unpack_header(found if isinstance(found, bytes) else b"")
+    except msgspec.MsgspecError:
+        raise JournalDamaged(
+            f"the message {place} of the topic {message.topic()} is not a batch; another program has written "
+            "to it. Give the journal a topic of its own"
+        ) from None
+    _, stored = message.timestamp()
+    position = Position(header.first, header.before)
+    batch = Batch(header.first, header.count, message.value() or b"", header.metadata, header.format)
+    return BatchPlace(position, place, stored), batch
+
+
+class KafkaTopics:
+    """Clients of the brokers; every call waits at most ``patience`` seconds, and is made by one thread."""
+
+    def __init__(self, address: KafkaAddress, patience: float) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self.name = address.shown
+        self._address = address
+        self._topic, self._state = address.topic, f"{address.topic}-state"
+        self._patience = patience
+        self._errors = BrokerErrors()
+        self._admin: AdminClient = AdminClient(client_settings(address, self._errors))
+        self._producer: Producer | None = None
+
+    # ---------------------------------------------------------------- opening
+    def create(self) -> None:
+        """Make the topics if they are not there."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.cimpl import NewTopic
+
+        sizes = {"max.message.bytes": str(_LARGEST), "segment.bytes": str(_SEGMENT)}
+        wanted = {
+            self._topic: {**sizes, "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
+            self._state: {
+                "cleanup.policy": "compact",
+                "segment.ms": "600000",
+                "min.cleanable.dirty.ratio": "0.1",
+            },
+        }
+        new = [
+            NewTopic(name, num_partitions=1, replication_factor=-1, config=config)
+            for name, config in wanted.items()
+        ]
+        for made in self._admin.create_topics(new, operation_timeout=self._patience).values():
+            try:
+                made.result(self._patience)
+            except (KafkaException, TimeoutError) as error:
+                if broker_error(error).code() != broker_error(error).TOPIC_ALREADY_EXISTS:
+                    self._admin.poll(0)
+                    raise self.problem(error) from error
+
+    def take_over(self) -> None:
+        """Begin to write: whoever wrote before is fenced, and what it had not committed is gone."""
+        from confluent_kafka import KafkaException, Producer
+
+        producer = Producer(
+            client_settings(
+                self._address,
+                self._errors,
+                transactional_id=f"penstock-journal-{self._topic}",
+                transaction_timeout_ms=_TRANSACTION_MS,
+                message_max_bytes=_LARGEST,
+                queue_buffering_max_kbytes=4 * _LARGEST // 1024,
+                linger_ms=0,
+            )
+        )
+        try:
+            producer.init_transactions(self._patience)
+        except KafkaException as error:
+            producer.poll(0)
+            raise self.problem(error) from error
+        self._producer = producer
+
+    # ---------------------------------------------------------------- writing
+    def write(self, batches: Sequence[Batch], start: Position, changes: StateChanges) -> list[BatchPlace]:
+        """All of it in one transaction; returns where the batches are.
+
+        JournalInUse if another gateway has taken over. JournalUnavailable if it is not known whether it was
+        stored, or cannot be now: call :meth:`take_over`, and look.
+        """
+        from confluent_kafka import KafkaException
+
+        producer = self._producer
+        if producer is None:
+            raise JournalUnavailable(f"the log {self.name} has no connection; it is tried again")
+        places: dict[int, BatchPlace] = {}
+        failed: list[KafkaError] = []
+        now = int(time.time() * 1000)
+
+        def delivered(position: Position | None) -> Any:
+            def told(error: KafkaError | None, message: Message) -> None:
+                if error is not None:
+                    failed.append(error)
+                elif position is not None:
+                    places[position.offset] = BatchPlace(position, message.offset() or 0, now)
+
+            return told
+
+        try:
+            producer.begin_transaction()
+            for batch in batches:
+                header = _pack_header(
+                    _BatchHeader(batch.first, batch.count, start.before, batch.format, batch.metadata)
+                )
+                producer.produce(
+                    self._topic,
+                    bytes(batch.payload),
+                    partition=0,
+                    timestamp=now,
+                    headers=[(_HEADER, header)],
+                    on_delivery=delivered(start),
+                )
+                start = Position(batch.end, start.before + batch.nbytes)
+            for key, value in changes.items():
+                producer.produce(self._state, value, key=key, partition=0, on_delivery=delivered(None))
+            if producer.flush(self._patience) or failed:
+                raise KafkaException(failed[0]) if failed else TimeoutError("no answer")
+            producer.commit_transaction(self._patience)
+        except (KafkaException, BufferError, TimeoutError) as error:
+            producer.poll(0)
+            self._producer = None
+            self._abandon(producer)
+            raise self.problem(error) from error
+        return [places[first] for first in sorted(places)]
+
+    def _abandon(self, producer: Producer) -> None:
+        """Nothing of it is sent any more; the broker ends its transaction when we take over."""
+        from confluent_kafka import KafkaException
+
+        try:
+            producer.purge()
+            producer.abort_transaction(0)
+        except KafkaException:
+            return  # It is fenced, or there is no broker: there is nothing to abort, or nobody to tell.
+
+    def delete_before(self, place: int) -> None:
+        """Let go of the messages before this one; how soon is up to Kafka."""
+        from confluent_kafka import TopicPartition
+
+        self._admin.delete_records([TopicPartition(self._topic, 0, place)])
+        self._admin.poll(0)
+
+    # ---------------------------------------------------------------- reading
+    def state(self) -> dict[str, bytes]:
+        """What the compacted topic has."""
+        found: dict[str, bytes] = {}
+        for message in self._messages(self._state, 0):
+            key, value = (message.key() or b"").decode(), message.value()
+            if value is None:
+                found.pop(key, None)
+            else:
+                found[key] = value
+        return found
+
+    def batches(self, place: int = 0) -> Iterator[tuple[BatchPlace, Batch]]:
+        """The batches from a place in the topic on, to its end."""
+        for message in self._messages(self._topic, place):
+            yield batch_in(message)
+
+    def consumer(self) -> Consumer:
+        """A consumer for one partition, which reads what was committed."""
+        from confluent_kafka import Consumer
+
+        return Consumer(
+            client_settings(
+                self._address,
+                self._errors,
+                group_id="penstock",
+                enable_auto_commit=False,
+                enable_auto_offset_store=False,
+                auto_offset_reset="earliest",
+                isolation_level="read_committed",
+                enable_partition_eof=True,
+                check_crcs=True,
+                queued_max_messages_kbytes=_READ_AHEAD_KIB,
+                fetch_queue_backoff_ms=20,
+                fetch_message_max_bytes=1 << 20,
+            )
+        )
+
+    def read_from(self, consumer: Consumer, place: int) -> None:
+        """Have a consumer read the log from a place on."""
+        from confluent_kafka import TopicPartition
+
+        consumer.assign([TopicPartition(self._topic, 0, place)])
+
+    def oldest_place(self, consumer: Consumer) -> int:
+        """The place of the oldest message of the log."""
+        from confluent_kafka import TopicPartition
+
+        low, _ = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=self._patience)
+        return low
+
+    def _messages(self, topic: str, place: int) -> Iterator[Message]:
+        """From a place to the end, as it is when it is reached."""
+        from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+        consumer = self.consumer()
+        try:
+            consumer.assign([TopicPartition(topic, 0, place or OFFSET_BEGINNING)])
+            deadline = time.monotonic() + self._patience
+            while True:
+                for message in consumer.consume(500, 0.05):
+                    error = message.error()
+                    if error is None:
+                        deadline = time.monotonic() + self._patience
+                        yield message
+                    elif error.code() == error._PARTITION_EOF:
+                        return
+                    elif is_refusal(error):
+                        raise self.problem(error)
+                if time.monotonic() > deadline:
+                    raise self.problem(TimeoutError("no answer"))
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._producer = None
+
+    def problem(self, error: BaseException | KafkaError) -> JournalError:
+        """What an error of the brokers means to a journal."""
+        found = broker_error(error) if isinstance(error, BaseException) else error
+        if found.code() in (
+            found._FENCED,
+            found.PRODUCER_FENCED,
+            found.INVALID_PRODUCER_EPOCH,
+            found.INVALID_PRODUCER_ID_MAPPING,
+        ):
+            return JournalInUse(found.str())
+        if self._errors.refused is not None or is_refusal(found):
+            why = self._errors.refused or found.str()
+            return JournalError(f"the brokers of the log {self.name} refuse: {why}")
+        if found.code() in (found.MSG_SIZE_TOO_LARGE, found.RECORD_LIST_TOO_LARGE):
+            return JournalError(
+                f"a batch is too large for the topic {self.name}: raise its max.message.bytes, and the "
+                "brokers' message.max.bytes"
+            )
+        return JournalUnavailable(
+            f"the brokers of the log {self.name} do not answer as they should: {self._errors.about(found)}"
+        )

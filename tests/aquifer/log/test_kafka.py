@@ -1,0 +1,167 @@
+"""The journal in Kafka: another gateway continues, the one before is fenced, and a broker may be away."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from penstock.aquifer import (
+    AquiferError,
+    AquiferPublisher,
+    Gateway,
+    JournalDamaged,
+    JournalError,
+    JournalInUse,
+    JournalUnavailable,
+    KafkaJournal,
+)
+from penstock.aquifer import Producer as Writer
+from penstock.aquifer.log import Cursor
+from penstock.streams import Flux
+from tests.aquifer.log.making import NO_WATERMARK, batch_at, batches_from, everything, fill
+from tests.feeds.brokers import wait_until
+from tests.kafka.broker import KafkaBroker
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"log-{secrets.token_hex(4)}"
+
+
+def test_another_one_continues_where_a_dead_one_was(kafka: KafkaBroker, topic: str) -> None:
+    dead = KafkaJournal(kafka.address, topic, max_records=50)
+    dead.use_codec("json")
+    fill(dead, [20, 20])
+    assert dead.make_space(20, 0, NO_WATERMARK)
+    dead.save_cursor("ann", Cursor(25, 1000, 3.5, "key"))
+    dead.append([batch_at(40, 5)], {"source": "7", "gone": "1"})
+    dead.append([], {"gone": None})
+
+    other = KafkaJournal(kafka.address, topic, cache_bytes=1)
+
+    assert (other.epoch, other.first, other.head) == (dead.epoch, 20, 45)
+    assert everything(other) == everything(dead)
+    assert other.cursors == {"ann": Cursor(25, 1000, 3.5, "key")}
+    assert other.marks == {"source": "7"}
+    assert other.held == dead.held
+    with pytest.raises(JournalError, match="codec 'json'"):
+        other.use_codec("text")
+    other.close()
+
+
+def test_the_one_before_is_fenced_and_stores_nothing_more(kafka: KafkaBroker, topic: str) -> None:
+    first = KafkaJournal(kafka.address, topic)
+    fill(first, [3])
+    second = KafkaJournal(kafka.address, topic)
+    ours = fill(second, [2], author="second")
+
+    for _ in range(2):
+        with pytest.raises(JournalInUse, match="another gateway has opened the log kafka://"):
+            first.append([batch_at(3, 2, author="first")])
+    fill(second, [4], author="second")
+    first.close()
+
+    third = KafkaJournal(kafka.address, topic)
+    assert third.head == 9
+    assert third.find(3) == ours[0]
+    third.close()
+
+
+def test_of_two_gateways_on_one_topic_one_is_told_that_it_is_fenced(kafka: KafkaBroker, topic: str) -> None:
+    here = "tcp://127.0.0.1:0"
+    with Gateway(None, here, journal=KafkaJournal(kafka.address, topic), writable=True) as old:
+        later = KafkaJournal(kafka.address, topic)
+        with Gateway(Flux.just(b"1", b"2"), here, journal=later) as new:
+            assert list(AquiferPublisher(new.endpoint).flux()) == [b"1", b"2"]
+        with Writer(old.endpoint) as writer, pytest.raises(AquiferError, match="another gateway has opened"):
+            _write(writer, b"3")
+        assert old.failure is not None
+        assert "another gateway has opened the log" in old.failure
+
+
+def _write(writer: Writer, value: bytes) -> None:
+    with writer.transaction(1) as transaction:
+        transaction.write([value])
+
+
+def test_batches_that_are_forgotten_are_deleted_from_the_topic(kafka: KafkaBroker, topic: str) -> None:
+    journal = KafkaJournal(kafka.address, topic, max_records=10, cache_bytes=1)
+    for _ in range(20):
+        assert journal.make_space(5, 0, NO_WATERMARK)
+        fill(journal, [5])
+    journal.flush()
+    wait_until(lambda: kafka.start_of(topic) > 0, "Kafka deletes nothing")
+    assert [batch.first for batch in everything(journal)] == [90, 95]
+    journal.close()
+    again = KafkaJournal(kafka.address, topic)
+    assert (again.first, again.head) == (90, 100)
+    again.close()
+
+
+def test_a_batch_of_some_megabytes_comes_back(kafka: KafkaBroker, topic: str) -> None:
+    journal = KafkaJournal(kafka.address, topic, cache_bytes=1)
+    large = batches_from(0, [3, 1, 3], width=2_000_000)
+    journal.append(large)
+    assert everything(journal) == large
+    journal.close()
+
+
+def test_a_topic_of_another_program_is_refused(kafka: KafkaBroker) -> None:
+    topic = kafka.topic()
+    kafka.send(topic, [b"not a batch"])
+    with pytest.raises(JournalDamaged, match="is not a batch; another program has written to it"):
+        KafkaJournal(kafka.address, topic)
+
+
+def test_what_a_killed_gateway_had_not_committed_is_not_in_the_log(kafka: KafkaBroker, topic: str) -> None:
+    journal = KafkaJournal(kafka.address, topic)
+    before = fill(journal, [3])
+    # The transaction of a process that dies before the commit.
+    settings = {"bootstrap.servers": kafka.address, "transactional.id": f"penstock-journal-{topic}"}
+    dying = Producer(settings)
+    dying.init_transactions(30)
+    dying.begin_transaction()
+    dying.produce(topic, b"half", partition=0)
+    dying.flush(30)
+
+    other = KafkaJournal(kafka.address, topic)
+    assert everything(other) == before
+    other.close()
+
+
+def test_a_broker_that_is_away_is_told_and_survived(tmp_path: Path, topic: str) -> None:
+    with KafkaBroker(tmp_path / "kafka") as kafka:
+        journal = KafkaJournal(kafka.address, topic, cache_bytes=1, patience=2.0)
+        stored = fill(journal, [3, 2])
+        kafka.kill()
+        new = batches_from(5, [4])
+        with pytest.raises(JournalUnavailable, match="do not answer as they should"):
+            journal.append(new, {"mark": "1"})
+        with pytest.raises(JournalUnavailable):
+            journal.find(0)
+        kafka.start()
+        _until_it_answers(journal, new)
+        assert everything(journal) == stored + new
+        assert journal.marks == {"mark": "1"}
+        journal.close()
+        with closing(KafkaJournal(kafka.address, topic)) as again:
+            assert everything(again) == stored + new
+    with pytest.raises(JournalUnavailable, match="do not answer"):
+        KafkaJournal(kafka.address, topic, patience=1.0)
+
+
+def _until_it_answers(journal: KafkaJournal, new: list[object]) -> None:
+    def stored() -> bool:
+        try:
+            journal.append(new, {"mark": "1"})  # type: ignore[arg-type]
+        except JournalUnavailable:
+            return False
+        return True
+
+    wait_until(stored, "the journal does not recover")
