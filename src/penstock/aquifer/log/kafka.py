@@ -106,7 +106,7 @@ class KafkaJournal(Journal):
             self._load()
         except JournalInUse as error:
             raise self._taken_over(str(error)) from error
-        self._reader = KafkaBatchReader(self._topics, self._cache_bytes, min(2.0, self._patience))
+        self._reader = KafkaBatchReader(self._topics, self._cache_bytes, min(5.0, self._patience))
 
     def beside(self, suffix: str, max_records: int, max_bytes: int) -> KafkaJournal:
         """Another log at the same brokers, in a topic whose name ends with ``suffix``."""

@@ -22,7 +22,7 @@ _RUN_BATCHES: Final = 1024
 """A run ends at either bound."""
 _LEAST_RUNS: Final = 16
 """With little memory the runs are shorter, so that this many still fit."""
-_PAUSE: Final = 1.0
+_PAUSE: Final = 5.0
 """Seconds for which brokers that did not answer are not asked again: other subscribers would wait."""
 
 

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
+from penstock.aquifer.errors import JournalUnavailable
 from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log.excerpts import in_format, joined, leading, part
 from penstock.aquifer.log.growth import Growth
@@ -131,6 +132,13 @@ class Log:
         """The batch that contains this offset, if the log has it."""
         return self._journal.find(offset)
 
+    def _find_now(self, offset: int) -> Batch | None:
+        """The same, and None as well if the journal cannot be read at the moment."""
+        try:
+            return self._journal.find(offset)
+        except JournalUnavailable:
+            return None
+
     def with_following(self, batch: Batch, end: int, nbytes: int, small: int) -> Batch:
         """A batch and those after it as one, while they have fewer than ``small`` bytes each.
 
@@ -138,7 +146,7 @@ class Log:
         """
         batches, size = [batch], batch.nbytes
         while batches[-1].end < end and size < nbytes:
-            following = self.find(batches[-1].end)
+            following = self._find_now(batches[-1].end)
             if following is None or following.nbytes >= small or following.format != MSGPACK:
                 break
             batches.append(following)
@@ -158,7 +166,7 @@ class Log:
         while other subscribers wait.
         """
         offset, used = start, 0
-        while used < _MEASURED_AT_ONCE and (batch := self.find(offset)) is not None:
+        while used < _MEASURED_AT_ONCE and (batch := self._find_now(offset)) is not None:
             if offset == batch.first and used + batch.nbytes <= nbytes:
                 offset, used = batch.end, used + batch.nbytes
                 continue
@@ -174,7 +182,7 @@ class Log:
         The records of a batch count as equally large.
         """
         offset, end, left = start, start + most, float(nbytes)
-        while offset < end and (batch := self.find(offset)) is not None:
+        while offset < end and (batch := self._find_now(offset)) is not None:
             record = max(batch.nbytes / batch.count, 1.0)
             count = min(batch.end, end) - offset
             if count * record > left:
