@@ -138,7 +138,7 @@ def test_a_query_gathers_records_and_reads_each_once(queries: Queries, serve: Se
     def gathered() -> bool:
         sources = [progress["sources"][0] for progress in query.recentProgress if progress["numInputRows"]]
         # While a batch runs, records arrive. So it was not the first of them that a later batch waited for.
-        ends = [json.loads(source["latestOffset"]) for source in sources]
+        ends: list[dict[str, float]] = [json.loads(source["latestOffset"]) for source in sources]
         return sum(end["waitedSeconds"] > 0.3 for end in ends) >= 3
 
     try:
