@@ -91,7 +91,7 @@ docs: .venv-docs/.installed ## Build the documentation into site/
 .PHONY: lock
 lock: .venv-lock/.installed ## Resolve the requirement files anew (ARGS=--upgrade for newer versions)
 	$(compile) requirements/lock.in --output-file requirements/lock.txt
-	$(compile) pyproject.toml --extra test --extra jvm --extra interop --extra net --extra http --extra aquifer --extra spark --extra connect --extra observe --extra otel --extra redis --extra mqtt --extra kafka requirements/dev.in --output-file requirements/dev.txt
+	$(compile) pyproject.toml --extra test --extra jvm --extra interop --extra net --extra http --extra aquifer --extra spark --extra connect --extra observe --extra otel --extra redis --extra mqtt --extra kafka --extra schemas --extra zstd requirements/dev.in --output-file requirements/dev.txt
 	$(compile) requirements/spark40.in --output-file requirements/spark40.txt
 	$(compile) requirements/bench.in --output-file requirements/bench.txt
 	$(compile) pyproject.toml --extra docs --output-file requirements/docs.txt

@@ -92,6 +92,8 @@ from penstock.aquifer.records import (
 )
 from penstock.aquifer.records.arrow import from_arrow_stream, to_arrow_stream
 from penstock.aquifer.records.dead_letter import dead_letter
+from penstock.aquifer.records.schemas import EncodedRecord, SchemaCodec, open_schema
+from penstock.aquifer.records.schemas.columns import ColumnCodec
 from penstock.aquifer.security import (
     AccessList,
     Authenticator,
@@ -144,6 +146,7 @@ __all__ = [
     "Batch",
     "Client",
     "Codec",
+    "ColumnCodec",
     "ConnectionFigures",
     "Cursor",
     "CursorMove",
@@ -154,6 +157,7 @@ __all__ = [
     "Deficit",
     "Delivery",
     "DepartedStatus",
+    "EncodedRecord",
     "Endpoint",
     "EpochChanged",
     "ErrorCode",
@@ -203,6 +207,7 @@ __all__ = [
     "Refused",
     "ReplayableSource",
     "Right",
+    "SchemaCodec",
     "SenderStatus",
     "SessionStatus",
     "SourceFailed",
@@ -223,6 +228,7 @@ __all__ = [
     "generate_keys",
     "load_keys",
     "load_public",
+    "open_schema",
     "pack_metadata",
     "pack_values",
     "probe",

@@ -51,8 +51,9 @@ class GatewayOptions:
     )
     codec: str | Codec = option(
         "bytes",
-        help="how an element becomes a record",
-        choices=("bytes", "text", "json", "msgpack", "arrow"),
+        help="how an element becomes a record: bytes, text, json, msgpack, arrow, or with a schema "
+        "jsonschema:FILE, avro:FILE or protobuf:FILE",
+        metavar="CODEC",
     )
     batched: bool = option(False, help="each element of the source is a list of records", flag=None)
     prefetch: int = option(

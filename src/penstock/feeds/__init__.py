@@ -18,10 +18,10 @@ point of the group ``penstock.feeds`` to every program that has your package.
 
 from penstock.backoff import Backoff
 from penstock.bad_reasons import BadReason
+from penstock.codec_names import CODECS
 from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import (
-    CODECS,
     BadFeed,
     Feed,
     FeedError,

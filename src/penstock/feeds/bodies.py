@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from penstock.feeds.feed import FeedOptions
 from penstock.feeds.lines import BadLines, Decode, LineSplitter, LineTooLong
+from penstock.feeds.typed_fields import typed_fields
 
 __all__ = ["csv_records", "kind_of", "record_of_fields", "records_in"]
 
@@ -86,14 +87,24 @@ def _csv_line(row: list[str]) -> bytes:
     return line.getvalue().encode()
 
 
-def record_of_fields(fields: dict[str, str], codec: str) -> Any:
-    """Names and texts as one record: as JSON, unless the codec is one of objects."""
+def record_of_fields(fields: dict[str, str], options: FeedOptions) -> Any:
+    """Names and texts as one record: as JSON, unless the codec is one of objects, or has a schema.
+
+    With a schema, ValueError if the texts do not fit it.
+    """
     import msgspec
 
-    if codec not in ("bytes", "text"):
+    if options.has_schema:
+        from penstock.aquifer import EncodedRecord, open_schema
+
+        codec = open_schema(options.codec)
+        values = typed_fields(fields, codec.arrow_schema())
+        encoded = codec.encode(values)
+        return values if options.columns or codec.name == "json" else EncodedRecord(encoded)
+    if options.codec not in ("bytes", "text"):
         return fields
     line = msgspec.json.encode(fields)
-    return line if codec == "bytes" else line.decode()
+    return line if options.codec == "bytes" else line.decode()
 
 
 def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Iterator[Any]:
@@ -112,9 +123,14 @@ def csv_records(text: Iterator[str], options: FeedOptions, bad: BadLines) -> Ite
             if not row:
                 continue
             if len(row) != len(names):
-                error = ValueError(f"it has {len(row)} fields, and the header has {len(names)}")
-                yield from bad.refuse(error, _csv_line(row), at=f"line {rows.line_num}")
+                count = ValueError(f"it has {len(row)} fields, and the header has {len(names)}")
+                yield from bad.refuse(count, _csv_line(row), at=f"line {rows.line_num}")
                 continue
-            yield record_of_fields(dict(zip(names, row, strict=True)), options.codec)
+            try:
+                record = record_of_fields(dict(zip(names, row, strict=True)), options)
+            except ValueError as error:
+                yield from bad.refuse(error, _csv_line(row), at=f"line {rows.line_num}")
+            else:
+                yield record
     except csv.Error as error:
         raise ValueError(f"line {rows.line_num}: {error}") from None

@@ -5,18 +5,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from penstock.arguments import a_count
 from penstock.bad_reasons import BadReason
+from penstock.codec_names import parse_codec
 from penstock.delivery import UP, ConnectionMeter, Delivery, FeedState
 from penstock.feeds.lines import BadLines, Decode, OnBadLine, decoder
 from penstock.options import option, parse_size
 from penstock.spec import Publisher
 from penstock.streams import Flux
 
+if TYPE_CHECKING:
+    from penstock.aquifer import Codec
+
 __all__ = [
-    "CODECS",
     "BadFeed",
     "Feed",
     "FeedError",
@@ -28,8 +31,6 @@ __all__ = [
 
 Restart: TypeAlias = Literal["never", "on-failure", "always"]
 """When a program is started again."""
-CODECS: Final = ("bytes", "text", "json", "msgpack")
-"""What a line can hold."""
 
 
 class FeedError(Exception):
@@ -54,8 +55,14 @@ class FeedOptions:
 
     codec: str = option(
         "bytes",
-        choices=CODECS,
-        help="what a line holds: bytes as they come, text (UTF-8), or JSON, stored as json or msgpack",
+        parse=parse_codec,
+        metavar="CODEC",
+        help="what a line holds: bytes as they come, text (UTF-8), or JSON, stored as json or msgpack. With "
+        "a schema: jsonschema:FILE, avro:FILE or protobuf:FILE",
+    )
+    columns: bool = option(
+        False,
+        help="store Arrow batches with the columns of the codec's schema, which Spark reads with value=arrow",
     )
     on_bad_line: OnBadLine | None = option(
         None,
@@ -90,13 +97,43 @@ class FeedOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.codec not in CODECS:
-            raise BadFeed(f"codec={self.codec!r} is not known; write {', '.join(CODECS)}")
+        self._check_codec()
         if self.on_bad_line not in (None, "fail", "skip", "dead-letter"):
             raise BadFeed(f"on_bad_line={self.on_bad_line!r} is not known; write fail, skip or dead-letter")
         if self.restart not in (None, "never", "on-failure", "always"):
             raise BadFeed(f"restart={self.restart!r} is not known; write never, on-failure or always")
         a_count(self.max_line, "max_line")
+
+    def _check_codec(self) -> None:
+        try:
+            parse_codec(self.codec)
+            if self.has_schema:
+                from penstock.aquifer import open_schema
+
+                schema = open_schema(self.codec)
+                if self.columns:
+                    schema.arrow_schema()
+        except ValueError as error:
+            raise BadFeed(f"--codec: {error}") from None
+        if self.columns and not self.has_schema:
+            raise BadFeed(
+                "columns=True (--columns) needs a codec with a schema (--codec), such as jsonschema:FILE, "
+                f"and codec={self.codec!r} has none"
+            )
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether the codec has a schema."""
+        return ":" in self.codec
+
+    @property
+    def stored_codec(self) -> str | Codec:
+        """The codec of the gateway that takes the records: one that builds columns, if they are wanted."""
+        if not self.columns:
+            return self.codec
+        from penstock.aquifer import ColumnCodec, open_schema
+
+        return ColumnCodec(open_schema(self.codec))
 
     def bad_lines(self, default: OnBadLine = "fail") -> BadLines:
         """Return a new count of bad lines, with the policy that was chosen or this default."""
@@ -104,6 +141,10 @@ class FeedOptions:
 
     def decoder(self) -> Decode | None:
         """Return what makes an element of a line; None if the line itself is the element."""
+        if self.columns:
+            from penstock.aquifer import open_schema
+
+            return open_schema(self.codec).read
         return decoder(self.codec)
 
 

@@ -233,6 +233,10 @@ def decoder(codec: str) -> Decode | None:
         return None
     if codec == "text":
         return bytes.decode
+    if ":" in codec:
+        from penstock.aquifer import open_schema
+
+        return open_schema(codec).checked
     import msgspec
 
     decode = msgspec.json.Decoder().decode

@@ -1,7 +1,8 @@
 """Codecs: what an element of a stream looks like as a record, and back.
 
-A codec is chosen by name, ``Gateway(flux, codec="json")``, or is an object of your own with the four members
-of :class:`Codec`. Both ends have to use the same one; the wire carries bytes and does not say what they mean.
+A codec is chosen by name, ``Gateway(flux, codec="json")`` or, with the file of a schema,
+``codec="avro:orders.avsc"``. Or it is an object of your own with the four members of :class:`Codec`. Both
+ends have to use the same one; the wire carries bytes and does not say what they mean.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import msgspec
+
+from penstock.aquifer.records.schemas import open_schema
+from penstock.codec_names import SCHEMA_KINDS
 
 __all__ = ["Codec", "codec_named"]
 
@@ -107,7 +111,9 @@ def codec_named(codec: str | Codec) -> Codec:
     """The codec with this name, or the object itself."""
     if not isinstance(codec, str):
         return codec
-    try:
+    if codec in _NAMED:
         return _NAMED[codec]()
-    except KeyError:
-        raise ValueError(f"no codec named {codec!r}; there are {', '.join(_NAMED)}") from None
+    if codec.partition(":")[0] in SCHEMA_KINDS:
+        return open_schema(codec)
+    known = ", ".join((*_NAMED, *(f"{kind}:FILE" for kind in SCHEMA_KINDS)))
+    raise ValueError(f"no codec named {codec!r}; there are {known}")

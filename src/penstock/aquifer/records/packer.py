@@ -12,6 +12,7 @@ from penstock.aquifer.records import Record, arrow
 from penstock.aquifer.records import batch as batches
 from penstock.aquifer.records.batch import ARROW, MSGPACK, Batch, RecordMetadata
 from penstock.aquifer.records.codecs import Codec
+from penstock.aquifer.records.schemas.columns import ColumnCodec
 
 __all__ = ["Packed", "Packer"]
 
@@ -33,7 +34,9 @@ class Packer:
         self._codec = codec
         self._batched = batched
         self._limits = limits
-        self._arrow = codec.name == "arrow"
+        self._columns = codec if isinstance(codec, ColumnCodec) else None
+        """Makes a batch of many elements, each of which is a row."""
+        self._arrow = codec.name == "arrow" and self._columns is None
         self._raw = codec.name == "bytes"
         self.records_per_element = 1.0
         self.bytes_per_element = 1024.0
@@ -107,6 +110,9 @@ class Packer:
                     )
                     first += element.num_rows
             return
+        if self._columns is not None:
+            yield from self._batch_of_rows(self._columns, chunk, first, now)
+            return
         types = set(map(type, chunk))
         if self._raw and types == {bytes}:
             values, metadata = chunk, RecordMetadata(now)
@@ -123,9 +129,27 @@ class Packer:
         else:
             yield Batch(first, len(values), payload, batches.pack_metadata(metadata), MSGPACK)
 
+    def _batch_of_rows(
+        self, codec: ColumnCodec, chunk: Sequence[Any], first: int, now: int
+    ) -> Iterator[Batch]:
+        rows, metadata = chunk, RecordMetadata(now)
+        if Record in set(map(type, chunk)):
+            records = [element if type(element) is Record else Record(element) for element in chunk]
+            rows, metadata = [record.value for record in records], self._metadata(records, now)
+        payload = arrow.to_arrow_stream(codec.batch_of(rows))
+        if len(payload) > 2 * self._limits.max_frame and len(chunk) > 1:
+            middle = len(chunk) // 2
+            yield from self._batches(chunk[:middle], first)
+            yield from self._batches(chunk[middle:], first + middle)
+        else:
+            yield Batch(first, len(chunk), payload, batches.pack_metadata(metadata), ARROW)
+
     def _with_metadata(self, chunk: Sequence[Any], now: int) -> tuple[list[bytes], RecordMetadata]:
         records = [element if type(element) is Record else Record(element) for element in chunk]
-        values = [self._codec.encode(record.value) for record in records]
+        return [self._codec.encode(record.value) for record in records], self._metadata(records, now)
+
+    @staticmethod
+    def _metadata(records: Sequence[Record], now: int) -> RecordMetadata:
         keys = [record.key for record in records]
         timestamps = [now if record.timestamp is None else record.timestamp for record in records]
         for record in records:
@@ -133,7 +157,7 @@ class Packer:
                 raise TypeError(f"the key of a record is bytes, not {type(record.key).__name__}")
             if record.timestamp is not None and not isinstance(record.timestamp, int):
                 raise TypeError("the timestamp of a record is a whole number of microseconds since 1970")
-        return values, RecordMetadata(
+        return RecordMetadata(
             now,
             keys if any(key is not None for key in keys) else None,
             timestamps if any(record.timestamp is not None for record in records) else None,

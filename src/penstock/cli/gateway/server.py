@@ -211,9 +211,9 @@ def _curve(keys: KeyOptions) -> CurveServer | None:
 def _gateway(
     options: GatewayCommandOptions, streams: Sequence[ServedStream], curve: CurveServer | None
 ) -> Gateway:
-    codec, only = options.feed.codec, streams[0]
+    codec, only = options.feed.stored_codec, streams[0]
     keeps = options.feed.on_bad_line == "dead-letter"
-    on_bad: OnBadRecord = "dead-letter" if keeps else "fail"
+    on_bad: OnBadRecord = options.feed.on_bad_line or "fail"
     try:
         if not only.name:
             # Dead letters can be replayed, and that is writing.

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from penstock.cli.logs import LogOptions
 from penstock.cli.parser import Commands, ConnectionOptions, add_command, section
 from penstock.cli.style import json_option
+from penstock.codec_names import parse_codec
 from penstock.options import option, parse_count, parse_duration, parse_instant, parse_rate
 
-__all__ = ["CODECS", "Instant", "TailOptions", "add_parser"]
-
-CODECS: Final = ("bytes", "text", "json", "msgpack")
-"""What a value can be."""
+__all__ = ["Instant", "TailOptions", "add_parser"]
 
 _DESCRIPTION = """\
 Print the records of a gateway, from the oldest that it still has, until the stream ends.
@@ -100,9 +98,11 @@ class TailOptions(ConnectionOptions):
     )
     codec: str | None = option(
         None,
-        choices=CODECS,
+        parse=parse_codec,
+        metavar="CODEC",
         shown="what the gateway says",
-        help="what the values are; msgpack is printed as JSON",
+        help="what the values are: bytes, text, json, msgpack, or with a schema jsonschema:FILE, avro:FILE "
+        "or protobuf:FILE; all but bytes and text are printed as JSON",
     )
     optional: bool = option(
         False,

@@ -34,7 +34,8 @@ from penstock.cli.record_text import form_of
 from penstock.cli.screen import was_output_closed
 from penstock.cli.signals import Interrupted, Interruption
 from penstock.cli.table import duration
-from penstock.cli.tail import CODECS, Instant, TailOptions
+from penstock.cli.tail import Instant, TailOptions
+from penstock.codec_names import CODECS
 from penstock.spec import Subscription
 
 __all__ = ["run_tail"]

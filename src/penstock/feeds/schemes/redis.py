@@ -208,7 +208,7 @@ class RedisFeed(ConnectedFeed):
                 raise LineTooLong(f"has {size} bytes; allow more with max_line (--max-line)")
             if wanted is None:
                 named = {name.decode(): value.decode() for name, value in fields.items()}
-                return [record_of_fields(named, self._options.codec)]
+                return [record_of_fields(named, self._options)]
             if wanted.encode() not in fields:
                 raise ValueError(f"it has no field {wanted!r}")
             value = fields[wanted.encode()]
