@@ -133,10 +133,9 @@ class KafkaFeed(ConnectedFeed):
             try:
                 records.append(self._record(message, value))
             except (ValueError, RecursionError, OverflowError) as problem:
-                kind = LineTooLong if isinstance(problem, LineTooLong) else ValueError
                 where = f"offset {offset} of partition {number} of {self.name}"
                 try:
-                    self._bad.refuse(kind(f"{where}: {problem}"))
+                    records += self._bad.refuse(problem, value, at=where, key=_bytes(message.key()))
                 except ValueError as refused:
                     error = refused
                     break
@@ -152,7 +151,7 @@ class KafkaFeed(ConnectedFeed):
         from penstock.aquifer import Record
 
         if len(value) > self._longest:
-            raise LineTooLong(f"it has {len(value)} bytes; allow more with max_line (--max-line)")
+            raise LineTooLong(f"has {len(value)} bytes; allow more with max_line (--max-line)")
         made = value if self._decode is None else self._decode(value)
         key = message.key()
         timestamp = None
@@ -160,6 +159,10 @@ class KafkaFeed(ConnectedFeed):
             _, milliseconds = message.timestamp()
             timestamp = milliseconds * 1000 if milliseconds >= 0 else None
         return made if key is None and timestamp is None else Record(made, key=key, timestamp=timestamp)
+
+
+def _bytes(key: object) -> bytes | None:
+    return key if isinstance(key, bytes) else None
 
 
 async def _on(thread: ThreadPoolExecutor, function: Callable[[], _T]) -> _T:
