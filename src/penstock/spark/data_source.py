@@ -34,6 +34,10 @@ class AquiferDataSource(DataSource):
     def schema(self) -> StructType | str:
         """The columns if the user does not give a schema."""
         options = SourceOptions.of(self.options)
+        if options.value in ("avro", "protobuf"):
+            from penstock.spark.source.schema_records import schema_of
+
+            return schema_of(options.value, options.value_schema)
         if options.infer_schema and options.value not in ("binary", "string"):
             from penstock.spark.source.inference import inferred_schema
 

@@ -30,7 +30,7 @@ GivenOffsets: TypeAlias = str | int | dict[str, int | str]
 """An end of the log, an offset, or one of these by endpoint."""
 
 _WRITTEN_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow")
-_VALUE_FORMATS: Final = (*_WRITTEN_FORMATS, "csv")
+_VALUE_FORMATS: Final = (*_WRITTEN_FORMATS, "csv", "avro", "protobuf")
 _LOG_ENDS: Final = ("earliest", "latest")
 _MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 

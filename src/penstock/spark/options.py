@@ -109,7 +109,15 @@ class SourceOptions(_ConnectionOptions):
         flag="value",
         metavar="format",
         parse=option_values.value_format,
-        help="what a record is: `binary` or `string`; or with a schema `json`, `msgpack`, `arrow` or `csv`",
+        help="what a record is: `binary` or `string`; with a schema `json`, `msgpack`, `arrow` or `csv`; or "
+        "`avro` or `protobuf`, with `valueSchema`",
+    )
+    value_schema: str | None = option(
+        None,
+        flag="valueSchema",
+        metavar="schema",
+        help="the schema of `avro`: its JSON, or the path of its file; or of `protobuf`: the path of a "
+        "descriptor set, `shop.desc?message=shop.Order`. A path has to exist on every worker",
     )
     separator: str = option(
         ",",

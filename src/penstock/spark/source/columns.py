@@ -24,6 +24,7 @@ from penstock.spark.source.records import (
     misplaced_null,
     one_line,
 )
+from penstock.spark.source.schema_records import SchemaRecords
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -52,6 +53,7 @@ def columns_of(schema: StructType, options: SourceOptions, zone: Zone | None = N
         options.corrupt_record,
         options.separator,
         options.include_metadata,
+        options.value_schema,
     )
 
 
@@ -76,6 +78,7 @@ class Columns:
         corrupt_record: str = "_corrupt_record",
         separator: str = ",",
         include_metadata: bool = False,
+        value_schema: str | None = None,
     ) -> None:
         from penstock.spark.spark_interface import arrow_schema
 
@@ -94,11 +97,14 @@ class Columns:
         self._mode = mode
         self.wire_format = "arrow" if value == "arrow" else "msgpack"
         """The payload format to request from the gateway."""
-        self.digest = sha256(f"{value} {separator} {schema.json()}".encode()).hexdigest()
+        told = f"{value} {separator} {schema.json()}"
+        self.digest = sha256(
+            (told if value_schema is None else f"{told} {value_schema}").encode()
+        ).hexdigest()
         """Identifies what makes a record wrong."""
         self._strict = not all(map(may_be_null, self._schema))
         """Whether some columns must not have nulls. pyarrow does not check that, and Spark relies on it."""
-        self._parser: JsonRecords | TypedRecords | CsvRecords | None = None
+        self._parser: JsonRecords | TypedRecords | CsvRecords | SchemaRecords | None = None
         zone = zone or Zone("UTC")
         if value == "json":
             self._parser = JsonRecords(schema, self._schema, zone)
@@ -106,6 +112,8 @@ class Columns:
             self._parser = TypedRecords(schema, self._schema, value, zone)
         elif value == "csv":
             self._parser = CsvRecords(schema, self._schema, separator, zone)
+        elif value in ("avro", "protobuf"):
+            self._parser = SchemaRecords(self._schema, value, value_schema)
         if value in ("binary", "string"):
             self._check(schema, value)
 

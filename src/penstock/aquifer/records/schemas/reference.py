@@ -50,17 +50,21 @@ class SchemaCodec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SchemaReference:
-    """``KIND:FILE?NAME=VALUE&…``, taken apart."""
+    """``KIND:FILE?NAME=VALUE&…``, taken apart; in place of a file there can be the JSON of a schema."""
 
     text: str
     kind: str
     path: str
     parameters: tuple[tuple[str, str], ...] = ()
+    content: str | None = None
+    """The schema itself, if it is not in a file."""
 
     @classmethod
     def parse(cls, text: str) -> SchemaReference:
         """Take it apart; ValueError if there is no file."""
         kind, _, rest = text.partition(":")
+        if rest.lstrip().startswith(("{", '"')):
+            return cls(text, kind, "the schema", content=rest)
         path, _, query = rest.partition("?")
         if not path:
             raise ValueError(f"codec {text!r} names no file; write {kind}:FILE, with the file of the schema")
@@ -80,6 +84,8 @@ class SchemaReference:
 
     def file(self, path: str | None = None) -> bytes:
         """The content of the file, or of another one; ValueError if it cannot be read."""
+        if path is None and self.content is not None:
+            return self.content.encode()
         name = self.path if path is None else os.path.expanduser(path)
         try:
             with open(name, "rb") as opened:

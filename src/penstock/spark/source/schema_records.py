@@ -1,0 +1,77 @@
+"""Records in Avro or Protocol Buffers as Arrow columns; their own schema is an option."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.aquifer import SchemaCodec, open_schema
+from penstock.spark.errors import BadOption, UnreadableRecord
+from penstock.spark.source.partial_rows import CANNOT_BE_READ
+from penstock.spark.source.records import Reasons, one_line
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["SchemaRecords", "schema_of"]
+
+
+def _codec(value: str, text: str | None) -> SchemaCodec:
+    if text is None:
+        example = "orders.avsc" if value == "avro" else "shop.desc?message=shop.Order"
+        raise BadOption("value", value, f'say which schema, as in option("valueSchema", "{example}")')
+    try:
+        return open_schema(f"{value}:{text}")
+    except (ValueError, ImportError) as error:
+        raise BadOption("valueSchema", text, str(error)) from None
+
+
+def schema_of(value: str, text: str | None) -> StructType:
+    """The columns of the records' own schema, for a query that names none."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    try:
+        columns = _codec(value, text).arrow_schema()
+    except ValueError as error:
+        raise BadOption("valueSchema", str(text), f"{error}; or give the query a schema") from None
+    found: StructType = from_arrow_schema(columns)
+    return found
+
+
+class SchemaRecords:
+    """Reads records one by one; as wrong counts what its codec cannot read, and what no column can hold."""
+
+    def __init__(self, arrow_schema: pa.Schema, value: str, text: str | None) -> None:
+        self._schema = arrow_schema
+        self._read = _codec(value, text).read
+
+    def batch(self, values: Sequence[bytes], wrong: Reasons | None = None) -> pa.RecordBatch:
+        """A row for each record. With ``wrong``, it gets the reasons of wrong records; see TypedRecords."""
+        rows: list[Any] = []
+        for index, value in enumerate(values):
+            try:
+                row = self._read(value)
+                if not isinstance(row, dict):
+                    raise ValueError(f"it is {type(row).__name__}, and not a record with fields")
+                rows.append(row)
+            except CANNOT_BE_READ as error:
+                rows.append(_refused(index, error, wrong))
+        try:
+            return pa.RecordBatch.from_pylist(rows, schema=self._schema)
+        except CANNOT_BE_READ:
+            pass  # One of them does not fit, and pyarrow does not say which.
+        for index, row in enumerate(rows):
+            try:
+                pa.RecordBatch.from_pylist([row], schema=self._schema)
+            except CANNOT_BE_READ as error:
+                rows[index] = _refused(index, error, wrong)
+        return pa.RecordBatch.from_pylist(rows, schema=self._schema)
+
+
+def _refused(index: int, error: Exception, wrong: Reasons | None) -> dict[str, Any]:
+    if wrong is None:
+        raise UnreadableRecord(error, index) from error
+    wrong[index] = one_line(error)
+    return {}
