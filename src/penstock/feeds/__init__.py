@@ -27,6 +27,7 @@ from penstock.feeds.feed import (
     FeedError,
     FeedOptions,
     FeedUnavailable,
+    FileFormat,
     Restart,
     UnknownScheme,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "FeedUnavailable",
     "FeedUrl",
     "FileFeed",
+    "FileFormat",
     "HttpFeed",
     "KafkaAddress",
     "KafkaFeed",

@@ -25,10 +25,13 @@ __all__ = [
     "FeedError",
     "FeedOptions",
     "FeedUnavailable",
+    "FileFormat",
     "Restart",
     "UnknownScheme",
 ]
 
+FileFormat: TypeAlias = Literal["lines", "csv", "parquet"]
+"""What a file holds."""
 Restart: TypeAlias = Literal["never", "on-failure", "always"]
 """When a program is started again."""
 
@@ -78,6 +81,13 @@ class FeedOptions:
         help="keep reading a file that is still being written, as tail -F does, also across rotation and "
         "truncation",
     )
+    format: FileFormat | None = option(
+        None,
+        choices=("lines", "csv", "parquet"),
+        shown="lines",
+        help="what files hold: lines; csv, with a header, where a record is an object; or parquet, with "
+        "--columns as Arrow batches",
+    )
     take_last_line: bool = option(
         False, help="take the last line of a file even if it has no newline; without this it is left out"
     )
@@ -115,11 +125,23 @@ class FeedOptions:
                     schema.arrow_schema()
         except ValueError as error:
             raise BadFeed(f"--codec: {error}") from None
-        if self.columns and not self.has_schema:
+        if self.columns and not self.has_schema and self.format != "parquet":
             raise BadFeed(
                 "columns=True (--columns) needs a codec with a schema (--codec), such as jsonschema:FILE, "
                 f"and codec={self.codec!r} has none"
             )
+
+    def check_format(self) -> None:
+        """BadFeed if the format is not known, or does not fit the other options."""
+        if self.format not in (None, "lines", "csv", "parquet"):
+            raise BadFeed(f"format={self.format!r} is not known; write lines, csv or parquet")
+        if self.format == "parquet" and self.columns and self.has_schema:
+            raise BadFeed(
+                "format='parquet' (--format) with columns=True (--columns) has the columns of the files: "
+                "leave the codec (--codec) out"
+            )
+        if self.take_last_line and self.format in ("csv", "parquet"):
+            raise BadFeed("take_last_line=True (--take-last-line) is for files of lines")
 
     @property
     def has_schema(self) -> bool:
@@ -131,6 +153,8 @@ class FeedOptions:
         """The codec of the gateway that takes the records: one that builds columns, if they are wanted."""
         if not self.columns:
             return self.codec
+        if not self.has_schema:
+            return "arrow"  # A Parquet file has columns of its own.
         from penstock.aquifer import ColumnCodec, open_schema
 
         return ColumnCodec(open_schema(self.codec))

@@ -37,7 +37,7 @@ class AquiferDataSource(DataSource):
         if options.value in ("avro", "protobuf"):
             from penstock.spark.source.schema_records import schema_of
 
-            return schema_of(options.value, options.value_schema)
+            return schema_of(options.value, options.value_schema, include_metadata=options.include_metadata)
         if options.infer_schema and options.value not in ("binary", "string"):
             from penstock.spark.source.inference import inferred_schema
 

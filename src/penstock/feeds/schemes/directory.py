@@ -1,13 +1,13 @@
 """The lines of all files of a directory, in the order of their names; each is read once, across restarts.
 
 A file that another one follows is finished. The name of the file and the position in it are stored with the
-records, in the same transaction. Files that end with ``.gz`` are decompressed.
+records, in the same transaction. Files that end with ``.gz`` or ``.zst`` are decompressed.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import gzip
+import glob
 import json
 import logging
 import os
@@ -20,12 +20,15 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, Self, TypeAlias
 
 from penstock.delivery import Delivery, FeedState
+from penstock.feeds.compressed import COMPRESSED, check_packages, incomplete, open_content
+from penstock.feeds.csv_rows import RowSplitter
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, FeedUnavailable
 from penstock.feeds.file_position import fingerprint
 from penstock.feeds.lines import CHUNK, LinePublisher, LineSplitter, portions
+from penstock.feeds.parquet_rows import ParquetRows, check_parquet
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.spec import Publisher
 
@@ -41,6 +44,9 @@ _HEAD: Final = 1024
 """How many bytes at the beginning of a file are fingerprinted, to recognise it."""
 _MARK: Final = "dir"
 _BEING_WRITTEN: Final = (".tmp", ".part")
+
+
+_Splitter: TypeAlias = LineSplitter | RowSplitter
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +109,9 @@ class _Files:
 
     def open(self, name: str) -> None:
         """Read this file from its beginning."""
-        path = self._directory / name
-        opened = gzip.GzipFile(path) if name.endswith(".gz") else path.open("rb", 0)
+        opened = open_content(self._directory / name)
         self.close()
-        self._file = cast("BinaryIO", opened)
+        self._file = opened
         self.name, self.position, self.head = name, 0, b""
 
     def read(self, most: int = CHUNK) -> bytes:
@@ -114,11 +119,10 @@ class _Files:
         assert self._file is not None
         try:
             chunk = self._file.read(most)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(
-                f"{self._directory / self.name} is not a complete gzip file ({error}); give a file its name "
-                "when it is complete"
-            ) from None
+        except (EOFError, OSError, zlib.error) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise incomplete(self._directory / self.name, error) from None
         if len(self.head) < _HEAD:
             self.head += chunk[: _HEAD - len(self.head)]
         self.position += len(chunk)
@@ -128,7 +132,7 @@ class _Files:
     def is_truncated(self) -> bool:
         """Whether the file has become shorter than what was read of it."""
         assert self._file is not None
-        return not self.name.endswith(".gz") and os.fstat(self._file.fileno()).st_size < self.position
+        return not self.name.endswith(COMPRESSED) and os.fstat(self._file.fileno()).st_size < self.position
 
     @property
     def is_replaced(self) -> bool:
@@ -167,12 +171,32 @@ class DirectoryFeed(Feed):
         self._pattern = pattern
         self._options = options
         self._resumed = _Place()
+        if options.format == "parquet":
+            check_parquet()
         try:
             os.scandir(self._directory).close()
         except NotADirectoryError:
             raise BadFeed(f"{directory} is not a directory; write file:{directory}") from None
         except OSError as error:
             raise BadFeed(f"cannot read {directory}: {error.strerror}; check dir:{directory}") from None
+
+    @classmethod
+    def of_file(cls, path: str, options: FeedOptions) -> Self:
+        """One file, compressed or not of lines: a directory of which only this file counts."""
+        if options.follow:
+            raise BadFeed(
+                f"follow=True (--follow) waits for more lines of a file, and {path} is complete when it is "
+                f"there; write dir:{os.path.dirname(path) or '.'} to wait for more files"
+            )
+        try:
+            with open(path, "rb"):
+                pass
+            check_packages(path)
+        except OSError as error:
+            raise BadFeed(f"cannot read {path}: {error.strerror}; check the path in file:{path}") from None
+        feed = cls(os.path.dirname(path) or ".", options, glob.escape(os.path.basename(path)))
+        feed.name = path
+        return feed
 
     def resume(self, marks: Mapping[str, str]) -> None:
         """Continue at the place that is in the journal."""
@@ -181,7 +205,8 @@ class DirectoryFeed(Feed):
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Return the lines that are not in the journal yet, in deliveries of some hundred lines at most."""
-        return LinePublisher(lambda: _Files(self._directory, self._pattern), self._deliveries)
+        read = self._parquet_deliveries if self._options.format == "parquet" else self._deliveries
+        return LinePublisher(lambda: _Files(self._directory, self._pattern), read)
 
     # ---------------------------------------------------------------- reading
     def _deliveries(self, files: _Files) -> Iterator[Delivery]:
@@ -223,27 +248,28 @@ class DirectoryFeed(Feed):
         finally:
             files.close()
 
-    def _opened(self, files: _Files, name: str) -> LineSplitter:
+    def _opened(self, files: _Files, name: str) -> _Splitter:
         files.open(name)
         options = self._options
+        if options.format == "csv":
+            return RowSplitter(options, self._bad, label=str(self._path(name)))
         return LineSplitter(options.max_line, options.decoder(), self._bad, label=str(self._path(name)))
 
-    def _opened_if_there(self, files: _Files, name: str) -> LineSplitter | None:
+    def _opened_if_there(self, files: _Files, name: str) -> _Splitter | None:
         try:
             return self._opened(files, name)
         except FileNotFoundError:
             _log.warning("%s was removed before it was read", self._path(name))
             return None
 
-    def _replaced(self, files: _Files, splitter: LineSplitter) -> LineSplitter:
+    def _replaced(self, files: _Files, splitter: _Splitter) -> _Splitter:
         """Continue in the file that has this name now: after what was read, if it begins with the same."""
         position, head = files.position - splitter.pending, files.head
         began = head[:position]
         new = self._opened_if_there(files, files.name)
         if new is None:
             return splitter
-        while files.position < position and files.read(min(CHUNK, position - files.position)):
-            pass
+        _pass_over(files, new, position)
         if files.position < position or files.head[: len(began)] != began:
             _log.warning("%s was replaced; reading it from its beginning", self._path(files.name))
             return self._opened(files, files.name)
@@ -262,7 +288,7 @@ class DirectoryFeed(Feed):
             self.state = FeedState("up")
             _log.warning("%s can be read again", self.name)
 
-    def _continued(self, files: _Files, place: _Place) -> LineSplitter | None:
+    def _continued(self, files: _Files, place: _Place) -> _Splitter | None:
         """Skip what the journal has; None if the file is gone."""
         try:
             splitter = self._opened(files, place.name)
@@ -272,9 +298,7 @@ class DirectoryFeed(Feed):
                 self._path(place.name),
             )
             return None
-        while files.position < place.position:
-            if not files.read(min(CHUNK, place.position - files.position)):
-                break
+        _pass_over(files, splitter, place.position)
         same = fingerprint(files.head[: place.checked]) == place.digest
         if files.position < place.position or not same:
             raise ValueError(
@@ -283,7 +307,7 @@ class DirectoryFeed(Feed):
             )
         return splitter
 
-    def _read(self, files: _Files, splitter: LineSplitter) -> Iterator[Delivery]:
+    def _read(self, files: _Files, splitter: _Splitter) -> Iterator[Delivery]:
         """What there is now."""
         while not files.woken.is_set() and (chunk := files.read()):
             start = files.position - len(chunk)
@@ -295,9 +319,47 @@ class DirectoryFeed(Feed):
                 if error is not None:
                     raise error
 
-    def _finished(self, files: _Files, splitter: LineSplitter) -> Delivery:
+    def _finished(self, files: _Files, splitter: _Splitter) -> Delivery:
         """The last line, which needs no newline, and that the file is done."""
         return self._delivery(files, list(splitter.finish()), files.position, done=True)
+
+    def _parquet_deliveries(self, files: _Files) -> Iterator[Delivery]:
+        """Rows of one complete file after the other; a position is the number of a row."""
+        last = self._resumed
+        name = last.name
+        wanted = None if last.done or not self._path(name).exists() else name
+        while not files.woken.is_set():
+            try:
+                wanted = wanted or files.next_after(name)
+            except OSError as error:
+                self._gone(error)
+                files.woken.wait(_POLL)
+                continue
+            self._is_back()
+            if wanted is not None:
+                name, wanted = wanted, None
+                yield from self._rows_of(name, last if name == last.name else _Place())
+            elif self._options.follow:
+                files.woken.wait(_POLL)
+            else:
+                return
+
+    def _rows_of(self, name: str, place: _Place) -> Iterator[Delivery]:
+        rows = ParquetRows(self._path(name), self._options, self._bad)
+        try:
+            digest = fingerprint(rows.tail)
+            if not place.done:
+                if place.digest != digest:
+                    raise ValueError(
+                        f"{self._path(name)} is not the file that is in the journal: it was changed. Give a "
+                        "new file a new name"
+                    )
+                rows.position = place.position
+            for records in rows.read():
+                reached = _Place(name, rows.position, 0, digest, rows.position == rows.count)
+                yield Delivery(records, {_MARK: json.dumps(asdict(reached))})
+        finally:
+            rows.close()
 
     def _delivery(self, files: _Files, records: list[Any], position: int, *, done: bool) -> Delivery:
         head = files.head[:position]
@@ -308,7 +370,15 @@ class DirectoryFeed(Feed):
         return self._directory / name
 
 
+def _pass_over(files: _Files, splitter: _Splitter, position: int) -> None:
+    """Read up to a position, or to the end if that comes first, and make no records of it."""
+    while files.position < position and (passed := files.read(min(CHUNK, position - files.position))):
+        if isinstance(splitter, RowSplitter):
+            splitter.pass_over(passed)
+
+
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
+    options.check_format()
     return DirectoryFeed(url.rest, options, url.parameters.get("pattern", "*"))
 
 
@@ -316,9 +386,9 @@ SCHEMES = (
     Scheme(
         "dir",
         "dir:PATH",
-        "the lines of all files of a directory, in the order of their names, also of .gz files",
+        "the lines of all files of a directory, in the order of their names, also of .gz and .zst files",
         _open,
         parameters={"pattern": "which files: *.log; without it, all but those that end with .tmp or .part"},
-        options=frozenset({"follow"}),
+        options=frozenset({"follow", "format"}),
     ),
 )

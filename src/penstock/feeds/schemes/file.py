@@ -19,6 +19,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from penstock.delivery import Delivery
+from penstock.feeds.compressed import COMPRESSED
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.file_position import (
     CHECKED,
@@ -31,6 +32,7 @@ from penstock.feeds.file_position import (
 )
 from penstock.feeds.lines import CHUNK, BadLines, LinePublisher, LineSplitter, portions
 from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.feeds.schemes.directory import DirectoryFeed
 from penstock.spec import Publisher
 
 __all__ = ["SCHEMES", "FileFeed"]
@@ -410,6 +412,9 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         raise BadFeed(
             f"{url.text} means /{path.lstrip('/')}, which is not there; a relative path is file:PATH"
         )
+    options.check_format()
+    if options.format in ("csv", "parquet") or path.endswith(COMPRESSED):
+        return DirectoryFeed.of_file(path, options)
     return FileFeed(path, options)
 
 
@@ -417,8 +422,8 @@ SCHEMES = (
     Scheme(
         "file",
         "file:PATH",
-        "the lines of a file; after a restart, those that the journal does not have yet",
+        "the lines of a file, also of a .gz or .zst file; after a restart, those that are not in the journal",
         _open,
-        options=frozenset({"follow", "take_last_line"}),
+        options=frozenset({"follow", "take_last_line", "format"}),
     ),
 )

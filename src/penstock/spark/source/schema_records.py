@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.types import StructField, StructType
 
 from penstock.aquifer import SchemaCodec, open_schema
 from penstock.spark.errors import BadOption, UnreadableRecord
+from penstock.spark.source.metadata_columns import METADATA
 from penstock.spark.source.partial_rows import CANNOT_BE_READ
 from penstock.spark.source.records import Reasons, one_line
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
 
 __all__ = ["SchemaRecords", "schema_of"]
 
@@ -28,7 +27,7 @@ def _codec(value: str, text: str | None) -> SchemaCodec:
         raise BadOption("valueSchema", text, str(error)) from None
 
 
-def schema_of(value: str, text: str | None) -> StructType:
+def schema_of(value: str, text: str | None, *, include_metadata: bool = False) -> StructType:
     """The columns of the records' own schema, for a query that names none."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -37,6 +36,9 @@ def schema_of(value: str, text: str | None) -> StructType:
     except ValueError as error:
         raise BadOption("valueSchema", str(text), f"{error}; or give the query a schema") from None
     found: StructType = from_arrow_schema(columns)
+    if include_metadata:
+        known = [StructField(name, kind) for name, kind in METADATA.items()]
+        return StructType([*known, *(field for field in found.fields if field.name not in METADATA)])
     return found
 
 
