@@ -106,10 +106,12 @@ class Columns:
         """Whether some columns must not have nulls. pyarrow does not check that, and Spark relies on it."""
         self._parser: JsonRecords | TypedRecords | CsvRecords | SchemaRecords | None = None
         zone = zone or Zone("UTC")
+        partial = mode != "DROPMALFORMED"
+        """Whether what can be read of a wrong record is wanted."""
         if value == "json":
-            self._parser = JsonRecords(schema, self._schema, zone)
+            self._parser = JsonRecords(schema, self._schema, zone, partial=partial)
         elif value == "msgpack":
-            self._parser = TypedRecords(schema, self._schema, value, zone)
+            self._parser = TypedRecords(schema, self._schema, value, zone, partial=partial)
         elif value == "csv":
             self._parser = CsvRecords(schema, self._schema, separator, zone)
         elif value in ("avro", "protobuf"):

@@ -57,11 +57,13 @@ class PartialRows:
             return self._map(kind, self._optional(kind.valueType, arrow.item_type))
         value = decoder(kind, self._dialect)
         decode, convert = self._decode(value.wire), value.convert
+        check = _check(arrow)
 
         def read(raw: bytes) -> Any:
             decoded = decode(raw)
             found = decoded if convert is None else convert(decoded)
-            pa.array([found], arrow)  # Raises for a value that the type does not have: 300 in a tinyint.
+            if check is not None:
+                check(found)
             return found
 
         return read
@@ -100,6 +102,24 @@ class PartialRows:
         kind = msgspec.json.Decoder if self._dialect.form == "json" else msgspec.msgpack.Decoder
         decode: Callable[[bytes], Any] = kind(wire).decode
         return decode
+
+
+def _check(kind: pa.DataType) -> Callable[[Any], object] | None:
+    """Raises for a value that the type does not have: 300 in a tinyint. None if it has all of them."""
+    types = pa.types
+    if types.is_string(kind) or types.is_boolean(kind) or types.is_float64(kind) or types.is_date32(kind):
+        return None
+    if types.is_timestamp(kind) and kind.unit == "us":
+        return None  # As many years as Python has.
+    if types.is_signed_integer(kind):
+        bound = 1 << (kind.bit_width - 1)
+
+        def check(number: int | None) -> None:
+            if number is not None and not -bound <= number < bound:
+                raise OverflowError(f"{number} is out of bounds")
+
+        return check
+    return lambda value: pa.array([value], kind)  # Quick only for columns, so it is the last resort.
 
 
 def _fields(kind: pa.DataType) -> list[pa.Field]:

@@ -53,11 +53,14 @@ def one_line(reason: object) -> str:
 class TypedRecords:
     """Reads the records of one schema one by one."""
 
-    def __init__(self, schema: StructType, arrow_schema: pa.Schema, form: str, zone: Zone) -> None:
+    def __init__(
+        self, schema: StructType, arrow_schema: pa.Schema, form: str, zone: Zone, *, partial: bool = True
+    ) -> None:
+        """Without ``partial``, nothing is read of a wrong record: the caller leaves it out."""
         self._schema = arrow_schema
         self._read = _reader(schema, Dialect(form, zone))
         self._read_leniently = _reader(schema, Dialect(form, zone, lenient=True)) if form == "json" else None
-        self._partial = PartialRows(schema, arrow_schema, form, zone)
+        self._partial = PartialRows(schema, arrow_schema, form, zone) if partial else None
 
     def batch(self, values: Sequence[bytes], wrong: Reasons | None = None, first: int = 0) -> pa.RecordBatch:
         """A row for each record; fields that a record lacks are null.
@@ -84,6 +87,14 @@ class TypedRecords:
                 raise
         return pa.RecordBatch.from_pylist(rows, schema=self._schema)
 
+    def fits(self, value: bytes) -> bool:
+        """Whether a record is right as it stands; one that is not may still be read in another way."""
+        try:
+            self._read(value)
+        except CANNOT_BE_READ:
+            return False
+        return True
+
     def _read_again(self, value: bytes, index: int, reason: Exception, wrong: Reasons | None) -> Any:
         if self._read_leniently is not None:
             try:
@@ -98,7 +109,7 @@ class TypedRecords:
         if wrong is None:
             raise UnreadableRecord(reason, index) from reason
         wrong[index] = one_line(reason)
-        return self._partial.row(value)
+        return {} if self._partial is None else self._partial.row(value)
 
 
 def _reader(schema: StructType, dialect: Dialect) -> Callable[[bytes], Any]:
@@ -151,10 +162,12 @@ def misplaced_null(column: pa.Array, field: pa.Field, path: str = "") -> str | N
 class JsonRecords:
     """Reads the records of one schema by columns, if possible."""
 
-    def __init__(self, schema: StructType, arrow_schema: pa.Schema, zone: Zone) -> None:
+    def __init__(
+        self, schema: StructType, arrow_schema: pa.Schema, zone: Zone, *, partial: bool = True
+    ) -> None:
         self._schema = arrow_schema
         self._zone = zone
-        self._one_by_one = TypedRecords(schema, arrow_schema, "json", zone)
+        self._one_by_one = TypedRecords(schema, arrow_schema, "json", zone, partial=partial)
         kinds = [_with_strings(field.type) for field in arrow_schema]
         self._as_strings = (
             None
@@ -178,12 +191,40 @@ class JsonRecords:
         batch = self._by_columns(objects)
         if batch is None:
             # Something does not fit. Most of the others do, and are still read by columns.
+            batch = self._sieved(objects, wrong)
+        if batch is None:
             pieces = [
                 self._piece(objects[first : first + _PIECE], wrong, first)
                 for first in range(0, len(objects), _PIECE)
             ]
-            batch = pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]
+            batch = _joined(pieces)
         return batch
+
+    def _sieved(self, values: Sequence[bytes], wrong: Reasons | None) -> pa.RecordBatch | None:
+        """Read by columns what fits the types as it stands, and the rest one by one; None if that fails."""
+        if self._as_strings is None:
+            return None
+        odd = [index for index, value in enumerate(values) if not self._one_by_one.fits(value)]
+        if not odd:
+            return None  # pyarrow does not like what msgspec does.
+        among = set(odd)
+        even = [index for index in range(len(values)) if index not in among]
+        columns = self._by_columns([values[index] for index in even]) if even else None
+        if even and columns is None:
+            return None
+        reasons: Reasons | None = None if wrong is None else {}
+        try:
+            rows = self._one_by_one.batch([values[index] for index in odd], reasons)
+        except UnreadableRecord as error:
+            raise UnreadableRecord(error, odd[error.index or 0]) from error
+        if wrong is not None and reasons is not None:
+            wrong.update((odd[number], reason) for number, reason in reasons.items())
+        if columns is None:
+            return rows
+        places = [0] * len(values)
+        for place, index in enumerate((*even, *odd)):
+            places[index] = place
+        return _joined([columns, rows]).take(pa.array(places, pa.int64()))
 
     def _piece(self, values: Sequence[bytes], wrong: Reasons | None, first: int) -> pa.RecordBatch:
         batch = self._by_columns(values)
@@ -228,6 +269,10 @@ class JsonRecords:
         if types.is_binary(kind):
             return pa.array([None if text is None else binary(text) for text in column.to_pylist()], kind)
         return times_of_texts(column, kind, self._zone)
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
 def times_of_texts(column: pa.Array, kind: pa.DataType, zone: Zone) -> pa.Array:
