@@ -25,7 +25,7 @@ WRONG = [
     ("tail", "ENDPOINT", "required"),
     ("tail tcp://127.0.0.1:1 --lease never", "--lease", "write 90s"),
     ("tail tcp://127.0.0.1:1 --patience never", "--patience", "write 90s"),
-    ("tail tcp://127.0.0.1:1 --codec xml", "--codec", "choose from"),
+    ("tail tcp://127.0.0.1:1 --codec xml", "--codec", "write bytes, text"),
     ("run", "TARGET", "required"),
     ("run app.py --conf nonsense", "--conf", "write KEY=VALUE"),
     ("send -", "ADDRESS", "required"),

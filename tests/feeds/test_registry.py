@@ -84,8 +84,8 @@ def test_an_unknown_scheme_is_one_sentence_with_the_known_ones(url: str) -> None
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"codec": "xml"}, "codec='xml' is not known; write bytes, text, json, msgpack"),
-        ({"on_bad_line": "weep"}, "on_bad_line='weep' is not known; write fail or skip"),
+        ({"codec": "xml"}, "'xml' is not a codec; write bytes, text, json, msgpack, jsonschema:FILE"),
+        ({"on_bad_line": "weep"}, "on_bad_line='weep' is not known; write fail, skip or dead-letter"),
         ({"max_line": 0}, "max_line needs a number of at least 1, not 0"),
     ],
 )
