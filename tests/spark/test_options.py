@@ -73,7 +73,7 @@ def test_a_misspelt_option_is_told_what_was_meant(misspelt: str, near: str) -> N
 def test_an_unknown_option_is_told_what_there_is() -> None:
     with pytest.raises(
         BadOption,
-        match=r"there are endpoint, value, valueSchema, sep, inferSchema, includeMetadata, startingOffsets, .*curveServer",
+        match=r"there are endpoint, value, valueSchema, sep, inferSchema, includeMetadata, .*curveServer",
     ):
         source(zzz="1")
 
