@@ -63,7 +63,7 @@ def test_a_wrong_command_line(
         (("--max-bytes", "lots"), "write 500000, 512K, 64M or 2G"),
         (("--max-age", "soon"), "write 90s, 15m, 1h or 7d"),
         (("--max-records", "0"), "is not a whole number of at least 1"),
-        (("--codec", "xml"), "invalid choice: 'xml'"),
+        (("--codec", "xml"), "'xml' is not a codec; write bytes, text, json"),
     ],
 )
 def test_a_wrong_value(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], says: str) -> None:
