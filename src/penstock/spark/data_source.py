@@ -46,9 +46,11 @@ class AquiferDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
-        from penstock.spark.source.batch_reader import AquiferBatchReader
+        from penstock.spark.source.batch_reader import AquiferBatchReader, FilteringBatchReader
+        from penstock.spark.spark_interface import pushes_filters
 
-        return AquiferBatchReader(schema, self._source(schema))
+        kind = FilteringBatchReader if pushes_filters() else AquiferBatchReader
+        return kind(schema, self._source(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For ``spark.readStream``."""

@@ -7,6 +7,7 @@ that no other module has to ask for the version.
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ __all__ = [
     "SupportsTriggerAvailableNow",
     "TimeType",
     "arrow_schema",
+    "pushes_filters",
 ]
 
 try:
@@ -78,3 +80,16 @@ _NAMES_A_ZONE = "timezone" in inspect.signature(to_arrow_schema).parameters
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema of a batch that Spark accepts for these columns; instants are in UTC."""
     return to_arrow_schema(schema, timezone="UTC") if _NAMES_A_ZONE else to_arrow_schema(schema)
+
+
+_FILTER_PUSHER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+def pushes_filters() -> bool:
+    """Whether this process is the one that pushes filters down to a data source.
+
+    Spark refuses to read with a reader that accepts filters while ``spark.sql.python.filterPushdown.enabled``
+    is false, which is the default. Where it is true, this process creates the reader.
+    """
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _FILTER_PUSHER in sys.modules or getattr(main, "name", None) == _FILTER_PUSHER

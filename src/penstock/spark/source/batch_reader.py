@@ -9,7 +9,7 @@ task may start later.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from penstock.spark.source.dead_letters import TaskId
 from penstock.spark.source.decoders import session_zone
 from penstock.spark.source.gateway_logs import GatewayLogs
 from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
+from penstock.spark.source.pushed_filters import Conditions, conditions_in
 from penstock.spark.source.ranges import (
     RangePartition,
     key_partitions,
@@ -32,9 +33,10 @@ from penstock.spark.source.ranges import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-__all__ = ["AquiferBatchReader"]
+__all__ = ["AquiferBatchReader", "FilteringBatchReader"]
 
 _PLANNING_LEASE: Final = 60.0
 """Seconds between the planning of a read and its first task."""
@@ -49,6 +51,7 @@ class AquiferBatchReader(DataSourceReader):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
         self._options = options
+        self._conditions = Conditions()
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks of the read; Spark asks once, when it plans the query."""
@@ -64,13 +67,17 @@ class AquiferBatchReader(DataSourceReader):
                 if starts[endpoint] > ends[endpoint]:
                     remedy = f"{endpoint} would be read from {starts[endpoint]} to {ends[endpoint]}"
                     raise BadOption("startingOffsets", starts[endpoint], f"that is after the end: {remedy}")
+                span = self._conditions.clipped(endpoint, starts[endpoint], ends[endpoint])
+                starts[endpoint], ends[endpoint] = span
             start = QueryPosition(starts, epochs, starts, name, 1)
             records = sum(ends.values()) - sum(starts.values())
             if records:
                 lease = options.lease or _PLANNING_LEASE
                 kept = {endpoint: logs.keep(endpoint, start, lease) for endpoint in options.endpoints}
                 # The oldest record may have gone since the first question. From now on it stays.
-                oldest = {e: kept[e] if logs.starts_with_oldest(e) else starts[e] for e in starts}
+                oldest = {
+                    e: min(kept[e], ends[e]) if logs.starts_with_oldest(e) else starts[e] for e in starts
+                }
                 start = replace(start, offsets=oldest, initial=oldest)
         finally:
             logs.close()
@@ -97,9 +104,26 @@ class AquiferBatchReader(DataSourceReader):
             for span in spans:
                 renew_lease(span, options, lease)  # Also for the tasks that have not started yet.
             columns = columns_of(self._schema, options, session_zone())
-            yield from read_partition(partition, columns, options, lease)
+            chosen = self._conditions if self._conditions.choose_records else None
+            yield from read_partition(partition, columns, options, lease, chosen)
             if isinstance(partition, RangePartition) and partition.alone:
                 renew_lease(partition.span, options, _NO_LEASE)
+
+
+class FilteringBatchReader(AquiferBatchReader):
+    """The same for a session that pushes filters down."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note what the conditions leave out; Spark evaluates all of them once more.
+
+        With dead letters, every record counts. The columns of other formats are fields of the records, unless
+        the option ``includeMetadata`` says otherwise.
+        """
+        options = self._options
+        has_metadata = options.value in ("binary", "string") or options.include_metadata
+        if has_metadata and options.dead_letter is None:
+            self._conditions = conditions_in(filters)
+        return filters
 
 
 def _empty_range(start: QueryPosition) -> OffsetRange:

@@ -20,6 +20,7 @@ from penstock.spark.source.columns import Columns, WrongRecord
 from penstock.spark.source.dead_letters import DeadLetterTransaction, TaskId
 from penstock.spark.source.keys import KeyShare
 from penstock.spark.source.positions import OffsetRange
+from penstock.spark.source.pushed_filters import Conditions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,15 +87,23 @@ def ranges_of(partition: InputPartition) -> Sequence[RangePartition]:
 
 
 def read_partition(
-    partition: InputPartition, columns: Columns, options: SourceOptions, lease: float
+    partition: InputPartition,
+    columns: Columns,
+    options: SourceOptions,
+    lease: float,
+    conditions: Conditions | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a partition; see :func:`read_range`."""
     for each in ranges_of(partition):
-        yield from read_range(each, columns, options, lease)
+        yield from read_range(each, columns, options, lease, conditions)
 
 
 def read_range(
-    partition: RangePartition, columns: Columns, options: SourceOptions, lease: float
+    partition: RangePartition,
+    columns: Columns,
+    options: SourceOptions,
+    lease: float,
+    conditions: Conditions | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range, and publish its dead letters when all of it is read.
 
@@ -107,7 +116,8 @@ def read_range(
         _renewed_lease(span, options, lease),
         DeadLetterTransaction(span, task, columns.digest, options) as letters,
     ):
-        yield from _read(span, columns, options, letters, partition.share)
+        choices = [choice for choice in (partition.share, conditions) if choice is not None]
+        yield from _read(span, columns, options, letters, choices)
         letters.commit()
 
 
@@ -116,17 +126,18 @@ def _read(
     columns: Columns,
     options: SourceOptions,
     letters: DeadLetterTransaction,
-    share: KeyShare | None,
+    choices: Sequence[KeyShare | Conditions],
 ) -> Iterator[pa.RecordBatch]:
     while span.start < span.stop:
         try:
             for batch in _batches(span, columns, options):
                 wrong: list[WrongRecord] = []
-                keep = None if share is None else share.of(batch)
-                rows = columns.batch(span.endpoint, batch, wrong, keep)
-                letters.add(batch, wrong)
-                if rows.num_rows:
-                    yield rows
+                keep = _kept(batch, choices)
+                if keep is None or keep:
+                    rows = columns.batch(span.endpoint, batch, wrong, keep)
+                    letters.add(batch, wrong)
+                    if rows.num_rows:
+                        yield rows
                 span = replace(span, start=batch.end)
             if span.start < span.stop:
                 raise OffsetGone("the log ends before them")
@@ -142,6 +153,13 @@ def _read(
             first = error.first if isinstance(error, OffsetGone) else None
             left = span.stop if first is None or first <= span.start else min(first, span.stop)
             span = replace(span, start=left)
+
+
+def _kept(batch: Batch, choices: Sequence[KeyShare | Conditions]) -> set[int] | None:
+    """The numbers of the records that all choices have; None if there are no choices."""
+    if not choices:
+        return None
+    return set.intersection(*(set(choice.of(batch)) for choice in choices))
 
 
 @contextmanager
