@@ -62,20 +62,33 @@ def started(spark: SparkSession, source: str, sink: str, folder: Path, nap: floa
 
 
 @pytest.mark.parametrize(
-    ("slow", "expected"), [("query", "/query/"), ("sink", "/log"), ("reader", "/cursor/last")]
+    ("slow", "expected"),
+    [
+        ("query", "/query/"),
+        ("sink", "/log"),
+        ("reader", "/cursor/last"),
+        ("query and reader", "/cursor/last"),  # The reader is slower.
+        ("none", "Nobody limits the flow: the source gives"),
+    ],
 )
 def test_the_planted_hop_is_named(spark: SparkSession, tmp_path: Path, slow: str, expected: str) -> None:
     with ExitStack() as closing:
-        numbers = Flux.range(10**9).map(lambda n: b"%d" % n)
+        ticks = Flux.interval(0.05) if slow == "none" else Flux.range(10**9)
+        numbers = ticks.map(lambda n: b"%d" % n)
         journal = MemoryJournal(max_records=2000)
         source = closing.enter_context(Gateway(numbers, ANYWHERE, journal=journal, prefetch=500))
-        kept = slow_disk(tmp_path / "sink.db") if slow == "sink" else MemoryJournal(max_records=500)
+        room = MemoryJournal(max_records=250 if slow == "query and reader" else 500)
+        kept = slow_disk(tmp_path / "sink.db") if slow == "sink" else room
         sink = closing.enter_context(Gateway(None, ANYWHERE, journal=kept, writable=True))
-        read_from(sink.endpoint, 0.05 if slow == "reader" else 0.0)
-        query = started(spark, source.endpoint, sink.endpoint, tmp_path, 0.05 if slow == "query" else 0.0)
+        read_from(sink.endpoint, {"reader": 0.05, "query and reader": 0.5}.get(slow, 0.0))
+        nap = {"query": 0.05, "query and reader": 0.005}.get(slow, 0.0)
+        query = started(spark, source.endpoint, sink.endpoint, tmp_path, nap)
         closing.callback(query.stop)
         wait_until_it_runs(source, query)
         verdict = named_in_time(source.endpoint, expected)
+        if slow == "none":
+            assert verdict.limiting is None
+            return
         assert verdict.limiting is not None
         assert verdict.limiting.startswith(source.endpoint if slow == "query" else sink.endpoint)
         if slow == "query":
@@ -119,6 +132,6 @@ def named_in_time(endpoint: str, expected: str) -> Verdict:
             snapshot = observer.look()
             verdict = snapshot.verdict
             assert verdict is not None
-            if verdict.limiting is not None and expected in verdict.limiting:
+            if expected in f"{verdict.limiting} {verdict.sentence}":
                 return verdict
             assert snapshot.clock - began < WITHIN, f"{verdict} does not name {expected!r}"
