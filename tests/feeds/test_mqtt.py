@@ -384,7 +384,7 @@ def test_a_bad_message_ends_the_stream_after_those_before_it_or_is_skipped(
     for kind, payload, message in (
         (ValueError, bad[1], f"a message of the topic {topic}/x: JSON is malformed"),
         (LineTooLong, bad[2], "has 2002 bytes; allow more with max_line"),
-        (LineTooLong, bad[3], r"it has 500\d+ bytes; allow more with max_line"),
+        (LineTooLong, bad[3], r"has 500\d+ bytes; allow more with max_line"),
     ):
         reader = Reader()
         options = FeedOptions(codec="json", max_line=1000)
