@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.kafka.broker import KafkaBroker
 
 
+@pytest.mark.rare(10)
 @pytest.mark.slow
 def test_a_broker_that_was_killed_has_what_it_acknowledged(tmp_path: Path) -> None:
     sent = [b"%d" % number for number in range(1000)]

@@ -4,9 +4,9 @@ A module of :mod:`penstock.feeds.schemes` declares its schemes in ``SCHEMES`` an
 package names its schemes as entry points of the group ``penstock.feeds``::
 
     [project.entry-points."penstock.feeds"]
-    kafka = "myproject.kafka_feed:KAFKA"
+    nats = "myproject.nats_feed:NATS"
 
-where ``KAFKA`` is a :class:`Scheme`. A program can call :func:`register`.
+where ``NATS`` is a :class:`Scheme`. A program can call :func:`register`.
 """
 
 from __future__ import annotations

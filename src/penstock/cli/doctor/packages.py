@@ -31,6 +31,7 @@ _OTHERS: Final = {
     "redis": ("redis",),
     "mqtt": ("mqtt5",),
     "otel": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "kafka": ("confluent_kafka",),
     "interop": ("reactivex", "rsocket"),
     "jvm": ("jpype",),
 }
