@@ -154,7 +154,10 @@ def endpoints(text: str) -> tuple[str, ...]:
     """The addresses of gateways, separated by commas."""
     found = {str(Endpoint.parse(name.strip())) for name in text.split(",") if name.strip()}
     if not found:
-        raise ValueError('give the address of a gateway: .option("endpoint", "tcp://127.0.0.1:5556")')
+        raise ValueError(
+            'give the address of a gateway: .option("endpoint", "tcp://127.0.0.1:5556"). Spark does not pass '
+            "on the OPTIONS of a table, so name them where you use it: FROM readings WITH (endpoint = '…')"
+        )
     # In one order, so that the same gateways always have the same partitions.
     return tuple(sorted(found))
 

@@ -31,6 +31,8 @@ Offsets: TypeAlias = LogEnd | dict[str, int | LogEnd]
 
 _OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"})
 """Options that Spark itself adds or reads, in lower case."""
+_OF_TABLE: Final = "option."
+"""What Spark puts before the options of a table, among the other properties that it has."""
 _STREAM_LEASE: Final = 3600.0
 """Seconds for which a gateway keeps the cursor of a stopped query by default."""
 
@@ -377,6 +379,10 @@ _NOT_AN_OPTION: Final = {
 
 def _parsed(cls: type[SourceOptions] | type[SinkOptions], given: Mapping[str, str]) -> dict[str, Any]:
     """The value of each field."""
+    if given.get("provider", "").lower() == "aquifer":  # CREATE TABLE without columns: a table's properties.
+        given = {
+            name.removeprefix(_OF_TABLE): text for name, text in given.items() if name.startswith(_OF_TABLE)
+        }
     options = {str(each.flag): each for each in spark_options(cls)}
     known = {name.lower(): name for name in options}
     for name, text in given.items():
