@@ -381,9 +381,19 @@ def test_a_bad_message_ends_the_stream_after_those_before_it_or_is_skipped(
             is_up(feed)
             sent = publish(broker, topic, range(7, 8))
             assert values(reader.take(1)) == [int(sent[0])], "the skipped ones are acknowledged"
+    options = FeedOptions(codec="json", max_line=1000, on_bad_line="dead-letter")
+    with feeds.open(url(broker, topic, "session=0"), options) as feed, followed(feed) as reader:
+        is_up(feed)
+        with MqttSender(broker.port) as sender:
+            sender.publish([(f"{topic}/x", each) for each in bad[1:]])
+        letters = reader.take(4)[:3]
+        assert [letter.value for letter in letters] == [bad[1], bad[2], b""], "the last one is never read"
+        assert {letter.key for letter in letters} == {f"{topic}/x".encode()}
+        assert letters[2].size is not None
+        assert letters[2].size >= len(bad[3])
     for kind, payload, message in (
         (ValueError, bad[1], f"a message of the topic {topic}/x: JSON is malformed"),
-        (LineTooLong, bad[2], "has 2002 bytes; allow more with max_line"),
+        (LineTooLong, bad[2], f"a message of the topic {topic}/x has 2002 bytes; allow more with max_line"),
         (LineTooLong, bad[3], r"has 500\d+ bytes; allow more with max_line"),
     ):
         reader = Reader()
