@@ -145,6 +145,17 @@ def test_it_stays_if_told_to_and_says_in_json_what_it_does() -> None:
     assert (end["event"], end["reason"], end["taken"]) == ("end", "interrupted", 0)
 
 
+def test_the_line_for_programs_has_no_password() -> None:
+    sources = ("--stream", "a=ws://me:hush@127.0.0.1:1/x", "--stream", "b=ws://127.0.0.1:1/x?token=hush")
+    with Program("gateway", *sources, "--json", "--control", "tcp://127.0.0.1:0") as gateway:
+        listening = gateway.stdout.readline()
+        gateway.process.send_signal(signal.SIGTERM)
+        gateway.process.wait()
+
+    assert set(json.loads(listening)["streams"]) == {"a", "b"}
+    assert b"hush" not in listening
+
+
 def test_an_empty_source_is_served_at_once() -> None:
     with Gateway("--source", "stdin") as gateway:
         assert gateway.end() == 0

@@ -33,7 +33,7 @@ from penstock.cli.errors import CommandError
 from penstock.cli.gateway.figures import Audience, Meter
 from penstock.cli.gateway.served import WRITERS, ServedStream, open_streams, parse_stream
 from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView, QuietView
-from penstock.cli.logs import CommandLog, LogOptions
+from penstock.cli.logs import CommandLog, LogOptions, without_secrets
 from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
@@ -256,8 +256,8 @@ def _introduce(
         f"serving {', '.join(one.shown for one in streams)} at {' and '.join(where)}",
         control=plain,
         curve_control=encrypted,
-        source=options.source,
-        streams={one.name: one.source for one in streams if one.name},
+        source=without_secrets(options.source) if options.source is not None else None,
+        streams={one.name: without_secrets(one.source) for one in streams if one.name},
         journal=streams[0].where or "memory",
     )
     for one in streams:
