@@ -24,6 +24,7 @@ NAMES = (
     "inner_monos",
     "hot_push",
     "operators",
+    "journal_append",
     "aquifer_throughput",
     "aquifer_fan_out",
     "aquifer_round_trip",
