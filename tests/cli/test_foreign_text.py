@@ -12,7 +12,6 @@ import pytest
 from penstock.cli.block import Block
 from penstock.cli.errors import CommandError, ScreenLog, report_errors
 from penstock.cli.gateway.view import QuietView
-from penstock.cli.logs import CommandLog, LogOptions
 from penstock.cli.screen import Screen, say
 from penstock.cli.style import Tone, print_json, toned
 
@@ -78,7 +77,16 @@ def test_an_output_that_has_only_ascii_gets_what_it_can() -> None:
     assert b"? through the streams of a process" in ran.stdout
 
 
-def test_what_is_not_http_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
-    with CommandLog(LogOptions(), "gateway"):
-        logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
-    assert caplog.text == ""
+def test_what_is_not_http_is_not_told() -> None:
+    program = """
+import logging
+from penstock.cli.logs import CommandLog, LogOptions
+log = logging.getLogger("uvicorn.error")
+log.setLevel(logging.WARNING)  # As a server does.
+with CommandLog(LogOptions(), "gateway"):
+    log.warning("Invalid HTTP request received.")
+    log.error("It failed.")
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ran.stderr == "penstock gateway: It failed.\n"
