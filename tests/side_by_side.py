@@ -53,7 +53,8 @@ RUNS = {
         "tests/net/framing",
         "tests/observe",
     ),
-    "pages": ("tests/examples", "tests/feeds", "tests/source"),
+    "logs": ("tests/aquifer/log", "tests/feeds", "tests/kafka"),
+    "pages": ("tests/examples", "tests/source"),
 }
 """The tests that mostly wait, those that take longest first."""
 
@@ -66,6 +67,7 @@ RARE = {
     "commands": 60,
     "Spark from outside": 110,
     "storms": 160,
+    "logs": 60,
     "pages": 30,
     OLDEST: 40,
 }

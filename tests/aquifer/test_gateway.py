@@ -573,7 +573,7 @@ def test_a_gateway_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> No
         with Gateway(Numbers(1), ANYWHERE) as other, pytest.raises(OSError, match="choose another port"):
             Gateway(Numbers(1), other.endpoint, journal=SqliteJournal(path)).start()
     eventually(lambda: our_threads() == [])
-    assert file_descriptors() == before
+    eventually(lambda: file_descriptors() <= before, "files were left open")
 
 
 def test_a_gateway_with_a_subscriber_that_does_not_read_closes_in_time() -> None:

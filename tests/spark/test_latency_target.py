@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
@@ -111,7 +111,9 @@ def test_a_batch_waits_until_it_is_full(gateways: int) -> None:
         assert target is not None
         for records in (10, 20, 40):
             target.observed(records, 0.1 + 0.001 * records)
-        with planned(reader, reader.initialOffset()) as result:
+        start = reader.initialOffset()
+        reader._pace.nothing_until(time.monotonic())  # However late the other thread starts.
+        with planned(reader, start) as result:
             for number in range(50):
                 feeds[number % gateways].give(b"%d" % number)
             end = result()
@@ -122,28 +124,28 @@ def test_a_batch_waits_until_it_is_full(gateways: int) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_query_gathers_records_and_reads_each_once(queries: Queries, serve: Serve) -> None:
+    full = 20
     seen: list[int] = []
     stopped = threading.Event()
 
-    def trickle() -> Iterator[dict[str, int]]:
+    def handfuls() -> Iterator[dict[str, int]]:
+        """One after the other, each after the batches with the one before it."""
         for number in range(10**6):
-            if stopped.wait(0.01):
+            while not stopped.wait(0.02) and number % full == 0 and len(seen) < number:
+                pass
+            if stopped.is_set():
                 return
             yield {"n": number}
 
-    gateway = serve(Flux.from_iterable(trickle()), codec="json")
+    gateway = serve(Flux.from_iterable(handfuls()), codec="json")
     queries.during = lambda rows: seen.extend(row["n"] for row in rows)
-    query = queries.start(gateway, "n bigint", value="json", targetLatencySeconds=3)
-
-    def gathered() -> bool:
-        sources = [progress["sources"][0] for progress in query.recentProgress if progress["numInputRows"]]
-        # While a batch runs, records arrive. So it was not the first of them that a later batch waited for.
-        ends: list[dict[str, float]] = [json.loads(source["latestOffset"]) for source in sources]
-        return sum(end["waitedSeconds"] > 0.3 for end in ends) >= 3
+    limits = {"targetLatencySeconds": 60, "maxRecordsPerTrigger": full}
+    queries.start(gateway, "n bigint", value="json", **limits)
 
     try:
-        eventually(gathered, "no batch waits for more records", 240)
+        # What a batch takes is known after the first ones; until then each begins with what is there.
+        eventually(lambda: sum(len(batch) == full for batch in queries.batches) >= 3, "no batch is full", 240)
     finally:
         stopped.set()
-    assert list(islice(seen, 100)) == list(range(100))
+    assert list(islice(seen, 3 * full)) == list(range(3 * full))
     assert len(set(seen)) == len(seen)

@@ -32,7 +32,7 @@ def free_endpoint() -> str:
         return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
 
 
-def eventually(condition: Callable[[], Any], what: str = "", timeout: float = 15.0) -> None:
+def eventually(condition: Callable[[], Any], what: str = "", timeout: float = 60.0) -> None:
     """Wait until the condition holds; only a test that fails waits for so long."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()
