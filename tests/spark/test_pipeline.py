@@ -339,8 +339,8 @@ def test_a_query_that_cannot_start_says_why_in_one_line(
 
 
 def test_wrong_ends_are_refused_where_they_are_written(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the source 'kafka' is not known: give a Publisher"):
-        Pipeline("kafka")
+    with pytest.raises(ValueError, match="the source 'pulsar' is not known: give a Publisher"):
+        Pipeline("pulsar")
     with pytest.raises(TypeError, match=r"Pipeline\(\) needs a Publisher"):
         Pipeline(42)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"into\(\) needs a Subscriber"):
