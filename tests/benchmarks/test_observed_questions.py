@@ -14,6 +14,7 @@ from benchmarks.observed_gateway import MANY, _Served
 from benchmarks.processes import beside
 from benchmarks.questions import ask
 from penstock.aquifer import probe
+from tests.aquifer.faults.rigs import eventually
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_every_subscriber_of_the_crowd_gets_every_record() -> None:
             end, came = readers.hear()
             assert came == subscribers * records
             assert end <= time.monotonic_ns()
-            assert probe(endpoint).low_watermark == records
+            eventually(lambda: probe(endpoint).low_watermark == records, "not all is acknowledged")
             gateway.say("how long?")
             thread, process = gateway.hear()
             assert 0 < thread <= process
