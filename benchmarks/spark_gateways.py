@@ -41,19 +41,19 @@ _PACE = 0.01
 
 def serve_rows(line: Line, rows: int, rows_per_trigger: int) -> Facts:
     """Arrow batches, encoded as they come in, with room in memory for a few triggers."""
-    return _serve_rows(line, MemoryJournal(**_room(rows_per_trigger)), rows)
+    return _serve_rows(line, MemoryJournal(*_room(rows_per_trigger)), rows)
 
 
 def serve_on_disk(line: Line, rows: int, rows_per_trigger: int) -> Facts:
     """The same; each batch is on the disk before it is sent."""
     with tempfile.TemporaryDirectory() as folder:
-        return _serve_rows(line, SqliteJournal(Path(folder) / "journal.db", **_room(rows_per_trigger)), rows)
+        return _serve_rows(line, SqliteJournal(Path(folder) / "journal.db", *_room(rows_per_trigger)), rows)
 
 
 def serve_records(line: Line, rows: int, rows_per_trigger: int) -> Facts:
     """Records of 100 bytes instead of rows: the columns are made by who reads them."""
     source = Flux.from_iterable(repeat([RECORD] * LIST, -(-rows // LIST)))
-    journal = MemoryJournal(**_room(rows_per_trigger))
+    journal = MemoryJournal(*_room(rows_per_trigger))
     return _serve(line, Gateway(source, ANYWHERE, journal=journal, batched=True))
 
 
@@ -109,9 +109,10 @@ def _rows(count: int) -> Flux[Any]:
     return Flux.from_iterable(repeat(arrow_rows(), -(-count // ROWS_A_BATCH)))
 
 
-def _room(rows_per_trigger: int) -> dict[str, int]:
+def _room(rows_per_trigger: int) -> tuple[int, int]:
+    """The bounds of a journal, in records and in bytes."""
     rows = TRIGGERS_KEPT * rows_per_trigger
-    return {"max_records": rows, "max_bytes": 2 * rows * arrow_rows().nbytes // ROWS_A_BATCH}
+    return rows, 2 * rows * arrow_rows().nbytes // ROWS_A_BATCH
 
 
 def _stamped(records_per_second: int) -> Iterator[list[Record]]:
