@@ -273,7 +273,7 @@ class TestMemory:
         for batch in everything(journal):
             assert journal.find(batch.first) == batch
 
-        assert sum(run.nbytes for run in journal._reader._runs) <= 100_000
+        assert sum(run.nbytes for run in journal._reader._cache._runs) <= 100_000
         assert journal._recent.nbytes <= 100_000
 
 

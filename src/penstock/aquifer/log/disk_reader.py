@@ -1,9 +1,4 @@
-"""Reads batches back from the disk, for subscribers that are too far behind for the batches in memory.
-
-Such a subscriber reads one batch after the other. So a batch is never read alone, but in a run with some of
-those that follow. Several runs are cached, and the least recently used goes first, so that subscribers at
-different offsets do not push each other's batches out.
-"""
+"""Reads batches back from the disk, for subscribers that are too far behind for the batches in memory."""
 
 from __future__ import annotations
 
@@ -14,16 +9,11 @@ from typing import Any, Final
 
 from penstock.aquifer.errors import JournalDamaged, JournalError
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position
+from penstock.aquifer.log.run_cache import RUN_BATCHES, RunCache
 from penstock.aquifer.log.sqlite_rows import as_journal_errors, damaged, head_in, records_checksum
 from penstock.aquifer.records.batch import Batch
 
 __all__ = ["DiskReader", "checked_batch"]
-
-_RUN_BYTES: Final = 1024 * 1024
-_RUN_BATCHES: Final = 1024
-"""A run ends at either bound: many tiny batches take as long to read as a few large ones."""
-_LEAST_RUNS: Final = 16
-"""With little memory the runs are shorter, so that this many still fit."""
 
 # The innermost select finds the batch that an offset is in, wherever in it that is.
 _FROM_OFFSET: Final = """
@@ -56,21 +46,17 @@ class DiskReader:
         """While it is held, no thread reads."""
         self._connection: sqlite3.Connection | None = connection
         self._path = path
-        self._cache_bytes = cache_bytes
-        self._run_bytes = min(_RUN_BYTES, cache_bytes // _LEAST_RUNS)
-        self._runs: list[BatchSequence] = []
-        """The most recently used is the last."""
-        self._cached_bytes = 0
+        self._cache = RunCache(cache_bytes)
 
     def find(self, offset: int) -> Batch | None:
         """The batch with this offset in it; None if the disk does not have it."""
         with self.lock:
-            run = self._run_with(offset)
+            run = self._cache.run_with(offset)
             if run is None:
                 with as_journal_errors(self._path):
                     run = self._read(offset)
                 if run.end != run.start:
-                    self._keep(run)
+                    self._cache.keep(run)
             return run.find(offset)
 
     def close(self) -> None:
@@ -79,29 +65,13 @@ class DiskReader:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-            self._runs.clear()
-            self._cached_bytes = 0
-
-    def _run_with(self, offset: int) -> BatchSequence | None:
-        for run in reversed(self._runs):
-            if run.start.offset <= offset < run.end.offset:
-                if run is not self._runs[-1]:
-                    self._runs.remove(run)
-                    self._runs.append(run)
-                return run
-        return None
-
-    def _keep(self, run: BatchSequence) -> None:
-        self._runs.append(run)
-        self._cached_bytes += run.nbytes
-        while self._cached_bytes > self._cache_bytes:
-            self._cached_bytes -= self._runs.pop(0).nbytes
+            self._cache.clear()
 
     def _read(self, offset: int) -> BatchSequence:
         if self._connection is None:
             raise JournalError(f"the journal {self._path} is closed; open it again")
         run = BatchSequence(Position(offset, 0))
-        rows_left = _RUN_BATCHES
+        rows_left = RUN_BATCHES
         with closing(self._connection.cursor()) as rows:
             rows.execute(_FROM_OFFSET, (offset,))
             try:
@@ -113,7 +83,7 @@ class DiskReader:
                         raise damaged(self._path, f"the records before {batch.first} are missing")
                     run.extend((batch,))
                     rows_left -= 1
-                    if run.nbytes >= self._run_bytes or not rows_left:
+                    if run.nbytes >= self._cache.run_bytes or not rows_left:
                         break
             except (sqlite3.DatabaseError, JournalDamaged):
                 # Only a reader that reaches the damage is told of it.

@@ -10,6 +10,7 @@ from penstock.aquifer.errors import JournalError, JournalUnavailable
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position
 from penstock.aquifer.log.kafka_index import BatchPlace
 from penstock.aquifer.log.kafka_topics import KafkaTopics, batch_in
+from penstock.aquifer.log.run_cache import RUN_BATCHES, RunCache
 from penstock.aquifer.records.batch import Batch
 
 if TYPE_CHECKING:
@@ -17,31 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaBatchReader"]
 
-_RUN_BYTES: Final = 1024 * 1024
-_RUN_BATCHES: Final = 1024
-"""A run ends at either bound."""
-_LEAST_RUNS: Final = 16
-"""With little memory the runs are shorter, so that this many still fit."""
 _PAUSE: Final = 5.0
 """Seconds for which brokers that did not answer are not asked again: other subscribers would wait."""
 
 
 class KafkaBatchReader:
-    """Finds batches through a consumer of its own, from any thread.
-
-    A subscriber reads one batch after the other, so some of those that follow are read and kept with each.
-    The least recently used go first.
-    """
+    """Finds batches through a consumer of its own, from any thread."""
 
     def __init__(self, topics: KafkaTopics, cache_bytes: int, patience: float) -> None:
         self._lock = threading.Lock()
         self._topics = topics
         self._patience = patience
-        self._cache_bytes = cache_bytes
-        self._run_bytes = min(_RUN_BYTES, cache_bytes // _LEAST_RUNS)
-        self._runs: list[BatchSequence] = []
-        """The most recently used is the last."""
-        self._cached_bytes = 0
+        self._cache = RunCache(cache_bytes, least=1)
         self._consumer: Consumer | None = topics.consumer()
         self._next: Position | None = None
         """What the consumer reads next, if that is known."""
@@ -51,14 +39,14 @@ class KafkaBatchReader:
         """The batch at a place; None if Kafka has deleted it. JournalUnavailable if nobody answers."""
         offset = wanted.position.offset
         with self._lock:
-            run = self._run_with(offset)
+            run = self._cache.run_with(offset)
             if run is None:
                 if time.monotonic() < self._not_before:
                     raise JournalUnavailable(f"the brokers of the log {self._topics.name} do not answer")
                 run = self._read(wanted)
                 if run is None:
                     return None
-                self._keep(run)
+                self._cache.keep(run)
             return run.find(offset)
 
     def close(self) -> None:
@@ -67,22 +55,7 @@ class KafkaBatchReader:
             if self._consumer is not None:
                 self._consumer.close()
                 self._consumer = None
-            self._runs.clear()
-
-    def _run_with(self, offset: int) -> BatchSequence | None:
-        for run in reversed(self._runs):
-            if run.start.offset <= offset < run.end.offset:
-                if run is not self._runs[-1]:
-                    self._runs.remove(run)
-                    self._runs.append(run)
-                return run
-        return None
-
-    def _keep(self, run: BatchSequence) -> None:
-        self._runs.append(run)
-        self._cached_bytes += run.nbytes
-        while self._cached_bytes > self._cache_bytes and len(self._runs) > 1:
-            self._cached_bytes -= self._runs.pop(0).nbytes
+            self._cache.clear()
 
     def _read(self, wanted: BatchPlace) -> BatchSequence | None:
         """A run that begins with this batch."""
@@ -97,14 +70,14 @@ class KafkaBatchReader:
         if first is None or batch_in(first)[0].position != wanted.position:
             return None  # Kafka has deleted it, and went on with one that is there.
         message: Message | None = first
-        for _ in range(_RUN_BATCHES):
+        for _ in range(RUN_BATCHES):
             if message is None or message.error() is not None:
                 break
             place, batch = batch_in(message)
             if place.position != run.end:
                 return run
             run.extend((batch,))
-            if run.nbytes >= self._run_bytes:
+            if run.nbytes >= self._cache.run_bytes:
                 break
             message = consumer.poll(0)
         self._next = run.end
