@@ -6,6 +6,7 @@ from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 
 from penstock.aquifer import (
@@ -16,7 +17,7 @@ from penstock.aquifer import (
     SqliteJournal,
     StreamOptions,
 )
-from penstock.delivery import BadRecord
+from penstock.delivery import BadRecord, Delivery
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, eventually, read
 
@@ -53,7 +54,7 @@ def test_dead_letters_say_what_why_where_and_when() -> None:
         assert gateway.drained(), "nobody has to read dead letters"
         assert first.pop("time").endswith("Z")
         assert first == {
-            "offset": 0,
+            "offset": 1,
             "epoch": gateway.status().epoch,
             "position": "line 2",
             "reason": "Expecting value",
@@ -76,7 +77,21 @@ def test_dead_letters_of_a_named_stream_carry_its_name_and_survive_with_it(tmp_p
     with Gateway(control=ANYWHERE, streams=streams(BAD)) as gateway:
         letters = values(f"{gateway.endpoint}/orders.dead-letters")
         assert [letter["position"] for letter in letters] == ["line 2", "", "line 2"]
-        assert [letter["offset"] for letter in letters] == [0, 0, 3]
+        assert [letter["offset"] for letter in letters] == [1, 2, 3]
+
+
+def test_a_dead_letter_has_the_offset_of_the_record_after_it_whatever_an_element_holds() -> None:
+    bad = BadRecord(b"?", "bad")
+    rows = [pyarrow.RecordBatch.from_pydict({"n": list(range(count))}) for count in (3, 0, 2)]
+    deliveries = [Delivery([b"0", bad, b"1"]), Delivery([bad]), Delivery([b"2", bad])]
+    for elements, settings, expected in (
+        ([rows[0], bad, rows[1], bad, rows[2], bad], {"codec": "arrow"}, [3, 3, 5]),
+        (deliveries, {}, [1, 2, 3]),
+    ):
+        source: Any = Flux.from_iterable(elements)
+        with Gateway(source, ANYWHERE, on_bad_record="dead-letter", **settings) as gateway:
+            letters = values(f"{gateway.endpoint}/dead-letters")
+            assert [letter["offset"] for letter in letters] == expected
 
 
 def test_dead_letters_are_bounded_and_the_oldest_make_space_unless_a_reader_needs_them() -> None:

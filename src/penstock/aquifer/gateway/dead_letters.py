@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,7 +24,7 @@ from penstock.aquifer.records.packer import Packer
 from penstock.bad_reasons import BadReasons
 from penstock.delivery import BadRecord
 
-__all__ = ["BadRecords", "DeadLetters"]
+__all__ = ["BadRecords", "DeadLetters", "Misfit"]
 
 _log = logging.getLogger("penstock.aquifer")
 
@@ -34,6 +34,13 @@ _GLANCE: Final = 0.25
 _BATCH_BYTES: Final = 256 * 1024
 _LONGEST: Final = 1024 * 1024
 """Bytes of an element that a dead letter keeps."""
+
+
+class Misfit(NamedTuple):
+    """An element that cannot become a record, and the offset that the record after it gets."""
+
+    offset: int
+    record: BadRecord
 
 
 class DeadLetters:
@@ -89,36 +96,37 @@ class BadRecords:
         self._stream = stream
         self._told = float("-inf")
 
-    def sieve(self, elements: Sequence[Any], packer: Packer) -> tuple[list[Any], list[BadRecord]]:
-        """The elements that can become records, and the others."""
-        good = [element for element in elements if not isinstance(element, BadRecord)]
-        if packer.pack(good, 0).error is None:  # Usually the source has told which ones are bad.
-            return good, [element for element in elements if isinstance(element, BadRecord)]
-        good = []
-        bad: list[BadRecord] = []
+    def sieve(self, elements: Sequence[Any], packer: Packer, offset: int) -> tuple[list[Any], list[Misfit]]:
+        """The elements that can become records, and the others; the first record gets this offset."""
+        told = [element for element in elements if not isinstance(element, BadRecord)]
+        source_told_all = packer.pack(told, 0).error is None  # Usually it has.
+        good: list[Any] = []
+        bad: list[Misfit] = []
         for element in elements:
             if isinstance(element, BadRecord):
-                bad.append(element)
-            elif (error := packer.problem_with(element)) is not None:
+                bad.append(Misfit(offset, element))
+            elif not source_told_all and (error := packer.problem_with(element)) is not None:
                 key = element.key if isinstance(element, Record) and isinstance(element.key, bytes) else None
-                bad.append(BadRecord(_bytes_of(element), f"{type(error).__name__}: {error}", key=key))
+                reason = f"{type(error).__name__}: {error}"
+                bad.append(Misfit(offset, BadRecord(_bytes_of(element), reason, key=key)))
             else:
                 good.append(element)
+                offset += packer.records_in(element)
         return good, bad
 
-    def take(self, bad: Sequence[BadRecord], offset: int, log: Log) -> list[PendingAppend]:
+    def take(self, bad: Sequence[Misfit], epoch: str) -> list[PendingAppend]:
         """Count and report them; the dead letters that have to be stored before the stream goes on."""
         if not bad:
             return []
         self.count += len(bad)
-        self.reasons.note(each.reason for each in bad)
+        self.reasons.note(each.record.reason for each in bad)
         now = time.monotonic()
         if now - self._told >= _BETWEEN_WARNINGS:
             self._told = now
             where = "skipped" if self._letters is None else "a dead letter"
             _log.warning(
                 "an element could not become a record: %s; it is %s (so far: %d)",
-                bad[-1].reason,
+                bad[-1].record.reason,
                 where,
                 self.count,
                 extra={"stream": self._stream, "bad_records": self.count},
@@ -134,12 +142,12 @@ class BadRecords:
                         longest=_LONGEST,
                         size=each.size,
                         offset=offset,
-                        epoch=log.epoch,
+                        epoch=epoch,
                         position=each.position,
                     ),
                     each.key,
                 )
-                for each in bad
+                for offset, each in bad
             ]
         )
 

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked, JournalUnavailable
-from penstock.aquifer.gateway.dead_letters import BadRecords
+from penstock.aquifer.gateway.dead_letters import BadRecords, Misfit
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.hop_clock import Doing
 from penstock.aquifer.log import Log, PendingAppend
@@ -166,7 +166,7 @@ class LogWriter:
 
     def _write_the_good(self, elements: list[object]) -> bool:
         """Leave the bad ones out, or make dead letters of them, which are stored first."""
-        good, bad = self._bad.sieve(elements, self._packer)
+        good, bad = self._bad.sieve(elements, self._packer, self._log.head)
         if not self._divert(bad):
             return False
         batches, _, error = self._packer.pack(good, self._log.head)
@@ -178,8 +178,8 @@ class LogWriter:
         self._request_more()
         return True
 
-    def _divert(self, bad: list[BadRecord]) -> bool:
-        for pending in self._bad.take(bad, self._log.head, self._log):
+    def _divert(self, bad: list[Misfit]) -> bool:
+        for pending in self._bad.take(bad, self._log.epoch):
             while not pending.is_done:
                 if self._bad.wait(pending) is None and self._stopping and not pending.is_done:
                     return False  # They come again after a restart, if the source can be read again.
@@ -230,11 +230,15 @@ class LogWriter:
         return True
 
     def _write_good_deliveries(self, deliveries: list[Delivery]) -> bool:
-        sieved = [self._bad.sieve(each.records, self._packer) for each in deliveries]
-        if not self._divert([one for _, bad in sieved for one in bad]):
-            return False
-        pairs = zip(deliveries, sieved, strict=True)
-        return self._write_deliveries([dataclasses.replace(each, records=good) for each, (good, _) in pairs])
+        mended: list[Delivery] = []
+        misfits: list[Misfit] = []
+        offset = self._log.head
+        for each in deliveries:
+            good, bad = self._bad.sieve(each.records, self._packer, offset)
+            mended.append(dataclasses.replace(each, records=good))
+            misfits += bad
+            offset += sum(map(self._packer.records_in, good))
+        return self._divert(misfits) and self._write_deliveries(mended)
 
     def _fail_at_bad_record(self, deliveries: list[Delivery]) -> bool:
         """Store the deliveries before the first one with a record that its source calls bad, and fail."""

@@ -72,6 +72,10 @@ class Packer:
             self._learn(deliveries or len(elements), packed)
         return Packed(packed, len(elements))
 
+    def records_in(self, element: Any) -> int:
+        """How many records such an element becomes, if it is not a list of them."""
+        return int(element.num_rows) if self._arrow else 1
+
     def _chunks(self, elements: Sequence[Any]) -> Iterator[Sequence[Any]]:
         """The records in portions of a good size."""
         size = self._elements_per_batch()
