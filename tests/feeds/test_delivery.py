@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.aquifer import AquiferPublisher, Gateway, JournalLocked, MemoryJournal, SqliteJournal
-from penstock.feeds import Delivery, Feed, FeedState
+from penstock.feeds import BadRecord, Delivery, Feed, FeedState
 from penstock.spec import Publisher
 from penstock.streams import Flux
 from tests.cli.running import PATIENCE
@@ -219,3 +219,12 @@ def test_deliveries_that_arrive_together_do_not_fill_an_empty_log_beyond_its_bou
         assert gateway.join(PATIENCE)
     assert sum(count for count, _ in journal.transactions) == 2100
     assert max(count for count, _ in journal.transactions) <= 1000
+
+
+def test_a_bad_record_of_a_delivery_is_a_dead_letter_with_the_offset_of_the_record_after_it() -> None:
+    bad = BadRecord(b"?", "bad")
+    feed = ListFeed([Delivery([b"0", bad, b"1"]), Delivery([bad]), Delivery([b"2", bad])])
+    with Gateway(feed, HERE, on_bad_record="dead-letter") as gateway:
+        letters = AquiferPublisher(f"{gateway.endpoint}/dead-letters", codec="json").flux()
+        assert [letter["offset"] for letter in letters] == [1, 2, 3]
+        assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"0", b"1", b"2"]
