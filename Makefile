@@ -20,7 +20,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python
 UV := $(shell command -v uv 2>/dev/null)
 ifdef UV
 create_venv = $(UV) venv --quiet --allow-existing --python "$(PYTHON)" $(1)
-install = $(UV) pip install --quiet --python $(1)/bin/python
+install = $(UV) pip install --quiet --compile-bytecode --python $(1)/bin/python
 else
 create_venv = "$(PYTHON)" -m venv $(1)
 install = $(1)/bin/python -m pip install --quiet --disable-pip-version-check

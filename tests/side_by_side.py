@@ -2,8 +2,8 @@
 
 Many tests wait for processes most of the time: Spark, gateways that are killed, commands, slow peers. They
 run beside the others, which compute. What the first run says is shown as it comes, what the others say when
-they have ended, and last of all which tests have failed. With arguments it is one run of pytest with these
-arguments.
+they have ended, and last of all which tests have failed and what each run has cost. With arguments it is one
+run of pytest with these arguments.
 """
 
 from __future__ import annotations
@@ -15,18 +15,25 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from resource import RUSAGE_CHILDREN, getrusage
 
-from tests import quick_java
+from tests import quick_java, whole_cost
 
 FIRST = "first"
 """The run of all tests that no other run has."""
 
 RUNS = {
-    "kits": ("tests/conformance", "tests/interop", "tests/tck"),
+    "slow lines": (
+        "tests/aquifer/faults",
+        "tests/aquifer/plain",
+        "tests/net/backpressure",
+        "tests/net/http",
+        "tests/net/framing",
+        "tests/observe",
+    ),
+    "logs": ("tests/aquifer/log", "tests/feeds", "tests/kafka"),
     "Spark": ("tests/spark",),
-    "commands": ("tests/cli", "tests/end_to_end"),
     "Spark from outside": (
         "tests/spark/test_connect.py",
         "tests/spark/test_curve.py",
@@ -37,6 +44,7 @@ RUNS = {
         "tests/spark/test_sessions.py",
         "tests/spark/test_source_killed.py",
     ),
+    "commands": ("tests/cli", "tests/end_to_end"),
     "storms": (
         "tests/spark/chaos",
         "tests/spark/test_backpressure.py",
@@ -45,18 +53,13 @@ RUNS = {
         "tests/aquifer/chaos",
         "tests/observe/planted",
     ),
-    "slow lines": (
-        "tests/aquifer/faults",
-        "tests/aquifer/plain",
-        "tests/net/backpressure",
-        "tests/net/http",
-        "tests/net/framing",
-        "tests/observe",
-    ),
-    "logs": ("tests/aquifer/log", "tests/feeds", "tests/kafka"),
+    "kits": ("tests/conformance", "tests/interop", "tests/tck"),
     "pages": ("tests/examples", "tests/source"),
 }
-"""The tests that mostly wait, those that take longest first."""
+"""The tests of each run. Those that mostly wait begin first, then those that take longest.
+
+At the end two that compute are left, so that no processor has nothing to do.
+"""
 
 OLDEST = "oldest Spark"
 """``make test-spark40``, which is last."""
@@ -73,44 +76,69 @@ RARE = {
 }
 """Seconds of processor time for the rare tests of a run (see :mod:`tests.rare_tests`)."""
 
-AT_ONCE = 6
-"""As many runs as this: with fewer, two processors have nothing to do for a third of the time.
+STARTS_JAVA = "Spark"
+"""The first run that starts a Java with Spark in it."""
 
-With all at once, tests that count seconds would fail.
+AT_ONCE = 7
+"""As many runs as this, two of which do little but wait.
+
+With fewer, two processors have nothing to do for a part of the time. With all at once, tests that count
+seconds would fail.
 """
 
 _PYTEST = [sys.executable, "-m", "pytest"]
 
 
+@dataclass
+class Run:
+    """One of them."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    began: float
+    code: int = 0
+    elapsed: float = 0.0
+    used: float = 0.0
+    """Processor time in seconds, with that of all its processes."""
+
+
 def main(arguments: list[str]) -> int:
     """Run them; 0 if all runs passed."""
+    # Thousands of Pythons are started, and each would compile the whole package anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     archive = quick_java.use_from_now_on()
     if arguments:
         return subprocess.call([*_PYTEST, *arguments])
     began = time.monotonic()
-    codes: dict[str, int] = {}
+    ended: list[Run] = []
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ending:
-        running: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
+        running: dict[int, Run] = {}
         for name in (FIRST, *RUNS, OLDEST):
-            if name == "Spark":
+            if name == STARTS_JAVA:
                 quick_java.write_archive(archive)
             if len(running) == AT_ONCE:
-                codes.update([_next_that_ends(running, folder)])
+                ended.append(_next_that_ends(running, folder))
             process = _start(name, folder)
             ending.callback(process.wait)
             ending.callback(process.terminate)
-            running[process.pid] = name, process
+            running[process.pid] = Run(name, process, time.monotonic())
         while running:
-            codes.update([_next_that_ends(running, folder)])
+            ended.append(_next_that_ends(running, folder))
         for test in _failed(folder):
             print(f"failed: {test}")
-    took = time.monotonic() - began
-    used = getrusage(RUSAGE_CHILDREN)
-    print(
-        f"all runs took {took:.0f} s and {used.ru_utime + used.ru_stime:.0f} s of processor time; "
-        f"exit codes: {', '.join(f'{name} {code}' for name, code in codes.items())}"
-    )
-    return max(map(abs, codes.values()))
+    print(*_costs(ended, began), sep="\n")
+    return max(run.code for run in ended)
+
+
+def _costs(runs: list[Run], began: float) -> list[str]:
+    """A line for each run in the order of their ends, and one for all."""
+    lines = [
+        f"{run.name:20} from {run.began - began:5.0f} s on for {run.elapsed:5.0f} s, "
+        f"{run.used:5.0f} s of processor time, exit code {run.code}"
+        for run in runs
+    ]
+    took, used = time.monotonic() - began, sum(run.used for run in runs)
+    return [*lines, f"all runs took {took:.0f} s and {used:.0f} s of processor time"]
 
 
 def _start(name: str, folder: str) -> subprocess.Popen[bytes]:
@@ -118,7 +146,7 @@ def _start(name: str, folder: str) -> subprocess.Popen[bytes]:
     environment = {"PENSTOCK_RARE": str(RARE.get(name, 0)), **os.environ}
     if name == FIRST:
         left_out = {path for paths in RUNS.values() for path in paths}
-        return subprocess.Popen(_tests(name, folder, (), left_out), env=environment)
+        return subprocess.Popen(whole_cost.command_for(_tests(name, folder, (), left_out)), env=environment)
     if name == OLDEST:
         command = ["make", "--no-print-directory", "test-spark40", "ARGS="]
     else:
@@ -126,7 +154,8 @@ def _start(name: str, folder: str) -> subprocess.Popen[bytes]:
         others = {path for other, theirs in RUNS.items() if other != name for path in theirs}
         command = _tests(name, folder, paths, {path for path in others if _is_in(path, paths)})
     with Path(folder, name).open("w") as file:
-        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, env=environment)
+        whole = whole_cost.command_for(command)
+        return subprocess.Popen(whole, stdout=file, stderr=subprocess.STDOUT, env=environment)
 
 
 def _tests(name: str, folder: str, paths: tuple[str, ...], left_out: set[str]) -> list[str]:
@@ -135,15 +164,18 @@ def _tests(name: str, folder: str, paths: tuple[str, ...], left_out: set[str]) -
     return [*_PYTEST, *notes, *paths, *(f"--ignore={path}" for path in sorted(left_out))]
 
 
-def _next_that_ends(running: dict[int, tuple[str, subprocess.Popen[bytes]]], folder: str) -> tuple[str, int]:
-    """Wait for any of the runs, show what it has said, and return its name and exit code."""
+def _next_that_ends(running: dict[int, Run], folder: str) -> Run:
+    """Wait for any of the runs, show what it has said, and return it with what it has cost."""
     ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
     assert ended is not None, "it waits until one has ended"
-    name, process = running.pop(ended.si_pid)
-    code = process.wait()
-    if name != FIRST:
-        print(Path(folder, name).read_text(), flush=True)
-    return name, code
+    run = running.pop(ended.si_pid)
+    _, status, used = os.wait4(ended.si_pid, 0)
+    run.code = run.process.returncode = abs(os.waitstatus_to_exitcode(status))
+    run.elapsed = time.monotonic() - run.began
+    run.used = used.ru_utime + used.ru_stime
+    if run.name != FIRST:
+        print(Path(folder, run.name).read_text(), flush=True)
+    return run
 
 
 def _failed(folder: str) -> list[str]:
