@@ -4,6 +4,9 @@
 gives each of its runs a number of seconds for them (``PENSTOCK_RARE``). Chance chooses, within that; its seed
 is shown, and ``PENSTOCK_RARE_SEED`` chooses the same once more. Without ``PENSTOCK_RARE``, as for pytest by
 itself, all of them run.
+
+``@pytest.mark.rare(seconds, kind="…")`` is for tests that show the same in several ways. Of each kind there
+is at least one in every run, even if there is no time for it.
 """
 
 from __future__ import annotations
@@ -40,15 +43,24 @@ def chosen_line(config: pytest.Config) -> str | None:
 
 
 def _chosen(rare: list[pytest.Item], limit: float, chance: random.Random) -> set[pytest.Item]:
-    """The first in a random order, at least one, for as long as there is time."""
-    chosen: set[pytest.Item] = set()
-    spent = 0.0
-    for item in chance.sample(rare, len(rare)):
+    """In a random order the first of each kind, then others as long as there is time; at least one."""
+    shuffled = chance.sample(rare, len(rare))
+    firsts = {kind: item for item in reversed(shuffled) if (kind := _kind(item)) is not None}
+    chosen = set(firsts.values())
+    spent = sum(map(_seconds, chosen))
+    for item in shuffled:
         seconds = _seconds(item)
-        if not chosen or spent + seconds <= limit:
+        if item not in chosen and (not chosen or spent + seconds <= limit):
             chosen.add(item)
             spent += seconds
     return chosen
+
+
+def _kind(item: pytest.Item) -> str | None:
+    marker = item.get_closest_marker("rare")
+    assert marker is not None, "it is a rare one"
+    kind: str | None = marker.kwargs.get("kind")
+    return kind
 
 
 def _seconds(item: pytest.Item) -> float:

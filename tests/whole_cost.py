@@ -21,7 +21,7 @@ __all__ = ["command_for"]
 _BECOME_SUBREAPER = 36
 """``PR_SET_CHILD_SUBREAPER`` of ``prctl``."""
 _TERMINATION = {signal.SIGTERM}
-_PATIENCE = 20.0
+_PATIENCE = 120.0
 """Seconds for processes that outlive the command; what takes longer is not counted."""
 
 

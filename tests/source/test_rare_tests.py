@@ -52,6 +52,32 @@ def test_there_is_at_least_one(run: pytest.Pytester, monkeypatch: pytest.MonkeyP
     run.runpytest_subprocess().assert_outcomes(passed=2, deselected=19)
 
 
+def test_there_is_at_least_one_of_each_kind(run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.makepyfile(
+        test_some="""
+        import pytest
+
+        @pytest.mark.rare(10, kind="early")
+        @pytest.mark.parametrize("number", range(20))
+        def test_early(number): pass
+
+        @pytest.mark.parametrize(
+            "number", [pytest.param(n, marks=pytest.mark.rare(10, kind="late")) for n in range(20)]
+        )
+        def test_late(number): pass
+
+        @pytest.mark.rare(10)
+        def test_of_no_kind(): pass
+        """
+    )
+    for limit, late in (("0", 1), ("20", 1), ("410", 20)):
+        monkeypatch.setenv("PENSTOCK_RARE", limit)
+        done = run.runpytest_subprocess("--collect-only", "-q").outlines
+
+        assert sum("::test_late" in line for line in done) == late
+        assert sum("::test_early" in line for line in done) == late
+
+
 def test_the_seed_chooses(run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_RARE", "50")
     chosen = []

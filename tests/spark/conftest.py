@@ -14,6 +14,8 @@ from penstock.spark.versions import has_admission_control, installed
 from penstock.spec import Publisher
 from penstock.streams import Flux
 from tests.quick_java import OPTIONS
+from tests.spark import connect_server
+from tests.spark.connect_server import ClientRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +53,13 @@ def spark() -> Iterator[SparkSession]:
     running.sparkContext.setLogLevel("ERROR")
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session")
+def run_of_client(tmp_path_factory: pytest.TempPathFactory) -> ClientRun:
+    """What a client of a Spark Connect server has done; with its server it takes most of a minute."""
+    pytest.importorskip("grpc")
+    return connect_server.run_of_client(tmp_path_factory.mktemp("connect"))
 
 
 @pytest.fixture

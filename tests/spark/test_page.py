@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.examples.notebook import open_notebook
-from tests.examples.pages import ROOT, Snippet, snippets_of
+from tests.examples.pages import ROOT, snippets_of
 from tests.spark.option_tables import with_tables
 from tests.spark.scripts import run_scripts
 
 PAGE = "docs/spark.md"
-SNIPPETS = [pytest.param(snippet, id=str(snippet)) for snippet in snippets_of(PAGE)]
 
 
 def test_the_tables_of_options_are_those_of_the_fields() -> None:
@@ -21,26 +20,23 @@ def test_the_tables_of_options_are_those_of_the_fields() -> None:
     assert with_tables(page) == page, "run: python -m tests.spark.option_tables"
 
 
-@pytest.fixture(scope="module")
-def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What the snippets print, one after the other in one process."""
-    folder = tmp_path_factory.mktemp("page")
-    paths = []
-    for snippet in snippets_of(PAGE):
-        paths.append(folder / f"line{snippet.line}.py")
-        paths[-1].write_text(snippet.script, "utf-8")
-    return run_scripts(paths, folder)
-
-
+@pytest.mark.rare(45, kind="the page of Spark")
 @pytest.mark.slow
 @pytest.mark.timeout(1300)
-@pytest.mark.parametrize("snippet", SNIPPETS)
-def test_a_snippet_prints_what_it_says(snippet: Snippet, printed: dict[str, list[str]]) -> None:
-    assert snippet.output is not None
-    assert printed[f"line{snippet.line}.py"] == snippet.output.splitlines()
+def test_the_programs_of_the_page_print_what_they_say(tmp_path: Path) -> None:
+    """One after the other in one process."""
+    said = {f"line{snippet.line}.py": snippet for snippet in snippets_of(PAGE)}
+    for name, snippet in said.items():
+        (tmp_path / name).write_text(snippet.script, "utf-8")
+
+    printed = run_scripts([tmp_path / name for name in said], tmp_path)
+
+    for name, snippet in said.items():
+        assert snippet.output is not None, str(snippet)
+        assert printed[name] == snippet.output.splitlines(), str(snippet)
 
 
-@pytest.mark.rare(45)
+@pytest.mark.rare(45, kind="the page of Spark")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_programs_of_the_page_run_in_a_notebook(tmp_path: Path) -> None:
