@@ -238,6 +238,14 @@ def test_the_codec_is_the_one_that_the_gateway_names(codec: str) -> None:
     assert values == (elements if codec in ("json", "msgpack") else ['{"a":1}', '"text"'])
 
 
+def test_only_the_records_of_some_keys_are_printed() -> None:
+    records = [Record(b"%d" % number, key=b"k%d" % (number % 4)) for number in range(20)]
+    with Gateway(Flux.from_iterable(records), control="tcp://127.0.0.1:0") as gateway:
+        done = penstock("tail", gateway.endpoint, "--key", "k1", "--key", "k3")
+
+    assert done.stdout.split() == [str(number) for number in range(20) if number % 2]
+
+
 def test_it_says_that_it_looks_for_a_gateway_and_finds_it_when_it_comes() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"

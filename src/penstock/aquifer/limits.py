@@ -23,6 +23,8 @@ class Limits:
     """How many ids one key may have, or one other machine without a key."""
     max_id: int = 256
     """The most characters in an id."""
+    max_keys: int = 1024
+    """How many keys a subscriber may ask for that wants only the records of a few."""
     requests_per_second: int = 10_000
     """How many control messages a peer may send, with a burst of as many."""
     max_frame: int = 256 * 1024

@@ -250,6 +250,10 @@ class SessionStatus(_Status):
     format: str | UnsetType = UNSET
     repeats: int | UnsetType = UNSET
     """Requests that said nothing new."""
+    keys: int | UnsetType = UNSET
+    """How many keys it has asked for, if it wants only the records with those,"""
+    left_out: int | UnsetType = UNSET
+    """and how many others it was not sent."""
     lag_seconds: float | UnsetType = UNSET
     """How long the next record to send has been in the log."""
     times: HopTimes | UnsetType = UNSET
@@ -387,6 +391,8 @@ class IdStatus(_Status):
     in_flight: int | UnsetType = UNSET
     format: str | UnsetType = UNSET
     repeats: int | UnsetType = UNSET
+    keys: int | UnsetType = UNSET
+    left_out: int | UnsetType = UNSET
     lag_seconds: float | UnsetType = UNSET
     times: HopTimes | UnsetType = UNSET
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
+from zlib import crc32
 
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import MemoryJournal
@@ -21,10 +22,17 @@ from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
 
 
-def batch_of(first: int, count: int, width: int = 8) -> Batch:
+def key_at(offset: int, keys: int) -> bytes | None:
+    """The key of a record, of so many: in no order, and now and then none."""
+    number = crc32(str(offset).encode()) % (keys + 1)
+    return b"k%d" % number if number < keys else None
+
+
+def batch_of(first: int, count: int, width: int = 8, keys: int = 0) -> Batch:
     """Records that begin with their own offset."""
     values = [str(offset).encode().ljust(width, b".") for offset in range(first, first + count)]
-    return Batch(first, count, pack_values(values), pack_metadata(RecordMetadata(first)))
+    known = [key_at(offset, keys) for offset in range(first, first + count)] if keys else None
+    return Batch(first, count, pack_values(values), pack_metadata(RecordMetadata(first, known)))
 
 
 def offset_in(value: bytes) -> int:
@@ -39,6 +47,8 @@ class Source:
     total: int
     batch: int = 7
     width: int = 8
+    keys: int = 0
+    """How many keys the records have; none if 0."""
     failure: str | None = None
     available: int = 1 << 60
     """How many of them there are by now."""
@@ -136,9 +146,8 @@ class SimulatedGateway:
             left = min(self.source.total, self.source.available) - self.log.head
             if left <= 0:
                 return
-            batch = batch_of(
-                self.log.head, min(left, self.random.randint(1, self.source.batch)), self.source.width
-            )
+            count = min(left, self.random.randint(1, self.source.batch))
+            batch = batch_of(self.log.head, count, self.source.width, self.source.keys)
             if not self.log.make_space(batch.count, batch.nbytes):
                 return
             self.log.append([batch])

@@ -75,12 +75,13 @@ class SimulatedSubscriber:
             if not self.waiting or self.reading is None:
                 return
             frame = self.waiting.popleft()
-            self.got += map(offset_in, unpack_values(frame.payload))
+            if frame.records:
+                self.got += map(offset_in, unpack_values(frame.payload))
             self.reading.hand_on(frame.first + frame.count, len(frame.payload) + len(frame.metadata))
 
     def take(self, frame: Frame) -> None:
         self.waiting.append(frame)
-        records = sum(frame.count for frame in self.waiting)
+        records = sum(frame.records for frame in self.waiting)
         nbytes = sum(len(frame.payload) + len(frame.metadata) for frame in self.waiting)
         self.widest, self.heaviest = max(self.widest, records), max(self.heaviest, nbytes)
         assert records <= self.side.ahead.size, "more came than was granted"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -35,8 +35,8 @@ class Unpacker:
         except msgspec.DecodeError as error:
             text = f"the frame at offset {frame.first} does not hold records: {error}"
             raise ProtocolViolation(text) from error
-        if len(values) != frame.count:
-            text = f"the frame at offset {frame.first} holds {len(values)} records, not {frame.count}"
+        if len(values) != frame.records:
+            text = f"the frame at offset {frame.first} holds {len(values)} records, not {frame.records}"
             raise ProtocolViolation(text)
         elements = self.of_values(values, frame.first)
         if self._records:
@@ -64,8 +64,8 @@ class Unpacker:
             raise ProtocolViolation(
                 f"the frame at offset {frame.first} is not an Arrow stream: {error}"
             ) from error
-        if batch.num_rows != frame.count:
-            text = f"the frame at offset {frame.first} holds {batch.num_rows} rows, not {frame.count}"
+        if batch.num_rows != frame.records:
+            text = f"the frame at offset {frame.first} holds {batch.num_rows} rows, not {frame.records}"
             raise ProtocolViolation(text)
         return [batch]
 
@@ -77,14 +77,23 @@ class Chunk:
     ones are still in the processor's cache when they are handed on.
     """
 
-    __slots__ = ("_elements", "_position", "_unpack", "end", "nbytes", "records")
+    __slots__ = ("_chosen", "_elements", "_position", "_unpack", "end", "nbytes", "records")
 
-    def __init__(self, unpack: Callable[[], list[Any]], records: int, end: int, nbytes: int) -> None:
+    def __init__(
+        self,
+        unpack: Callable[[], list[Any]],
+        records: int,
+        end: int,
+        nbytes: int,
+        chosen: list[int] | None = None,
+    ) -> None:
+        self._chosen = chosen
+        """The positions of its records, if it has only some of those that it stands for."""
         self._unpack = unpack
         self._elements: list[Any] | None = None
         self._position = 0
         self.records = records
-        """The number of its records; a batch is one element with many records."""
+        """The number of records that it stands for; a batch is one element with many records."""
         self.end = end
         """The offset after its last record."""
         self.nbytes = nbytes
@@ -103,8 +112,21 @@ class Chunk:
 
     @property
     def reached(self) -> int:
-        """The offset after the last record that was handed on."""
-        return self.end if self.done else self.end - self.records + self._position
+        """The offset before which everything was handed on."""
+        if self.done:
+            return self.end
+        passed = self._position if self._chosen is None else self._chosen[self._position]
+        return self.end - self.records + passed
+
+    @property
+    def delivered(self) -> int:
+        """The offset after its last record, which may come before its end."""
+        return self.end if self._chosen is None else self.end - self.records + self._chosen[-1] + 1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no records, and only says that others were left out."""
+        return self._chosen is not None and not self._chosen
 
     @property
     def done(self) -> bool:
@@ -114,7 +136,9 @@ class Chunk:
 
 def _as_records(elements: list[Any], frame: Frame) -> list[Record]:
     count = len(elements)
-    offsets = range(frame.first, frame.first + count)
+    offsets: Sequence[int] = range(frame.first, frame.first + count)
+    if frame.chosen is not None:
+        offsets = [frame.first + position for position in frame.chosen]
     if not frame.metadata:
         return [Record(value, None, None, offset) for value, offset in zip(elements, offsets, strict=True)]
     try:

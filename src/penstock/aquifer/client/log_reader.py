@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -16,6 +16,7 @@ from msgspec import UNSET
 
 from penstock.aquifer.client.connection import GatewayConnection
 from penstock.aquifer.client.driver import Driver
+from penstock.aquifer.client.keys import key_list
 from penstock.aquifer.client.segment_reader import SegmentFinder
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import EpochChanged, OffsetGone, ProtocolViolation
@@ -163,6 +164,7 @@ class LogReader:
         *,
         epoch: str | None = None,
         format: str = MSGPACK,
+        keys: Iterable[bytes | str] | None = None,
         window: int = 65_536,
         window_bytes: int = 8 * 1024 * 1024,
     ) -> Iterator[Batch]:
@@ -170,6 +172,10 @@ class LogReader:
 
         The payload of a large batch is a view of the bytes that arrived. It costs no copy, and stays valid
         for as long as it is referenced.
+
+        With ``keys`` only the records with one of these keys come. ``batch.end`` is then how far the log was
+        searched, :func:`~penstock.aquifer.offsets_of` has the offset of each record, and a batch may have no
+        record.
 
         The gateway does not wait for a range reader. If you need the range, keep a cursor in front of it: see
         :meth:`state`. If the records are gone, this raises :class:`~penstock.aquifer.OffsetGone`.
@@ -180,6 +186,7 @@ class LogReader:
             start=start,
             stop=stop,
             epoch=epoch,
+            keys=None if keys is None else key_list(keys, "LogReader.read"),
             keep=False,
             formats=[format],
             dialect="extended",
@@ -193,7 +200,8 @@ class LogReader:
         reader = _RangeReader(side, GatewaySockets(self._endpoint, self._curve, views=True))
         try:
             for frame in reader.frames():
-                yield Batch(frame.first, frame.count, frame.payload, frame.metadata, format)
+                span = None if frame.chosen is None else frame.count
+                yield Batch(frame.first, frame.records, frame.payload, frame.metadata, format, span=span)
         finally:
             reader.close()
             if finder is not None:

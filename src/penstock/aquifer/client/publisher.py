@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.aquifer.client.connection import gateway_endpoint
 from penstock.aquifer.client.elements import Unpacker
+from penstock.aquifer.client.keys import key_list
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
@@ -43,6 +44,9 @@ class AquiferPublisher(Publisher[Any]):
     optional reader that is too slow misses records: it fails with :class:`~penstock.aquifer.Overtaken`, or
     with ``on_gap`` it is told, and continues at the oldest record that is left.
 
+    With ``keys`` only the records with one of these keys come: the gateway leaves the others out, and they
+    count as passed. A key is bytes, or text in UTF-8.
+
     Elements are the values, decoded by ``codec``. With ``records=True`` they are
     :class:`~penstock.aquifer.Record` objects with offset, time and key. With ``batches=True`` they are lists,
     one for each data frame. Delivered elements are acknowledged, unless ``acknowledge="manual"``: then call
@@ -61,6 +65,7 @@ class AquiferPublisher(Publisher[Any]):
         start: int | str | None = None,
         stop: int | None = None,
         epoch: str | None = None,
+        keys: Iterable[bytes | str] | None = None,
         keep: bool = True,
         lease: float = 60.0,
         codec: str | Codec = "bytes",
@@ -102,6 +107,7 @@ class AquiferPublisher(Publisher[Any]):
             start=start,
             stop=stop,
             epoch=epoch,
+            keys=None if keys is None else key_list(keys, "AquiferPublisher"),
             keep=keep,
             formats=[ARROW] if self._codec.name == "arrow" else [MSGPACK],
             lease=lease,

@@ -115,6 +115,8 @@ class AquiferSubscription:
         self._signalling = False
         """The subscriber, or what stands before it, is at work."""
         self._acknowledge: int | None = None
+        self._last_record = 0
+        """The offset after the last record of the chunks that were handed on."""
         self._driver = Driver(side, sockets, self._take, self._take_records)
         self._listened = 0.0
         """When we last read the sockets."""
@@ -290,7 +292,7 @@ class AquiferSubscription:
     def _take(self, frame: Frame) -> None:
         nbytes = len(frame.payload) + len(frame.metadata)
         unpack = partial(self._unpacker.of_frame, frame)
-        self._waiting.append(Chunk(unpack, frame.count, frame.first + frame.count, nbytes))
+        self._waiting.append(Chunk(unpack, frame.count, frame.first + frame.count, nbytes, frame.chosen))
 
     def _take_records(self, records: list[bytes], before: int, nbytes: int) -> None:
         unpack = partial(self._unpacker.of_values, records, before)
@@ -302,6 +304,7 @@ class AquiferSubscription:
 
     def _deliver(self) -> None:
         """Signal what was requested."""
+        self._pass_over()
         while self._deliverable():
             chunk = self._waiting[0]
             with self._mutex:
@@ -329,6 +332,7 @@ class AquiferSubscription:
             slow = now - began > _LONGEST_PORTION
             self._portion = max(self._portion // 4, 1) if slow else min(self._portion * 2, UNBOUNDED)
             self._tick(now)
+            self._pass_over()
 
     def _signal_elements(self, elements: list[Any]) -> int:
         """Signal elements, and return how many: fewer if the subscription is cancelled meanwhile.
@@ -353,15 +357,30 @@ class AquiferSubscription:
     def _handed(self, chunk: Chunk) -> None:
         reader = self._side.reader
         if isinstance(reader, ExtendedReader):
+            if not chunk.is_empty:
+                self._last_record = chunk.delivered
             reader.hand_on(chunk.end, chunk.nbytes)
         elif reader is not None:
             reader.hand_on(reader.handed + chunk.records, chunk.nbytes)
 
+    def _pass_over(self) -> None:
+        """Hand on what only says that records with other keys were left out: nobody has to request that."""
+        while self._waiting and self._waiting[0].is_empty:
+            chunk = self._waiting.popleft()
+            self._handed(chunk)
+            reader = self._side.reader
+            if self._automatic and reader is not None:
+                reader.acknowledged = chunk.end
+
     def _note_acknowledgement(self) -> None:
         reader = self._side.reader
-        if self._acknowledge is not None and reader is not None:
-            # Not beyond what has arrived: the gateway would refuse that.
-            reader.acknowledged = max(reader.acknowledged, min(self._acknowledge, reader.next))
+        if reader is None or self._automatic:
+            return
+        acknowledged = max(self._acknowledge or 0, reader.acknowledged)
+        if self._side.options.keys is not None and self._last_record <= acknowledged < reader.handed:
+            acknowledged = reader.handed  # No record that was delivered lies between: they have other keys.
+        # Not beyond what has arrived: the gateway would refuse that.
+        reader.acknowledged = max(reader.acknowledged, min(acknowledged, reader.next))
 
     def _end(self) -> None:
         """Leave the gateway, then signal the end; the other way round if records are not acknowledged yet."""

@@ -268,15 +268,18 @@ class Server:
         table.fail(session)
 
     def _serve_extended(self, table: SessionTable, session: ExtendedSession) -> bool:
-        budget = _TURN
+        budget, chooser, busy = _TURN, session.filter, False
         while budget > 0:
+            searched = 0 if chooser is None else chooser.looked_at
             frame = table.next_frame(session, time.monotonic())
             if frame is None:
                 break
             self._ports.send(session, frame)
             if frame.count:
-                budget -= len(frame.payload)
-        return budget < _TURN
+                busy = True
+                # To search the log takes time as well, also if nothing is found.
+                budget -= len(frame.payload) + (0 if chooser is None else chooser.looked_at - searched)
+        return busy
 
     def _serve_plain(self, session: PlainSession) -> bool:
         before = session.sent_bytes

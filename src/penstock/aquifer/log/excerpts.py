@@ -108,7 +108,7 @@ def in_format(batch: Batch, format: str) -> Batch:
         metadata = unpack_metadata(batch.metadata)
         timestamps = metadata.timestamps or [metadata.timestamp] * batch.count
         keys = metadata.keys or [None] * batch.count
-        payload = arrow.table(batch.first, timestamps, keys, unpack_values(batch.payload))
+        payload = arrow.table(range(batch.first, batch.end), timestamps, keys, unpack_values(batch.payload))
     else:
         payload = pack_values(arrow.rows(batch.payload))
     return Batch(batch.first, batch.count, payload, batch.metadata, format)

@@ -65,6 +65,12 @@ def problem_with(fields: SubscribeFields, log: Log, limits: Limits) -> tuple[str
         return f"to {fields.to}: offsets are never negative", ErrorCode.BAD
     if fields.lease is not UNSET and fields.lease <= 0:
         return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
+    if fields.keys is not UNSET and not 0 < len(fields.keys) <= limits.max_keys:
+        return (
+            f"a subscriber asks for 1 to {limits.max_keys} keys, or for all records; this one asks for "
+            f"{len(fields.keys)}",
+            ErrorCode.BAD,
+        )
     if format_for(fields) is None:
         known = " and ".join(_formats())
         return f"this gateway knows none of the formats {fields.fmt}; it knows {known}", ErrorCode.BAD

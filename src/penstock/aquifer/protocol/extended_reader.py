@@ -11,10 +11,11 @@ from msgspec import UNSET
 
 from penstock.aquifer.errors import ErrorCode, Overtaken, ProtocolViolation, SourceFailed
 from penstock.aquifer.protocol.effects import Effect, Finish, ReaderMessage, Send, Take
-from penstock.aquifer.protocol.frames import Flag, Frame, FrameAssembly, parse
+from penstock.aquifer.protocol.frames import Flag, Frame, FrameAssembly, parse, with_positions
 from penstock.aquifer.protocol.gateway_errors import error_from
 from penstock.aquifer.protocol.messages import Next, NextFields, OnError, OnSubscribeFields, decode, extension
 from penstock.aquifer.protocol.subscribe_options import Segment
+from penstock.spec import UNBOUNDED
 
 if TYPE_CHECKING:
     from penstock.aquifer.protocol.subscriber_side import SubscriberSide
@@ -75,6 +76,8 @@ class ExtendedReader:
         """The frame that arrives in pieces at the moment."""
         self._pieces = False
         """Whether this session's gateway sends pieces, and so wants to know how many bytes have arrived."""
+        self._chooses = side.options.keys is not None
+        """Whether frames may have only some of the records that they stand for."""
         self._jumps: deque[tuple[int, int]] = deque()
         """Reported gaps that lie after what was handed on: first missing and next available offset."""
 
@@ -83,6 +86,12 @@ class ExtendedReader:
         start = answer.next if answer.next is not UNSET else self.next
         if start != self.next:
             text = f"the gateway starts at offset {start}, but {self.next} was asked for"
+            return [Finish(ProtocolViolation(text))]
+        if self._chooses and answer.keys is not True:
+            text = (
+                f"the gateway at {self._side.endpoint} cannot choose records by their keys, because it is of "
+                "an earlier version; update it, or read without keys"
+            )
             return [Finish(ProtocolViolation(text))]
         if answer.head is not UNSET:
             self.head = answer.head
@@ -148,9 +157,17 @@ class ExtendedReader:
         return self._take(frame, now)
 
     def _take(self, frame: Frame, now: float) -> list[Effect]:
+        if self._chooses:
+            try:
+                frame = with_positions(frame)
+            except ProtocolViolation as violation:
+                return [Finish(violation)]
+            if frame.chosen is not None:
+                # Credit is for records that come. The gateway counts in the same way when it sends them.
+                self._credit = min(self._credit + frame.count - len(frame.chosen), UNBOUNDED)
         self.next += frame.count
         self.head = max(self.head, self.next)
-        self._side.ahead.arrived(frame.count, now)
+        self._side.ahead.arrived(frame.records, now)
         if frame.flags & _ACK:
             # Answer now for what has arrived, and once more when it has been processed.
             self._must_answer = True

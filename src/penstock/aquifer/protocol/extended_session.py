@@ -18,6 +18,7 @@ from penstock.aquifer.hop_clock import Doing
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.frames import CutFrame, Flag, Frame
+from penstock.aquifer.protocol.key_filter import KeyFilter
 from penstock.aquifer.protocol.messages import (
     CompleteFields,
     Control,
@@ -45,6 +46,7 @@ from penstock.aquifer.protocol.session import (
 from penstock.aquifer.records import MSGPACK, Batch
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import SessionStatus
+from penstock.spec import UNBOUNDED
 
 __all__ = ["ExtendedSession"]
 
@@ -52,6 +54,8 @@ _SOON: Final = 0.1
 """Seconds that a batch may wait for the credit that it fits into."""
 _SMALL: Final = 8 * 1024
 """Batches of fewer bytes are joined into one frame, for a reader that is behind."""
+_UNSAID: Final = 0.1
+"""Seconds after which a subscriber is told of records that were left out, because it wants other keys."""
 _LARGEST_PIECE: Final = 1 << 20
 _ACK: Final = int(Flag.ACK)
 _PIECE: Final = int(Flag.PIECE)
@@ -90,6 +94,10 @@ class ExtendedSession(Session):
             if self.name is None:
                 longest = min(longest, limits.max_nameless_lease)
             self.lease = max(min(fields.lease, longest * 1000) / 1000, 0.1)
+        self.filter = KeyFilter(log, fields.keys, format, start) if fields.keys is not UNSET else None
+        """Finds the records that it wants; None if it wants all."""
+        self.left_out = 0
+        """How many records it was told of, and did not want."""
         self.credit_end = start
         """Its credit: records before this offset may be sent."""
         self.credit_end_bytes: int | None = None
@@ -141,10 +149,20 @@ class ExtendedSession(Session):
 
     def doing(self) -> Doing:
         """What the gateway does for this subscriber at the moment."""
-        if self.cursor >= self.stop:
+        if self._reached >= self.stop:
             return Doing.WAITING_FOR_DATA
         free = self.credit() and self.credit_bytes() > 0 and self.line_is_free()
         return Doing.WORKING if free else Doing.WAITING_FOR_DEMAND
+
+    @property
+    def _reached(self) -> int:
+        """The offset before which there is nothing left to send."""
+        return self.cursor if self.filter is None else max(self.cursor, self.filter.seen)
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether records that it has not got yet, and may want, are gone."""
+        return super().overtaken and self._reached < self.log.first
 
     def line_is_free(self) -> bool:
         """Whether little enough is on its way that more may be sent."""
@@ -160,7 +178,7 @@ class ExtendedSession(Session):
     def cut_up(self, batch: Batch) -> bool:
         """Whether it goes in pieces: it is more than the line carries in a moment, or was begun before."""
         (here, count), self._begun = self._begun, (0, 0)
-        start = here if count == batch.count else 0
+        start = here if count == batch.end - batch.first else 0
         if self.pace is None or (not start and batch.nbytes <= self.pace.message):
             return False
         self.cut = CutFrame(batch, start)
@@ -181,10 +199,15 @@ class ExtendedSession(Session):
             and now - self.spoke < _SOON
         )
 
-    def sent(self, count: int, nbytes: int) -> None:
-        """So many records were sent in one frame."""
+    def sent(self, count: int, nbytes: int, left_out: int = 0) -> None:
+        """So many records were sent in one frame, without those that were left out."""
         super().sent(count, nbytes)
         self._in_flight.append((self.cursor, self.sent_bytes))
+        if left_out:
+            # Credit is for records that come: the subscriber counts in the same way when it has the frame.
+            self.left_out += left_out
+            self.sent_records -= left_out
+            self.credit_end = min(self.credit_end + left_out, UNBOUNDED)
 
     def wants_acknowledgement(self, count: int = 0, nbytes: int = 0) -> bool:
         """Whether the next frame, of so many records and bytes, should ask how far the subscriber has come.
@@ -250,10 +273,12 @@ class ExtendedSession(Session):
         return Frame(flag, self.cursor, 0, payload)
 
     def _whole(self, batch: Batch, now: float) -> Frame:
-        nbytes = batch.nbytes
-        flags = _ACK if self.wants_acknowledgement(batch.count, nbytes) else 0
-        self._note_sent(batch.count, nbytes, flags, now)
-        return Frame(flags, batch.first, batch.count, batch.payload, batch.metadata)
+        count, nbytes = batch.end - batch.first, batch.nbytes
+        flags = _ACK if self.wants_acknowledgement(count, nbytes) else 0
+        if self.filter is not None and self.filter.asks(batch):
+            flags = _ACK
+        self._note_sent(count, nbytes, flags, now, count - batch.count)
+        return Frame(flags, batch.first, count, batch.payload, batch.metadata)
 
     def _piece(self, cut: CutFrame, most: int | None, now: float) -> Frame:
         if most is None:
@@ -263,11 +288,11 @@ class ExtendedSession(Session):
         flags = _PIECE | (_ACK if self.wants_acknowledgement(count, len(data)) else 0)
         if last:
             self.cut = None
-        self._note_sent(count, len(data), flags, now)
+        self._note_sent(count, len(data), flags, now, cut.left_out if last else 0)
         return Frame(flags, cut.first, cut.count, data, position)
 
-    def _note_sent(self, count: int, nbytes: int, flags: int, now: float) -> None:
-        self.sent(count, nbytes)
+    def _note_sent(self, count: int, nbytes: int, flags: int, now: float, left_out: int) -> None:
+        self.sent(count, nbytes, left_out)
         self.spoke = now
         if flags & _ACK:
             self.asked(now)
@@ -279,6 +304,8 @@ class ExtendedSession(Session):
 
     def _next_batch(self, credit: int, nbytes: int, now: float) -> Batch | None:
         """What to send next: a batch of the log as it is if possible, a part of one, or several as one."""
+        if self.filter is not None:
+            return self._next_chosen(self.filter, credit, nbytes, now)
         batch = self.log.find(self.cursor)
         if batch is None:
             return None
@@ -300,6 +327,26 @@ class ExtendedSession(Session):
         if count < whole and self.better_whole(whole, batch.nbytes * whole // batch.count, now):
             return None
         return self.log.excerpt(batch, self.cursor, self.cursor + count, self.format)
+
+    def _next_chosen(self, chooser: KeyFilter, credit: int, nbytes: int, now: float) -> Batch | None:
+        """The next records with one of the keys; or without, if it is time to tell how far the search is."""
+        end = self.cursor + self.begun
+        if self.begun and end <= self.stop and (begun := chooser.range(self.cursor, end)) is not None:
+            return begun
+        if self.pace is not None and self.pace.slow:
+            nbytes = min(nbytes, self.pace.message)
+        looked_at = chooser.looked_at
+        batch = chooser.next_batch(self.cursor, self.stop, credit, nbytes)
+        if batch is not None or chooser.seen <= self.cursor:
+            return batch
+        due = (
+            now - self.spoke >= _UNSAID
+            or chooser.seen - self.cursor >= self.log.ack_every_records
+            or chooser.unsaid >= self.log.ack_every_bytes
+            or chooser.looked_at - looked_at >= KeyFilter.at_once
+            or chooser.seen in (self.to, self.log.end)
+        )
+        return chooser.left_out(self.cursor) if due else None
 
     # ---------------------------------------------------------------- the end
     @property
@@ -371,6 +418,8 @@ class ExtendedSession(Session):
         return []
 
     def _problem(self, message: Next, fields: NextFields) -> str | None:
+        if fields.limit is UNSET and self.filter is not None:
+            return "a subscription with keys needs x.limit in Next: its records cannot be counted beforehand"
         if fields.limit is UNSET and message.count <= 0:
             return f"§3.9: Next must ask for at least one record, not {message.count}"
         for name in ("limit", "limitb", "ack", "got", "gotb"):
@@ -427,6 +476,8 @@ class ExtendedSession(Session):
         status.in_flight = self.sent_bytes - self._received_bytes
         status.format = self.format
         status.repeats = self.repeats
+        if self.fields.keys is not UNSET:
+            status.keys, status.left_out = len(self.fields.keys), self.left_out
         return status
 
     # ---------------------------------------------------------------- the table

@@ -22,13 +22,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from enum import IntFlag
+from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 
 import msgspec
 
 from penstock.aquifer.errors import ProtocolViolation
-from penstock.aquifer.records.batch import Batch
+from penstock.aquifer.records.batch import Batch, unpack_chosen
 
 __all__ = [
     "HEADER",
@@ -42,6 +43,7 @@ __all__ = [
     "FrameAssembly",
     "header",
     "parse",
+    "with_positions",
 ]
 
 
@@ -82,11 +84,35 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     payload: bytes | memoryview
     """A view into the socket's buffer, if the reader of the frames wants no copies."""
     metadata: bytes = b""
+    chosen: list[int] | None = None
+    """Which of its records it has, by their position, if a subscriber asked for a few keys only. This is in
+    the metadata."""
 
     @property
     def nbytes(self) -> int:
         """How many bytes of credit it costs."""
         return len(self.payload) + len(self.metadata)
+
+    @property
+    def records(self) -> int:
+        """How many records it has."""
+        return self.count if self.chosen is None else len(self.chosen)
+
+
+def with_positions(frame: Frame) -> Frame:
+    """The frame with the positions of its records, from its metadata; or a ``ProtocolViolation``."""
+    try:
+        chosen = unpack_chosen(frame.metadata).chosen
+    except msgspec.DecodeError as error:
+        text = f"the metadata of the frame at offset {frame.first} cannot be read: {error}"
+        raise ProtocolViolation(text) from error
+    if chosen is None:
+        return frame
+    bounded = [-1, *chosen, frame.count]
+    if any(left >= right for left, right in pairwise(bounded)):
+        text = f"the frame at offset {frame.first} says that its records are in places that it does not have"
+        raise ProtocolViolation(text)
+    return msgspec.structs.replace(frame, chosen=chosen)
 
 
 def header(flags: int, first: int, count: int) -> bytes:
@@ -130,7 +156,10 @@ class CutFrame:
 
     def __init__(self, batch: Batch, start: int = 0) -> None:
         self.first = batch.first
-        self.count = batch.count
+        self.count = batch.end - batch.first
+        """How many records it stands for,"""
+        self.left_out = self.count - batch.count
+        """and how many of them it does not have, because the subscriber wants other keys."""
         self._payload = memoryview(batch.payload)
         self._metadata = memoryview(batch.metadata)
         self._total = batch.nbytes

@@ -135,6 +135,8 @@ class SubscribeFields(_Extension):
     """The name of the stream that is meant, if it is not the default one."""
     report: QueryReport | UnsetType = UNSET
     """With ``probe`` and ``id``: what a query says about its last batch."""
+    keys: list[bytes] | UnsetType = UNSET
+    """Only the records with one of these keys are wanted; in JSON each key is base64."""
 
 
 class SegmentFields(_Extension):
@@ -179,6 +181,8 @@ class OnSubscribeFields(_Extension):
     """Frames may come in pieces, as was offered."""
     stream: str | UnsetType = UNSET
     """The stream that was asked for by its name."""
+    keys: bool | UnsetType = UNSET
+    """Only the records with the keys that were asked for will come."""
 
 
 class Put(_Extension):

@@ -370,9 +370,13 @@ class SessionTable:
         )
         if session.fields.pieces is not UNSET:
             answer.pieces = True
+        if session.filter is not None:
+            answer.keys = True
         if session.fields.shelf is not UNSET:
             answer.shelf = self._ports.segment(session, session.fields.shelf) or UNSET
-        return Reply(envelope, OnSubscribe(self._size(session.cursor, session.to), port, x=answer))
+        # How many records have one of the keys is not known.
+        size = self._size(session.cursor, session.to) if session.filter is None else UNBOUNDED
+        return Reply(envelope, OnSubscribe(size, port, x=answer))
 
     def _size(self, start: int, to: int | None) -> int:
         """How many records will come, as far as is known."""

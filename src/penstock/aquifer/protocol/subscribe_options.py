@@ -55,6 +55,8 @@ class SubscribeOptions:
     start: int | str | None = None
     stop: int | None = None
     epoch: str | None = None
+    keys: list[bytes] | None = None
+    """Only the records with one of these keys are wanted; None for all records."""
     keep: bool = True
     """Whether this is a required reader: the source waits for it."""
     formats: list[str] = field(default_factory=lambda: [MSGPACK])
@@ -85,4 +87,6 @@ class SubscribeOptions:
             return f"the name of a stream, /{self.stream}"
         if self.start not in (None, "earliest"):
             return f"start={self.start!r}"
+        if self.keys is not None:
+            return "keys=…"
         return "stop=…" if self.stop is not None else None

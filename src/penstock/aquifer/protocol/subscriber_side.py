@@ -287,6 +287,7 @@ class SubscriberSide:
             shelf=options.segments.token if options.segments is not None else UNSET,
             pieces=[],
             stream=options.stream or UNSET,
+            keys=options.keys if options.keys is not None else UNSET,
         )
         if resumed is not None:
             # Not the same as what has arrived: if we die, our successor has to get what lies between.

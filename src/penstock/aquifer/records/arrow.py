@@ -14,7 +14,7 @@ import msgspec
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["cut", "from_arrow_stream", "leading", "rows", "table", "to_arrow_stream"]
+__all__ = ["cut", "from_arrow_stream", "leading", "rows", "table", "taken", "to_arrow_stream"]
 
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """The forms of Spark's ``to_json``, which the Spark source reads back."""
@@ -59,6 +59,11 @@ def from_arrow_stream(payload: bytes | memoryview) -> pyarrow.RecordBatch:
 def cut(payload: bytes | memoryview, low: int, high: int) -> memoryview:
     """The rows from ``low`` up to, but not with, ``high`` as a stream of their own."""
     return to_arrow_stream(from_arrow_stream(payload).slice(low, high - low))
+
+
+def taken(payload: bytes | memoryview, numbers: Sequence[int]) -> memoryview:
+    """The rows with these numbers as a stream of their own."""
+    return to_arrow_stream(from_arrow_stream(payload).take(_pyarrow().array(numbers, "int64")))
 
 
 def leading(payload: bytes | memoryview, low: int, nbytes: int) -> tuple[int, int]:
@@ -147,7 +152,7 @@ def _in_microseconds(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
 
 
 def table(
-    first: int, timestamps: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes]
+    offsets: Sequence[int], timestamps: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes]
 ) -> memoryview:
     """Single records as rows of offset, timestamp, key and value."""
     pa = _pyarrow()
@@ -162,7 +167,7 @@ def table(
     return to_arrow_stream(
         pa.record_batch(
             [
-                pa.array(range(first, first + len(values)), pa.int64()),
+                pa.array(offsets, pa.int64()),
                 pa.array(timestamps, pa.timestamp("us", tz="UTC")),
                 pa.array(keys, pa.binary()),
                 pa.array(values, pa.binary()),

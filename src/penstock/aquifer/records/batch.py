@@ -19,10 +19,13 @@ __all__ = [
     "ARROW",
     "MSGPACK",
     "Batch",
+    "ChosenMetadata",
     "Record",
     "RecordMetadata",
+    "offsets_of",
     "pack_metadata",
     "pack_values",
+    "unpack_chosen",
     "unpack_metadata",
     "unpack_values",
     "values_of",
@@ -56,11 +59,20 @@ class RecordMetadata(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A time for each record, if they differ from that of the batch."""
 
 
+class ChosenMetadata(RecordMetadata, array_like=True, frozen=True, gc=False):
+    """The metadata of a batch that has only some of the records of its range, for a reader of a few keys."""
+
+    chosen: list[int] | None = None
+    """Which ones: the position of each in the range, from 0 on. None if the batch has all of them."""
+
+
 # The methods of the codecs themselves: a function around them would be one more call for each batch.
 pack_metadata: Final[Callable[[RecordMetadata], bytes]] = msgspec.msgpack.Encoder().encode
 """The metadata as it is stored and sent."""
 unpack_metadata: Final[Callable[[bytes], RecordMetadata]] = msgspec.msgpack.Decoder(RecordMetadata).decode
 """The metadata that ``pack_metadata`` packed; ``msgspec.DecodeError`` if it is not valid."""
+unpack_chosen: Final[Callable[[bytes], ChosenMetadata]] = msgspec.msgpack.Decoder(ChosenMetadata).decode
+"""The same, with the positions of the records if there are only some."""
 pack_values: Final[Callable[[Sequence[bytes]], bytes]] = msgspec.msgpack.Encoder().encode
 """The payload for these values."""
 unpack_values: Final[Callable[[bytes | memoryview], list[bytes]]] = msgspec.msgpack.Decoder(
@@ -76,7 +88,7 @@ ARROW: Final = "arrow"
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
-    """Some consecutive records of the log."""
+    """Some consecutive records of the log; with ``span``, those of them that a reader has chosen."""
 
     first: int
     """The offset of the first record."""
@@ -91,10 +103,20 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     """The offset after the last record."""
     nbytes: int = 0
     """The size of the batch, as bounds count it."""
+    span: int | None = None
+    """How many records of the log it stands for, if it does not have all of them."""
 
     def __post_init__(self) -> None:
-        force_setattr(self, "end", self.first + self.count)
+        force_setattr(self, "end", self.first + (self.count if self.span is None else self.span))
         force_setattr(self, "nbytes", len(self.payload) + len(self.metadata))
+
+
+def offsets_of(batch: Batch) -> Sequence[int]:
+    """The offset of each record of a batch."""
+    if batch.span is None:
+        return range(batch.first, batch.end)
+    chosen = unpack_chosen(batch.metadata).chosen
+    return range(batch.first, batch.end) if chosen is None else [batch.first + place for place in chosen]
 
 
 def values_of(batch: Batch) -> list[bytes]:

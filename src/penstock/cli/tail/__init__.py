@@ -30,6 +30,8 @@ examples:
   penstock tail tcp://127.0.0.1:5556 --from 1000 --to 2000  the records 1000 to 1999
   penstock tail tcp://127.0.0.1:5556 --from 2026-01-31T08:00
                                                             what arrived from eight o'clock (UTC) on
+  penstock tail tcp://127.0.0.1:5556 --key sensor-7 --key sensor-9
+                                                            only the records with one of these keys
   penstock tail tcp://127.0.0.1:5556 --id nightly --count 100
                                                             the next hundred that `nightly` has not seen
   penstock tail tcp://127.0.0.1:5556 --rate 10/s            slowly: the gateway sends no faster
@@ -83,6 +85,13 @@ class TailOptions(ConnectionOptions):
         "zone it is in UTC)",
     )
     stop: int | None = option(None, flag="--to", parse=_offset, metavar="N", help="stop before this offset")
+    keys: tuple[str, ...] = option(
+        (),
+        flag="--key",
+        repeated=True,
+        metavar="KEY",
+        help="print only the records with this key; can be given several times",
+    )
     id: str | None = option(
         None, metavar="NAME", help="a name under which the gateway remembers what was printed"
     )

@@ -261,6 +261,7 @@ def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = 
             id=options.id,
             start=start if only_acknowledge is None else only_acknowledge,
             stop=options.stop if only_acknowledge is None else only_acknowledge,
+            keys=options.keys or None,
             keep=not options.optional,
             lease=options.lease,
             codec=codec,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from penstock.aquifer import Batch, from_arrow_stream, unpack_metadata, unpack_values
+from penstock.aquifer import Batch, from_arrow_stream, offsets_of, unpack_metadata, unpack_values
 from penstock.spark.errors import BadSchema, UnreadableRecord
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.arrow_rows import fitted, rows_as_bytes
@@ -229,8 +229,9 @@ class Columns:
         return pa.array(values, kind)
 
     def _not_nullable(self, endpoint: str, records: Batch, index: int, reason: str) -> UnreadableRecord:
+        offset = offsets_of(records)[index]
         return UnreadableRecord(
-            f"record {records.first + index} of {endpoint} is wrong, and columns that are NOT NULL cannot "
+            f"record {offset} of {endpoint} is wrong, and columns that are NOT NULL cannot "
             f"show that: {reason}; make the columns of the schema nullable, or leave wrong records out with "
             'option("mode", "DROPMALFORMED")'
         )
@@ -238,9 +239,10 @@ class Columns:
     def _unreadable(
         self, endpoint: str, records: Batch, error: object, index: int | None = None
     ) -> UnreadableRecord:
-        which = f"records {records.first} to {records.first + records.count - 1} of {endpoint}"
+        offsets = offsets_of(records)
+        which = f"records {offsets[0]} to {offsets[-1]} of {endpoint}"
         if index is not None or records.count == 1:
-            which = f"record {records.first + (index or 0)} of {endpoint}"
+            which = f"record {offsets[index or 0]} of {endpoint}"
         return UnreadableRecord(
             f"{which} cannot be read as {self._value} with the schema {', '.join(self._schema.names)}: "
             f'{one_line(error)}; correct the schema, choose another option("mode"), or read raw values with '

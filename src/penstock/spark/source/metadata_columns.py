@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from penstock.aquifer import Batch, RecordMetadata
+from penstock.aquifer import Batch, RecordMetadata, offsets_of
 from penstock.spark.errors import BadSchema
 
 __all__ = ["COLUMNS", "METADATA", "check_metadata_columns"]
@@ -62,7 +62,9 @@ def _repeated(text: str, count: int) -> pa.Array:
 
 
 def _offsets(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes | None]) -> pa.Array:
-    return pc.add(_counting(records.count), records.first)
+    if records.span is None:
+        return pc.add(_counting(records.count), records.first)
+    return pa.array(offsets_of(records), pa.int64())
 
 
 def _timestamps(

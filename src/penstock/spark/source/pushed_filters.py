@@ -1,9 +1,10 @@
 """Filters of a ``spark.read`` that the source applies, so that Spark gets fewer records.
 
-A condition on ``offset`` or ``endpoint`` says which part of a log to read. Conditions on ``timestamp`` and
-``key`` are applied by the tasks, which read the records but do not parse or pass on those that do not count:
-a log is not always in the order of its times. Spark evaluates every condition once more, so none has to be
-exact here. It has this interface from 4.1 on, for batch reads only.
+A condition on ``offset`` or ``endpoint`` says which part of a log to read. The gateway sends only the records
+with the keys of a condition on ``key``. Conditions on ``timestamp`` are applied by the tasks, which read the
+records but do not parse or pass on those that do not count: a log is not always in the order of its times.
+Spark evaluates every condition once more, so none has to be exact here. It has this interface from 4.1 on,
+for batch reads only.
 """
 
 from __future__ import annotations

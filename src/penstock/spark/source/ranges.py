@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
@@ -36,6 +36,10 @@ __all__ = [
 ]
 
 _log = logging.getLogger("penstock.spark")
+
+_MOST_KEYS: Final = 256
+_MOST_KEY_BYTES: Final = 16 * 1024
+"""More than so many keys are not sent to the gateway: the task looks at each record itself."""
 
 
 class RangePartition(InputPartition):
@@ -130,7 +134,7 @@ def _read(
 ) -> Iterator[pa.RecordBatch]:
     while span.start < span.stop:
         try:
-            for batch in _batches(span, columns, options):
+            for batch in _batches(span, columns, options, _keys_in(choices)):
                 wrong: list[WrongRecord] = []
                 keep = _kept(batch, choices)
                 if keep is None or keep:
@@ -194,9 +198,20 @@ def _freeze_garbage_collector() -> None:
     gc.freeze()
 
 
-def _batches(span: OffsetRange, columns: Columns, options: SourceOptions) -> Iterator[Batch]:
+def _keys_in(choices: Sequence[KeyShare | Conditions]) -> frozenset[bytes] | None:
+    """The keys that the gateway is asked for; None if all records are wanted, or there are too many keys."""
+    for choice in choices:
+        if isinstance(choice, Conditions) and choice.keys:
+            fits = len(choice.keys) <= _MOST_KEYS and sum(map(len, choice.keys)) <= _MOST_KEY_BYTES
+            return choice.keys if fits else None
+    return None
+
+
+def _batches(
+    span: OffsetRange, columns: Columns, options: SourceOptions, keys: frozenset[bytes] | None
+) -> Iterator[Batch]:
     log = LogReader(span.endpoint, patience=options.patience, curve=options.curve_client())
-    return log.read(span.start, span.stop, epoch=span.epoch, format=columns.wire_format)
+    return log.read(span.start, span.stop, epoch=span.epoch, format=columns.wire_format, keys=keys)
 
 
 def renew_lease(span: OffsetRange, options: SourceOptions, lease: float) -> None:
