@@ -1,8 +1,9 @@
 """Deliveries: stored together with their marks; their sender is told after the commit."""
 
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 import pytest
 
 from penstock.aquifer import AquiferPublisher, Gateway, JournalLocked, MemoryJournal, SqliteJournal
-from penstock.feeds import BadRecord, Delivery, Feed, FeedState
+from penstock.feeds import BadRecord, ConnectedFeed, Delivery, Feed, FeedState
 from penstock.spec import Publisher
 from penstock.streams import Flux
 from tests.cli.running import PATIENCE
+from tests.feeds.brokers import wait_until
 from tests.feeds.reading import Reader
 
 HERE = "tcp://127.0.0.1:0"
@@ -203,21 +205,22 @@ def test_deliveries_that_arrive_together_do_not_fill_an_empty_log_beyond_its_bou
 
     class HeldUp(WatchedJournal):
         def append(self, batches: Any, marks: Mapping[str, str | None] | None = None) -> None:
-            assert arrived.wait(PATIENCE)  # Meanwhile the others wait for the writer, as one group.
+            if self.head:
+                assert arrived.wait(PATIENCE)  # Meanwhile the others wait for the writer, as one group.
             super().append(batches, marks)
 
     def deliveries() -> Iterator[Delivery]:
-        yield Delivery([], {"n": "0"})
-        for number in range(1, 8):
-            if number == 7:
+        yield Delivery([b"x"], {"n": "0"})
+        for number in range(1, 9):
+            if number == 8:
                 arrived.set()
             yield Delivery([b"x"] * 300, {"n": str(number)})
 
     journal = HeldUp(tmp_path / "log.db", max_records=1000)
     with Gateway(ListFeed(deliveries()), HERE, journal=journal) as gateway:
-        assert len(list(AquiferPublisher(gateway.endpoint, id="reader").flux())) == 2100
+        assert len(list(AquiferPublisher(gateway.endpoint, id="reader").flux())) == 2401
         assert gateway.join(PATIENCE)
-    assert sum(count for count, _ in journal.transactions) == 2100
+    assert sum(count for count, _ in journal.transactions) == 2401
     assert max(count for count, _ in journal.transactions) <= 1000
 
 
@@ -228,3 +231,40 @@ def test_a_bad_record_of_a_delivery_is_a_dead_letter_with_the_offset_of_the_reco
         letters = AquiferPublisher(f"{gateway.endpoint}/dead-letters", codec="json").flux()
         assert [letter["offset"] for letter in letters] == [1, 2, 3]
         assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"0", b"1", b"2"]
+
+
+class TrickleAndFlood(ConnectedFeed):
+    """Gives one small record at a time, and then many large ones as fast as it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__("a flood")
+        self.given = 0
+
+    async def connection(self) -> AsyncGenerator[Any, None]:
+        self.connected()
+        for _ in range(200):
+            yield Delivery([b"x"])
+        while True:
+            await asyncio.sleep(0)
+            self.given += 1
+            yield Delivery([b"x" * 1000] * 100)
+
+
+def test_a_feed_that_gave_one_record_at_a_time_cannot_flood_the_memory_behind_a_full_log() -> None:
+    feed = TrickleAndFlood()
+    with Gateway(feed, HERE, journal=MemoryJournal(max_records=1000)) as gateway:
+        reader = Reader()
+        AquiferPublisher(gateway.endpoint, id="slow").subscribe(reader)
+        reader.subscription.request(200)
+        assert reader.take(200) == [b"x"] * 200
+        looks = [0]
+
+        def is_still() -> bool:
+            looks.append(feed.given)
+            return len(looks) > 25 and looks[-25] == looks[-1] > 0
+
+        wait_until(is_still, "it goes on although the log is full")
+        assert feed.given * 100 <= 1000 + 2 * 32 * 100, "the log, and what it was asked for"
+        reader.subscription.request(100_000)
+        reader.take(20_000)
+        reader.subscription.cancel()

@@ -39,6 +39,12 @@ _SAMPLE: Final = 8
 _UNKNOWN: Final = 100
 """Bytes of an element of unknown size; the bound on the number of elements has to do."""
 _GLANCE: Final = 0.05
+_DELIVERIES: Final = 32
+"""The most deliveries that a source may be asked for before the first of them has come.
+
+A source that has given one record at a time may give hundreds the next time: what it was asked for has to fit
+into memory all the same.
+"""
 
 
 @runtime_checkable
@@ -122,6 +128,17 @@ class Intake:
         self._held_back = False
         """Whether the thread that requests waits until the writer takes something."""
         self._taken = 0
+        self._delivers = False
+        """Whether the source emits deliveries, which may have any number of records each."""
+        self._delivered = 0
+        """How many records have come in deliveries; one for a delivery that has none."""
+        self._delivered_taken = 0
+        """How many of these the writer has taken."""
+        self._bytes_per_record = 1.0
+        self._room: tuple[float, float] = UNBOUNDED, UNBOUNDED
+        """For how many records and bytes the log has space."""
+        self._asker_waits = False
+        """Whether the thread that requests has to be woken when something comes or is taken."""
         self._gathered = 0
         """By how many the records in the deliveries that were taken exceed the number of deliveries."""
         self._demand = 0
@@ -149,7 +166,11 @@ class Intake:
         """Queue the element for the writer."""
         if element is None:
             raise none_element("on_next")
+        if self.feed is not None and isinstance(element, Delivery):
+            self._count_arrival(element)
         self._arrived.append(element)
+        if self._delivers and self._may_ask_again():
+            self._ask_again()
         if self.writer_idle:
             self.writer_idle = False  # Once is enough.
             self._log.notify()
@@ -182,6 +203,9 @@ class Intake:
         count = min(len(self._arrived), most)
         elements = list(map(deque.popleft, repeat(self._arrived, count)))
         self._taken += count
+        if self._delivers:
+            self._delivered_taken += sum(_weight(each) for each in elements if isinstance(each, Delivery))
+            self._wake_asker_if_needed()
         if self._held_back:
             with self._changed:
                 self._changed.notify_all()
@@ -281,6 +305,11 @@ class Intake:
             self._demand = total
             self._changed.notify_all()
 
+    def set_room(self, records: float, nbytes: float) -> None:
+        """The log has space for so much: deliveries that wait for more are enough for now."""
+        self._room = records, nbytes
+        self._wake_asker_if_needed()
+
     def cancel(self) -> None:
         """Request nothing more, and cancel the source."""
         with self._changed:
@@ -298,27 +327,74 @@ class Intake:
                 _log.warning("the source still blocks inside request(); the gateway does not wait for it")
 
     def _ask(self) -> None:
-        while True:
-            with self._changed:
-                while not self._cancelled and (
-                    self._subscription is None or self._demand <= self._asked or self.done
-                ):
-                    self._changed.wait()
-                if self._cancelled or self._subscription is None:
-                    return
-                subscription, demand = self._subscription, self._demand
-            try:
-                while self._asked < demand and not (self.done or self._cancelled):
-                    self._ask_for_some(subscription, demand - self._asked)
-            except Exception as error:
-                # §3.16: request must not raise. Nothing more can be expected of this source.
-                self.on_error(error)
+        while (allowed := self._wait_for_demand()) is not None:
+            self._ask_for_some(*allowed)
 
-    def _ask_for_some(self, subscription: Subscription, most: int) -> None:
-        count = min(most, self._portion)
+    def _wait_for_demand(self) -> tuple[Subscription, int] | None:
+        """Wait until elements may be requested, and note that they are; None after a cancel."""
+        with self._changed:
+            while not self._cancelled:
+                self._asker_waits = True  # Before the look: what changes after it wakes this thread.
+                if (allowed := self._next_request()) is not None:
+                    self._asker_waits = False
+                    return allowed
+                self._changed.wait()
+            return None
+
+    def _ask_again(self) -> None:
+        """After a delivery has come: request the next ones, here and now if the source does not block."""
+        if self._portion != UNBOUNDED:
+            self._wake_asker_if_needed()
+            return
+        with self._changed:
+            allowed = self._next_request()
+        if allowed is not None:
+            self._ask_for_some(*allowed)
+
+    def _next_request(self) -> tuple[Subscription, int] | None:
+        count, subscription = min(self._allowance(), self._portion), self._subscription
+        if subscription is None or count <= 0 or self.done or self._cancelled:
+            return None
         self._asked += count
+        return subscription, count
+
+    def _wake_asker_if_needed(self) -> None:
+        if self._asker_waits and self._may_ask_again():
+            with self._changed:
+                self._asker_waits = False  # Once is enough.
+                self._changed.notify_all()
+
+    def _allowance(self) -> int:
+        """How many elements may be requested now."""
+        wanted = self._demand - self._asked
+        if not self._delivers or wanted <= 0:
+            return wanted
+        return min(wanted, _DELIVERIES - (self._asked - self.arrived)) if self._may_ask_again() else 0
+
+    def _may_ask_again(self) -> bool:
+        """Whether most of the deliveries that were asked for have come, and what waits fits into the log."""
+        if self._demand <= self._asked or self._asked - self.arrived > _DELIVERIES // 2:
+            return False
+        waiting = self._delivered - self._delivered_taken
+        records, nbytes = self._room
+        return waiting < records and waiting * self._bytes_per_record < nbytes
+
+    def _count_arrival(self, delivery: Delivery) -> None:
+        self._delivers = True
+        count = _weight(delivery)
+        self._delivered += count
+        mean = size_of(delivery.records) / count
+        # Growth is believed at once, shrinking slowly.
+        self._bytes_per_record = max(mean, (self._bytes_per_record * 3 + mean) / 4)
+
+    def _ask_for_some(self, subscription: Subscription, count: int) -> None:
         before = self.arrived
-        subscription.request(count)
+        try:
+            subscription.request(count)
+        except Exception as error:
+            # §3.16: request must not raise. Nothing more can be expected of this source.
+            self.on_error(error)
+            return
         if self.arrived - before < count:
             # The source is asynchronous, and cannot be slowed down here.
             self._portion = UNBOUNDED
@@ -396,6 +472,10 @@ def _stage_status(figures: StageFigures) -> StageStatus:
         by_operator={name: round(spent, 3) for name, spent in figures.by_operator.items()},
         peer=figures.peer,
     )
+
+
+def _weight(delivery: Delivery) -> int:
+    return len(delivery.records) or 1
 
 
 def size_of(element: Any) -> int:

@@ -365,6 +365,7 @@ class LogWriter:
         """Turn the space in the log into demand, in portions."""
         packer = self._packer
         records, nbytes = self._log.space()
+        self._intake.set_room(min(records, self._prefetch), min(nbytes, self._prefetch_bytes))
         ahead = min(
             self._prefetch / packer.records_per_element, self._prefetch_bytes / packer.bytes_per_element
         )
@@ -372,7 +373,7 @@ class LogWriter:
             records / packer.records_per_element,
             nbytes / packer.bytes_per_element,
             ahead,
-            packer.first_request or UNBOUNDED,
+            (packer.first_request if self._intake.feed is None else 1) if packer.first_request else UNBOUNDED,
         )
         if records > 0 and nbytes > 0:
             fit = max(fit, 1)

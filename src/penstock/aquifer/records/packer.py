@@ -180,8 +180,8 @@ class Packer:
         self.first_request = 0
         records = sum(batch.count for batch in packed) / elements
         nbytes = max(sum(batch.nbytes for batch in packed) / elements, 1.0)
-        self.records_per_element = max((self.records_per_element + records) / 2, 1.0)
         # Growth is believed at once, for the sake of the bounds; shrinking slowly.
+        self.records_per_element = max(records, (self.records_per_element * 3 + records) / 4, 1.0)
         self.bytes_per_element = max(nbytes, (self.bytes_per_element * 3 + nbytes) / 4)
 
 
