@@ -34,6 +34,11 @@ _WAIT: Final = 0.25
 """Seconds for which a read waits for the first record."""
 _PATIENCE: Final = 10.0
 """Seconds for an answer."""
+_RESTS: Final = 30
+"""How often in a row it rests, a second each time, before the partitions are paused.
+
+A pause costs what was read ahead: the client forgets it, and fetches it again.
+"""
 _SESSION_MS: Final = 10_000
 """Milliseconds after which the group gives away the partitions of a member that is silent."""
 _COMMIT_EVERY: Final = 0.5
@@ -92,7 +97,11 @@ class KafkaReader:
         """Where partitions begin of which nothing was ever read."""
         self._paused = False
         self._spare: list[Message] = []
-        """What came in the moment in which the partitions were paused."""
+        """What came while nobody asked: a record each time that the group was told of us."""
+        self.reads = 0
+        """How often it was read."""
+        self._rested = 0
+        """How often it has rested since then."""
         self._problem: Exception | None = None
         """What went wrong in a callback; raised by the call that made it."""
         self._looked = self._committed = time.monotonic()
@@ -176,6 +185,8 @@ class KafkaReader:
         from confluent_kafka import KafkaException
 
         consumer = self._open_consumer()
+        self.reads += 1
+        self._rested = 0
         try:
             if self._paused:
                 self._paused = False
@@ -208,14 +219,14 @@ class KafkaReader:
         from confluent_kafka import KafkaException
 
         consumer = self._open_consumer()
+        self._rested += 1
         try:
-            if not self._paused:
+            if not self._paused and (self._rested > _RESTS or sum(map(len, self._spare)) > _BYTES):
                 self._paused = True
                 consumer.pause(consumer.assignment())
-            if not self._spare:
-                came = consumer.poll(0)
-                if came is not None:
-                    self._spare.append(came)
+            came = consumer.poll(0)
+            if came is not None:
+                self._spare.append(came)
             self._keep_up(consumer)
         except KafkaException as error:
             raise ConnectionLost(self._errors.about(broker_error(error))) from error

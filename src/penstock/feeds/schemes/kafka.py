@@ -33,7 +33,7 @@ _log = logging.getLogger("penstock.feeds")
 _T = TypeVar("_T")
 
 _IDLE: Final = 1.0
-"""Seconds without demand after which the partitions are paused; the group hears of us as often."""
+"""Seconds without demand after which the feed rests; the group hears of us as often."""
 _LEAVING: Final = 10.0
 """Seconds for the end: the last records become safe, and the group is told."""
 
@@ -107,10 +107,12 @@ class KafkaFeed(ConnectedFeed):
 
     async def _rest(self, thread: ThreadPoolExecutor, reader: KafkaReader) -> None:
         """While there is no demand, stay in the group and read nothing."""
+        reads = 0
         while True:
             await asyncio.sleep(_IDLE)
-            if self._has_demand:
-                continue
+            before, reads = reads, reader.reads
+            if self._has_demand or reads != before:
+                continue  # There was demand meanwhile: a slow gateway asks a few times in a second.
             try:
                 await _on(thread, reader.rest)
                 if self.state.status == "down":
