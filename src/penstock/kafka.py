@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import unquote, unquote_plus
 
+from penstock.secret_file import read_secret
+
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
@@ -204,7 +206,7 @@ def _broker(text: str) -> str:
 def _text_of(parameters: Mapping[str, str], name: str) -> str:
     path = parameters[name]
     try:
-        return Path(path).read_text("utf-8")
+        return read_secret(path).decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ValueError(f"{name}={path} cannot be read: {reason}") from None

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import os
 import socket
 import subprocess
 import threading
@@ -227,7 +228,7 @@ def test_a_request_that_waits_when_the_feed_is_closed_gets_503() -> None:
 def test_a_port_that_is_taken_and_a_wrong_parameter_are_told() -> None:
     with served() as (_, _, feed), pytest.raises(FeedUnavailable, match=r"cannot listen at 127\.0\.0\.1"):
         feeds.open(f"webhook+http://127.0.0.1:{feed.port}/in")
-    with pytest.raises(BadFeed, match=r"'waits=3' is not known; after the \? there can be wait="):
+    with pytest.raises(BadFeed, match=r"'waits=…' is not known; after the \? there can be wait="):
         feeds.open(f"{URL}?waits=3")
     with pytest.raises(BadFeed, match="is not a size"):
         feeds.open(f"{URL}?max-body=big")
@@ -417,6 +418,11 @@ def test_an_address_without_a_port_is_refused(scheme: str) -> None:
         "ws://127.0.0.1/in#access_token=hush",
         "webhok+http://me:hush@127.0.0.1/in",
         "tcp://me:hush@*:1",
+        "ws://me:a/hush@127.0.0.1:x/in",
+        "webhook+http://127.0.0.1:0/in?pasword=hush",
+        "ws://127.0.0.1/in#hi=hush",
+        "wss-listen://127.0.0.1:1/in?hello=hush",
+        "mqtt://127.0.0.1/t?qos=3&passwrd=hush",
     ],
 )
 def test_a_message_about_a_wrong_address_does_not_tell_a_secret(url: str) -> None:
@@ -425,7 +431,9 @@ def test_a_message_about_a_wrong_address_does_not_tell_a_secret(url: str) -> Non
     assert "hush" not in str(raised.value)
 
 
-@pytest.mark.parametrize("url", ["http://me:hush@127.0.0.1/x", "sse+http://127.0.0.1/x?api_key=hush"])
+@pytest.mark.parametrize(
+    "url", ["http://me:hush@127.0.0.1/x", "sse+http://127.0.0.1/x?api_key=hush", "ws://me:12/hush@host/in"]
+)
 def test_the_name_of_a_feed_does_not_tell_a_secret(url: str) -> None:
     with feeds.open(url) as feed:
         assert "hush" not in feed.name
@@ -446,6 +454,25 @@ def test_a_request_that_is_larger_than_the_log_is_refused(bounds: dict[str, int]
         taken = httpx2.post(address, content=b"record\n" * 5, headers=lines, timeout=PATIENCE)
         assert taken.json() == {"stored": 5}
         assert gateway.status().head == 5
+
+
+def test_a_pipe_as_a_token_file_does_not_hold_up_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(BadFeed, match="nothing came"):
+        feeds.open(f"webhook+http://127.0.0.1:0/in?token-file={path}")
+    with pytest.raises(BadFeed, match="nothing came"), path.open("r+b", buffering=0):
+        feeds.open(f"ws://127.0.0.1:1/in#token-file={path}")
+    with pytest.raises(BadFeed, match="too much for a secret"):
+        feeds.open("mqtt://127.0.0.1/topic?password-file=/dev/zero")
+
+
+def test_a_token_can_come_through_a_pipe() -> None:
+    token, other = os.pipe()
+    os.write(other, b"a token that is long enough\n")
+    os.close(other)
+    with feeds.open(f"webhook+http://127.0.0.1:0/in?token-file=/dev/fd/{token}"):
+        os.close(token)
 
 
 def test_a_second_gateway_can_read_the_same_feed() -> None:

@@ -9,7 +9,6 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.endpoint import Endpoint
@@ -75,13 +74,11 @@ class ListenerAddress:
 
 
 def _token_in(url: FeedUrl) -> bytes | None:
-    path = url.parameters.get("token-file")
-    if path is None:
+    given = url.secret("token-file")
+    if given is None:
         return None
-    try:
-        token = Path(path).read_bytes().strip()
-    except OSError as error:
-        raise BadFeed(f"cannot read the token-file {path}: {error.strerror}") from None
+    token = given.encode()
+    path = url.parameters["token-file"]
     if len(token) < _SHORTEST_TOKEN:
         raise BadFeed(
             f"the token in {path} has {len(token)} bytes; use at least {_SHORTEST_TOKEN} random ones: "

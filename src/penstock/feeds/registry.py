@@ -27,6 +27,7 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 from penstock.arguments import describe
 from penstock.endpoint import Endpoint
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, UnknownScheme
+from penstock.secret_file import read_secret
 
 __all__ = ["FeedAddress", "FeedUrl", "Opener", "Scheme", "known_schemes", "open", "register"]
 
@@ -66,6 +67,17 @@ class FeedUrl:
     def shown(self) -> str:
         """The URL without a password, for messages and names."""
         return _without_secrets(self.text)
+
+    def secret(self, name: str) -> str | None:
+        """What the file has that this parameter names, without white space at its ends; None without it."""
+        path = self.parameters.get(name)
+        if path is None:
+            return None
+        try:
+            return read_secret(path).decode()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise BadFeed(f"cannot read the {name} {path}: {reason}") from None
 
     def address(self, default_port: int) -> FeedAddress:
         """The parts of ``user:password@HOST:PORT/PATH``; BadFeed if there is no host or a wrong port."""
@@ -190,9 +202,9 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
             else:
                 possible = ", ".join([*scheme.flags, *(f"{it}=…" for it in scheme.parameters)])
                 where = f"after the {scheme.separator} there can be {possible}"
-                raise BadFeed(
-                    f"{_without_secrets(url)}: {_without_secrets(f'?{each}')[1:]!r} is not known; {where}"
-                )
+                place = _without_secrets(url).partition(scheme.separator)[0]
+                # The value may be a secret under a name with a slip.
+                raise BadFeed(f"{place}: {given + ('=…' if equals else '')!r} is not known; {where}")
     return scheme.open(FeedUrl(url, name, rest, frozenset(flags), parameters), options)
 
 
@@ -272,5 +284,12 @@ def _package(point: EntryPoint) -> str:
 
 def _without_secrets(url: str) -> str:
     """The URL without its password, and without a token among its parameters."""
-    url = re.sub(r"(//[^/?#@]*?):[^/?#]*@", r"\1@", url)
-    return re.sub(r"([?&#][\w.-]*(?:token|password|secret|api[-_]?key))=[^&#]*", r"\1=…", url, flags=re.I)
+    # A password may have a / that should have been written as %2F; a port is followed by one, too.
+    end = r"[^@]*@(?:[^/?#@]*@)*"
+    url = re.sub(rf"(//[^/?#@:\[]*:\d+[/?#]){end}", r"\1…@", url)
+    url = re.sub(rf"(//[^/?#@:\[]*):(?!\d+[/?#]){end}", r"\1@", url)
+    return re.sub(rf"([?&#](?:[\w.-]*{_SECRET}|hello))=[^&#]*", r"\1=…", url, flags=re.I)
+
+
+_SECRET: Final = r"(?:token|passw(?:or)?d|pwd|secret|signature|sig|auth|credentials?|(?:api|access)[-_]?key)"
+"""How the names of parameters end whose values are not shown."""

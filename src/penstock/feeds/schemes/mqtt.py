@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -315,8 +314,8 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     client_id = given.get("client-id")
     if client_id is not None and (not client_id or " " in client_id or "\0" in client_id):
         raise BadFeed(f"{url.shown}: a client id is not empty and has no spaces")
-    if "password-file" in given:
-        address = replace(address, password=_password(given["password-file"]))
+    if (password := url.secret("password-file")) is not None:
+        address = replace(address, password=password)
     try:
         session = 0 if given.get("session") == "0" else parse_duration(given.get("session", "7d"))
         receive_maximum = parse_count(given.get("receive-maximum", "1000"))
@@ -342,13 +341,6 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         except (OSError, ssl.SSLError) as error:
             raise BadFeed(f"{url.shown}: cannot read the certificates: {error}") from None
     return MqttFeed(address, settings, options)
-
-
-def _password(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError as error:
-        raise BadFeed(f"cannot read the password-file {path}: {error.strerror}") from None
 
 
 SCHEMES = tuple(

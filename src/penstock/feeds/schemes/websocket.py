@@ -10,12 +10,11 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from penstock.delivery import BadRecord, Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
-from penstock.feeds.feed import BadFeed, Feed, FeedOptions
+from penstock.feeds.feed import Feed, FeedOptions
 from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, ListenerAddress
 from penstock.feeds.lines import BadLines, LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
@@ -222,14 +221,6 @@ class WebSocketListenFeed(Feed):
                     await outbound.close(_UNREADABLE, str(error)[:100])
 
 
-def _token(url: FeedUrl) -> str | None:
-    path = url.parameters.get("token-file")
-    try:
-        return None if path is None else Path(path).read_text().strip()
-    except OSError as error:
-        raise BadFeed(f"cannot read the token-file {path}: {error.strerror}") from None
-
-
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     url.address(0)
     target = url.text.partition("#")[0]
@@ -240,7 +231,7 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         name=url.shown.partition("#")[0],
         hello=given.get("hello"),
         ack=given.get("ack"),
-        token=_token(url),
+        token=url.secret("token-file"),
     )
 
 

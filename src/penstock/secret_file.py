@@ -1,0 +1,42 @@
+"""Reads a password or a token from a file, also from a pipe, and never waits for long."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+import time
+from typing import Final
+
+__all__ = ["read_secret"]
+
+_LONGEST: Final = 64 * 1024
+"""Bytes."""
+_PATIENCE: Final = 3.0
+"""Seconds in which a program at the other end of a pipe has to write, as in ``token-file=<(pass token)``."""
+
+
+def read_secret(path: str) -> bytes:
+    """The bytes of the file without white space at its ends; OSError if they cannot be had."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        deadline, found = time.monotonic() + _PATIENCE, bytearray()
+        while len(found) <= _LONGEST:
+            _wait_for_bytes(descriptor, deadline)
+            if not (more := os.read(descriptor, _LONGEST)):
+                return bytes(found).strip()
+            found += more
+    finally:
+        os.close(descriptor)
+    raise OSError(errno.EFBIG, f"it has more than {_LONGEST} bytes, which is too much for a secret")
+
+
+def _wait_for_bytes(descriptor: int, deadline: float) -> None:
+    if sys.platform == "win32":
+        return  # Only sockets can be waited for there.
+    # poll, and not select: a descriptor may have any number.
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    if not waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        raise OSError(errno.ETIMEDOUT, f"nothing came within {_PATIENCE:.0f} s")
