@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.kafka.broker import KafkaBroker
 from tests.required_tools import require_tool
 from tests.spark.scripts import run_scripts
 from tests.spark.upserts.postgresql import postgresql
@@ -33,6 +35,11 @@ SHOWN = {
         "at least 1000 readings: True",
         "every reading once, without a gap: True",
     ],
+    "28_spark_kafka_to_kafka.py": [
+        "after payment 2500: 253 large ones",
+        "after payment 5000: 506 large ones",
+        "each once: True",
+    ],
 }
 
 
@@ -43,11 +50,13 @@ def printed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     names = [name for name in SHOWN if f"{name}]" in tests]
     if any("mqtt" in name for name in names):
         require_tool("mosquitto", part="the example of MQTT", install="apt-get install mosquitto")
-    paths, folder = [EXAMPLES / name for name in names], tmp_path_factory.mktemp("examples")
-    if not any("postgresql" in name for name in names):
-        return run_scripts(paths, folder)
-    with postgresql() as shop:
-        return run_scripts(paths, folder, SHOP=shop)
+    paths, servers = [EXAMPLES / name for name in names], {}
+    with ExitStack() as running:
+        if any("postgresql" in name for name in names):
+            servers["SHOP"] = running.enter_context(postgresql())
+        if any("kafka" in name for name in names):
+            servers["KAFKA"] = running.enter_context(KafkaBroker(tmp_path_factory.mktemp("kafka"))).address
+        return run_scripts(paths, tmp_path_factory.mktemp("examples"), **servers)
 
 
 @pytest.mark.rare(20)
