@@ -14,7 +14,6 @@ from tests.examples.notebook import open_notebook
 from tests.examples.pages import pages, snippets_of
 
 
-@pytest.mark.rare(4, kind="notebooks")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in pages() if page != "docs/spark.md"])

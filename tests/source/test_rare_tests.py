@@ -78,6 +78,33 @@ def test_there_is_at_least_one_of_each_kind(run: pytest.Pytester, monkeypatch: p
         assert sum("::test_early" in line for line in done) == late
 
 
+def test_one_that_takes_longer_than_there_is_time_has_its_turn_now_and_then(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.makepyfile(
+        test_some="""
+        import pytest
+        from random import Random
+        from tests import rare_tests
+
+        @pytest.mark.rare(100)
+        def test_long(): pass
+
+        @pytest.mark.rare(30)
+        def test_short(): pass
+
+        def test_chances(request):
+            rare = [item for item in request.session.items if item.get_closest_marker("rare")]
+            chosen = [rare_tests._chosen(rare, 50, Random(seed)) for seed in range(1000)]
+            names = [sorted(item.name for item in some) for some in chosen]
+            assert 150 < names.count(["test_long"]) < 350  # Half of the times that it comes first.
+            assert names.count(["test_long"]) + names.count(["test_short"]) == 1000
+        """
+    )
+
+    run.runpytest_subprocess().assert_outcomes(passed=3)
+
+
 def test_the_seed_chooses(run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_RARE", "50")
     chosen = []

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_HERE = Path(__file__).parent
 ANYWHERE = "tcp://127.0.0.1:0"
 LIMITS = {"maxRecordsPerTrigger", "maxBytesPerTrigger", "targetBatchSeconds"}
 
@@ -42,6 +43,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """PySpark 4.0 and 4.1 leave sockets to the garbage collector."""
     if installed() < (4, 2):
         config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On the oldest Spark ``make test`` has some of the tests of each file, which all run on the newest.
+
+    The table of what works with which version is tried as a whole.
+    """
+    if installed() >= (4, 1):
+        return
+    for item in items:
+        whole = item.path.name == "test_every_version.py"
+        if item.path.is_relative_to(_HERE) and not whole and item.get_closest_marker("rare") is None:
+            item.add_marker(pytest.mark.rare(4, kind=item.path.name))
 
 
 @pytest.fixture(scope="session")

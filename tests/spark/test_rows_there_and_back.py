@@ -45,6 +45,7 @@ def tables(draw: st.DrawFn) -> tuple[StructType, list[dict[str, Any]]]:
     )
 
 
+@pytest.mark.rare(5, kind="rows there and back")
 @pytest.mark.parametrize("form", ["json", "msgpack", "arrow"])
 def test_spark_reads_the_same_rows_that_it_wrote(spark: SparkSession, form: str) -> None:
     before = str(spark.conf.get("spark.sql.session.timeZone"))

@@ -120,7 +120,7 @@ def test_a_gateway_that_is_silent_is_asked_again_in_plain_words(start: Start, re
     gateway = SilentGateway(some(500))
 
     # For three quarters of its patience it may be a slow one that understood the question.
-    check_everything_came(read(start(gateway), window=100, patience=4.0), 500)
+    check_everything_came(read(start(gateway), window=100, patience=12.0), 500)
 
 
 def test_with_dialect_plain_a_gateway_hears_the_words_of_the_document_only(start: Start, read: Read) -> None:

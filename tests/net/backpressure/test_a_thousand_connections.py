@@ -49,6 +49,7 @@ def throughput(server: Served) -> float:
     return report["round_trips"] / report["seconds"]
 
 
+@pytest.mark.rare(9, kind="a thousand connections")
 @pytest.mark.parametrize(("loop", "fused"), [("asyncio", False), ("uvloop", True)])
 def test_the_others_keep_their_throughput(loop: str, fused: bool, record_property: Any) -> None:
     with ExitStack() as stack:

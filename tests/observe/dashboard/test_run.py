@@ -73,6 +73,7 @@ def is_free(url: str) -> bool:
         return asker.connect_ex((place.hostname, place.port)) != 0
 
 
+@pytest.mark.rare(35, kind="a run with a dashboard")
 def test_the_query_is_on_the_page_and_in_the_metrics(
     tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +112,7 @@ def test_the_query_is_on_the_page_and_in_the_metrics(
     assert is_free(metrics)
 
 
+@pytest.mark.rare(40, kind="a run with a dashboard")
 def test_the_files_that_a_query_writes_are_its_last_hop_and_all_figures_go_to_a_collector(
     tmp_path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

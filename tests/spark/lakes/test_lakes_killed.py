@@ -51,6 +51,7 @@ def start(told: LakeSettings, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
+@pytest.mark.rare(60, kind="lakes")
 @pytest.mark.parametrize("seed", seeds())
 def test_tables_have_every_record_once(seed: int, serve: Serve, tmp_path: Path) -> None:
     chance, log = random.Random(seed), tmp_path / "driver.log"
