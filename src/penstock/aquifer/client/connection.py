@@ -61,8 +61,17 @@ def gateway_endpoint(endpoint: str, caller: str) -> Endpoint:
 class GatewayConnection:
     """Asks one question at a time; used by one thread at a time. It connects with the first question."""
 
-    def __init__(self, endpoint: Endpoint, curve: CurveClient | None, *, patience: float) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        curve: CurveClient | None,
+        *,
+        patience: float,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
         self.endpoint = endpoint
+        self._context = context
+        """Shared with other connections; None for a context of its own."""
         self.connected = False
         """Whether something listened at the endpoint when it was last asked."""
         self._patience = patience
@@ -155,7 +164,7 @@ class GatewayConnection:
                 "process: make a new Producer, LogReader or Administrator in this one"
             )
         if self._sockets is None:
-            self._sockets = GatewaySockets(self.endpoint, self._curve)
+            self._sockets = GatewaySockets(self.endpoint, self._curve, context=self._context)
             self._process = os.getpid()
         sockets = self._sockets
         if not self._reusable or zmq.EVENT_DISCONNECTED in sockets.control_events():

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+import zmq
 from msgspec import UNSET
 
 from penstock.aquifer.client.connection import GatewayConnection
@@ -79,13 +80,24 @@ class LogReader:
             state = log.state()
             for batch in log.read(state.first, state.head):
                 print(batch.first, batch.count)
+
+    Without a ``context`` of ØMQ, it starts threads of its own, and stops them at the end. Programs that make
+    many readers, one after the other, share one: ``context=zmq.Context.instance()``.
     """
 
-    def __init__(self, endpoint: str, *, patience: float = 30.0, curve: CurveClient | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        patience: float = 30.0,
+        curve: CurveClient | None = None,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
         self._endpoint = Endpoint.parse(endpoint)
         self._patience = patience
         self._curve = curve
-        self._connection = GatewayConnection(self._endpoint, curve, patience=patience)
+        self._context = context
+        self._connection = GatewayConnection(self._endpoint, curve, patience=patience, context=context)
 
     def state(
         self,
@@ -197,7 +209,8 @@ class LogReader:
             segments=finder,
         )
         side = SubscriberSide(self._endpoint.address, options)
-        reader = _RangeReader(side, GatewaySockets(self._endpoint, self._curve, views=True))
+        sockets = GatewaySockets(self._endpoint, self._curve, views=True, context=self._context)
+        reader = _RangeReader(side, sockets)
         try:
             for frame in reader.frames():
                 span = None if frame.chosen is None else frame.count

@@ -16,6 +16,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Any, ClassVar, Final, NamedTuple, NoReturn, Self
 
+import zmq
 from msgspec import UNSET
 
 from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
@@ -79,6 +80,9 @@ class Producer:
     A question to the gateway is repeated for up to ``patience`` seconds, over new connections if need be. A
     commit may take longer, because it waits until there is space in the log: ``commit_timeout`` bounds it.
 
+    Without a ``context`` of ØMQ, it starts threads of its own, and stops them at the end. Programs that make
+    many producers, one after the other, share one: ``context=zmq.Context.instance()``.
+
     Threads may share a producer. They take turns: one request is under way at a time.
     """
 
@@ -93,6 +97,7 @@ class Producer:
         patience: float = 30.0,
         commit_timeout: float = 600.0,
         curve: CurveClient | None = None,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
     ) -> None:
         if name is not None and (not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME):
             raise ValueError(f"name={name!r}: give 1 to {_LONGEST_NAME} characters, or None")
@@ -101,7 +106,9 @@ class Producer:
         """The name under which the gateway knows this producer."""
         self._codec = codec_named(codec)
         self._commit_timeout = seconds(commit_timeout, f"Producer({commit_timeout=!r})", positive=True)
-        self._connection = GatewayConnection(gateway_endpoint(endpoint, "Producer"), curve, patience=patience)
+        self._connection = GatewayConnection(
+            gateway_endpoint(endpoint, "Producer"), curve, patience=patience, context=context
+        )
         self._turn = threading.RLock()
         """Held while a request is under way."""
         self._doing = _IDLE

@@ -54,12 +54,20 @@ class BytesMoved(NamedTuple):
 class GatewaySockets:
     """The connections of one client to one gateway; for one thread, except :meth:`wake`."""
 
-    def __init__(self, endpoint: Endpoint, curve: CurveClient | None, *, views: bool = False) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        curve: CurveClient | None,
+        *,
+        views: bool = False,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
         self._endpoint = endpoint
         self._curve = curve
         self._views = views
         """Whether large payloads stay in ØMQ's memory. That saves a copy for readers that drop them soon."""
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._owns_context = context is None
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context() if context is None else context
         self._waker = Waker()
         self._control: _Monitored | None = None
         self._data: _Monitored | None = None
@@ -87,7 +95,8 @@ class GatewaySockets:
         """Close everything; the last control message still gets a moment to leave."""
         self._drop_control(_LINGER)
         self._drop_data()
-        self._context.term()
+        if self._owns_context:
+            self._context.term()
         self._waker.close()
 
     def _open(self, opened: zmq.Socket[bytes], endpoint: Endpoint) -> _Monitored:
