@@ -54,6 +54,27 @@ def test_rows_and_reasons_are_those_of_reading_one_by_one(
     rows.validate(full=True)
 
 
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.sampled_from([0.0, 0.003, 1.0]), min_size=2, max_size=5),
+    st.sampled_from([ODD, ODD[3:5], ODD[:1]]),
+)
+def test_batches_with_and_without_wrong_records_follow_each_other(
+    seed: int, shares: list[float], odd: list[bytes]
+) -> None:
+    """What was in the last batch decides what is tried first, and nothing else."""
+    chance = random.Random(seed)
+    by_columns, one_by_one = both()
+    for share in shares:
+        values = [chance.choice(odd) if chance.random() < share else RIGHT % number for number in range(300)]
+        found: Reasons = {}
+        expected: Reasons = {}
+        rows = by_columns.batch(values, found)
+        assert rows.to_pylist() == one_by_one.batch(values, expected).to_pylist()
+        assert set(found) == set(expected)
+
+
 @pytest.mark.parametrize("at", [0, 300, 599])
 def test_the_first_wrong_record_is_named_if_it_fails_the_query(at: int) -> None:
     values = [RIGHT % number for number in range(600)]

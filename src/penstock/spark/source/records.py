@@ -59,17 +59,24 @@ class TypedRecords:
         """Without ``partial``, nothing is read of a wrong record: the caller leaves it out."""
         self._schema = arrow_schema
         self._read = _reader(schema, Dialect(form, zone))
+        self._decode = _decode(decoder(schema, Dialect(form, zone)).wire, form)
         self._read_leniently = _reader(schema, Dialect(form, zone, lenient=True)) if form == "json" else None
         self._partial = PartialRows(schema, arrow_schema, form, zone) if partial else None
 
-    def batch(self, values: Sequence[bytes], wrong: Reasons | None = None, first: int = 0) -> pa.RecordBatch:
+    def batch(
+        self, values: Sequence[bytes], wrong: Reasons | None = None, first: int = 0, *, odd: bool = False
+    ) -> pa.RecordBatch:
         """A row for each record; fields that a record lacks are null.
 
         With ``wrong``, a wrong record is a row of what can be read of it, and ``wrong`` gets the reason;
         ``first`` is the number of the first record there. Otherwise a wrong record raises UnreadableRecord.
+        ``odd`` says that none of them can be read as it stands, so that is not tried.
         """
         rows: list[Any] = []
         for index, value in enumerate(values):
+            if odd and self._read_leniently is not None:
+                rows.append(self._read_again(value, first + index, None, wrong))
+                continue
             try:
                 rows.append(self._read(value))
             except CANNOT_BE_READ as error:
@@ -87,15 +94,20 @@ class TypedRecords:
                 raise
         return pa.RecordBatch.from_pylist(rows, schema=self._schema)
 
-    def fits(self, value: bytes) -> bool:
-        """Whether a record is right as it stands; one that is not may still be read in another way."""
-        try:
-            self._read(value)
-        except CANNOT_BE_READ:
-            return False
-        return True
+    def odd(self, values: Sequence[bytes], *, thoroughly: bool) -> list[int]:
+        """The numbers of records that cannot be read as they stand; they may still be read in another way.
 
-    def _read_again(self, value: bytes, index: int, reason: Exception, wrong: Reasons | None) -> Any:
+        What a text stands for, a time for instance, is looked at only ``thoroughly``, which takes longer.
+        """
+        read, found = self._read if thoroughly else self._decode, []
+        for index, value in enumerate(values):
+            try:
+                read(value)
+            except CANNOT_BE_READ:
+                found.append(index)
+        return found
+
+    def _read_again(self, value: bytes, index: int, reason: Exception | None, wrong: Reasons | None) -> Any:
         if self._read_leniently is not None:
             try:
                 if b"NaN" in value or b"Infinity" in value:
@@ -103,6 +115,7 @@ class TypedRecords:
                 return self._read_leniently(value)
             except CANNOT_BE_READ as error:
                 reason = error
+        assert reason is not None, "it could not be read, and that has a reason"
         return self._partial_row(value, index, reason, wrong)
 
     def _partial_row(self, value: bytes, index: int, reason: Exception, wrong: Reasons | None) -> Any:
@@ -114,15 +127,17 @@ class TypedRecords:
 
 def _reader(schema: StructType, dialect: Dialect) -> Callable[[bytes], Any]:
     record = decoder(schema, dialect)
-    decode: Callable[[bytes], Any] = (
-        msgspec.json.Decoder(record.wire).decode
-        if dialect.form == "json"
-        else msgspec.msgpack.Decoder(record.wire).decode
-    )
+    decode = _decode(record.wire, dialect.form)
     convert = record.convert
     if convert is None:
         return decode
     return lambda value: convert(decode(value))
+
+
+def _decode(wire: Any, form: str) -> Callable[[bytes], Any]:
+    kind = msgspec.json.Decoder if form == "json" else msgspec.msgpack.Decoder
+    decode: Callable[[bytes], Any] = kind(wire).decode
+    return decode
 
 
 def _with_quoted_constants(value: bytes) -> bytes:
@@ -175,20 +190,23 @@ class JsonRecords:
             else pa.schema([field.with_type(kind) for field, kind in zip(arrow_schema, kinds, strict=True)])
         )
         """The schema that pyarrow reads; None if there is a column that it cannot read."""
+        self._sieves_first = False
+        """Whether the last batch had odd records: then the next one has some, too, as a rule."""
 
     def batch(self, values: Sequence[bytes], wrong: Reasons | None = None) -> pa.RecordBatch:
         """A row for each record; fields that a record lacks are null. ``wrong`` is as in TypedRecords."""
         objects = list(values)
-        for index, value in enumerate(values):
-            # pyarrow fails on anything but an object, and a null even crashes the process.
-            if value[:1] != b"{" and value.lstrip(b" \t\r\n")[:1] != b"{":
+        # pyarrow fails on anything but an object, and a null even crashes the process.
+        for index in [index for index, value in enumerate(values) if not value.startswith(b"{")]:
+            value = values[index]
+            if not value.lstrip(b" \t\r\n").startswith(b"{"):
                 reason = f"{value[:40]!r} is not a JSON object"
                 if wrong is None:
                     raise UnreadableRecord(reason, index)
                 wrong[index], objects[index] = reason, b"{}"
         if len(objects) <= _PIECE:
             return self._piece(objects, wrong, 0)
-        batch = self._by_columns(objects)
+        batch = None if self._sieves_first else self._by_columns(objects)
         if batch is None:
             # Something does not fit. Most of the others do, and are still read by columns.
             batch = self._sieved(objects, wrong)
@@ -204,17 +222,28 @@ class JsonRecords:
         """Read by columns what fits the types as it stands, and the rest one by one; None if that fails."""
         if self._as_strings is None:
             return None
-        odd = [index for index, value in enumerate(values) if not self._one_by_one.fits(value)]
-        if not odd:
-            return None  # pyarrow does not like what msgspec does.
-        among = set(odd)
-        even = [index for index in range(len(values)) if index not in among]
-        columns = self._by_columns([values[index] for index in even]) if even else None
-        if even and columns is None:
+        tried = None if self._sieves_first else list[int]()
+        """The odd records of the last attempt; at first, reading all of them by columns has failed."""
+        columns: pa.RecordBatch | None = None
+        for thoroughly in (False, True):
+            odd = self._one_by_one.odd(values, thoroughly=thoroughly)
+            if odd == tried:
+                continue  # pyarrow does not like what msgspec does, or has not been asked thoroughly.
+            among = set(odd)
+            even = [index for index in range(len(values)) if index not in among]
+            columns = self._by_columns([values[index] for index in even]) if even else None
+            if columns is not None or not even:
+                break
+            tried = odd
+        else:
+            self._sieves_first = False
             return None
+        self._sieves_first = bool(odd)
+        if columns is not None and not odd:
+            return columns
         reasons: Reasons | None = None if wrong is None else {}
         try:
-            rows = self._one_by_one.batch([values[index] for index in odd], reasons)
+            rows = self._one_by_one.batch([values[index] for index in odd], reasons, odd=True)
         except UnreadableRecord as error:
             raise UnreadableRecord(error, odd[error.index or 0]) from error
         if wrong is not None and reasons is not None:
