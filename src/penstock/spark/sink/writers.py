@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import zmq
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -45,8 +46,12 @@ class PreparedRows(WriterCommitMessage):
 @contextmanager
 def _producer(options: SinkOptions, query: str) -> Iterator[Producer]:
     curve = options.curve_client()
+    # A context of its own would have threads, which take time to start and to stop.
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
     with (
-        Producer(options.endpoint, query, patience=options.patience, curve=curve) as producer,
+        Producer(
+            options.endpoint, query, patience=options.patience, curve=curve, context=context
+        ) as producer,
         options.connection_hints(),
     ):
         yield producer

@@ -27,6 +27,11 @@ from penstock.aquifer import QueryReport
 __all__ = ["BatchTimes", "note_commit", "reports_folder", "write_reports"]
 
 _A_DAY: Final = 24 * 3600.0
+_NOTE_EVERY: Final = 1.0
+"""Seconds between two notes of a sink."""
+_MOST_NOTED: Final = 1000
+_noted: Final[dict[tuple[str, str], float]] = {}
+"""When a query's commit to an endpoint was last noted by this process."""
 
 
 def reports_folder() -> Path:
@@ -146,7 +151,16 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def note_commit(query: str, endpoint: str, seconds: float) -> None:
-    """The sink's side: where a query writes to, and how long the last commit took."""
+    """The sink's side: where a query writes to, and how long the last commit took.
+
+    The next batch waits for this. So what people look at is written once a second, not for each batch.
+    """
+    now = time.monotonic()
+    if now - _noted.get((query, endpoint), float("-inf")) < _NOTE_EVERY:
+        return
+    if len(_noted) >= _MOST_NOTED:
+        _noted.clear()
+    _noted[query, endpoint] = now
     with suppress(OSError):  # Only a report is lost.
         file = _file(reports_folder(), f"sink {query}")
         draft = file.with_name(f"{file.name}.{os.getpid()}")

@@ -170,6 +170,11 @@ class GatewayLogs:
                 self._kept[endpoint] = here.name, epoch, max(offset, state.acknowledged or 0)
                 return offset
 
+    def has_kept(self, endpoint: str, here: QueryPosition) -> bool:
+        """Whether the cursor is where this position is, or behind it: there is nothing to acknowledge."""
+        name, epoch, offset = self._kept.get(endpoint, ("", "", 0))
+        return (name, epoch) == (here.name, here.epochs[endpoint]) and offset >= here.offsets[endpoint]
+
     def _check_lease(self, endpoint: str, lease: float, state: LogState) -> None:
         if state.lease is not None and state.lease < lease - 1:
             raise BadOption(

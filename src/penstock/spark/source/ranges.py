@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+import zmq
 from pyspark.sql.datasource import InputPartition
 
 from penstock.aquifer import AquiferError, Batch, EpochChanged, LogReader, OffsetGone
@@ -19,6 +19,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import Columns, WrongRecord
 from penstock.spark.source.dead_letters import DeadLetterTransaction, TaskId
 from penstock.spark.source.keys import KeyShare
+from penstock.spark.source.lease_renewal import renewed
 from penstock.spark.source.positions import OffsetRange
 from penstock.spark.source.pushed_filters import Conditions
 
@@ -166,25 +167,18 @@ def _kept(batch: Batch, choices: Sequence[KeyShare | Conditions]) -> set[int] | 
     return set.intersection(*(set(choice.of(batch)) for choice in choices))
 
 
-@contextmanager
-def _renewed_lease(span: OffsetRange, options: SourceOptions, lease: float) -> Iterator[None]:
+def _renewed_lease(span: OffsetRange, options: SourceOptions, lease: float) -> AbstractContextManager[None]:
     """Renew the lease of the query's cursor on another thread."""
-    done = threading.Event()
 
     def renew() -> None:
-        while not done.wait(lease / 4):
-            try:
-                renew_lease(span, options, lease)
-            except AquiferError as error:
-                _log.warning(
-                    "could not renew the lease of the cursor %s at %s: %s", span.name, span.endpoint, error
-                )
+        try:
+            renew_lease(span, options, lease)
+        except AquiferError as error:
+            _log.warning(
+                "could not renew the lease of the cursor %s at %s: %s", span.name, span.endpoint, error
+            )
 
-    threading.Thread(target=renew, name="penstock-spark-lease", daemon=True).start()
-    try:
-        yield
-    finally:
-        done.set()
+    return renewed(lease / 4, renew)
 
 
 @cache
@@ -210,7 +204,9 @@ def _keys_in(choices: Sequence[KeyShare | Conditions]) -> frozenset[bytes] | Non
 def _batches(
     span: OffsetRange, columns: Columns, options: SourceOptions, keys: frozenset[bytes] | None
 ) -> Iterator[Batch]:
-    log = LogReader(span.endpoint, patience=options.patience, curve=options.curve_client())
+    # A context of its own would have threads, which take time to start and to stop.
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+    log = LogReader(span.endpoint, patience=options.patience, curve=options.curve_client(), context=context)
     return log.read(span.start, span.stop, epoch=span.epoch, format=columns.wire_format, keys=keys)
 
 

@@ -298,7 +298,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._short_waits_until = time.monotonic() + _SHORT_WAITS_FOR
         done = self._logs.relocated(QueryPosition.from_json(end))
         for endpoint in done.offsets:
-            self._logs.keep(endpoint, done)
+            if not self._logs.has_kept(endpoint, done):  # `latestOffset` has, as a rule.
+                self._logs.keep(endpoint, done)
 
     def stop(self) -> None:
         """Close the connections. Spark often skips this call, so nothing depends on it."""
