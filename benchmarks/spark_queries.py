@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["PATIENCE", "Batch", "Spark", "running", "spark_when_needed", "timed"]
+__all__ = ["PATIENCE", "Batch", "Spark", "reported", "running", "silenced", "spark_when_needed", "timed"]
 
 PATIENCE = 180.0
 """Seconds after which a query that does nothing counts as lost: on a busy machine its start takes long."""
@@ -37,6 +37,7 @@ _LOOK = 0.05
 class Batch(NamedTuple):
     """What Spark reports of a batch with rows in it."""
 
+    number: int
     rows: int
     records: int
     """The same by the offsets of its source."""
@@ -56,7 +57,7 @@ class Spark:
     def session(self) -> SparkSession:
         """Ready and warm, with the sources that the alternatives read from."""
         if self._session is None:
-            with _silenced():
+            with silenced():
                 self._session = _started()
             _warm_up(self._session)
         return self._session
@@ -64,7 +65,7 @@ class Spark:
     def stop(self) -> None:
         """Stop it, if it was started."""
         if self._session is not None:
-            with _silenced():
+            with silenced():
                 self._session.stop()
 
 
@@ -105,7 +106,7 @@ def _warm_up(session: SparkSession) -> None:
 
 
 @contextmanager
-def _silenced() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Java, and the Python processes that it starts, keep what they were given here as their output.
 
     What they would write on it is of no use: a query that fails says so by itself.
@@ -132,6 +133,8 @@ def running(
         stream = rows.writeStream.option("checkpointLocation", folder)
         for name, value in options.items():
             stream = stream.option(name, str(value))
+        if "outputMode" in options:
+            stream = stream.outputMode(str(options["outputMode"]))
         stream = stream.format(into) if isinstance(into, str) else stream.foreachBatch(into)
         query = stream.start()
         try:
@@ -172,7 +175,7 @@ def _batches(query: StreamingQuery, rows: int, rows_per_trigger: int) -> list[Ba
         newest = query.lastProgress
         if newest is not None and newest["batchId"] > last:
             last, deadline = newest["batchId"], time.monotonic() + PATIENCE
-            batches = [] if last + 1 < fewest else _reported(query)
+            batches = [] if last + 1 < fewest else reported(query)
             totals = list(accumulate(batch.rows for batch in batches))
             if totals and totals[-1] >= rows:
                 return batches[: next(i for i, total in enumerate(totals) if total >= rows) + 1]
@@ -180,7 +183,8 @@ def _batches(query: StreamingQuery, rows: int, rows_per_trigger: int) -> list[Ba
     raise TimeoutError(f"no batch has ended for {PATIENCE:g} s")
 
 
-def _reported(query: StreamingQuery) -> list[Batch]:
+def reported(query: StreamingQuery) -> list[Batch]:
+    """The last batches that had rows."""
     return [_batch(report) for report in query.recentProgress if report["numInputRows"]]
 
 
@@ -189,7 +193,9 @@ def _batch(report: Any) -> Batch:
     began = datetime.fromisoformat(report["timestamp"]).timestamp() * 1000
     source = report["sources"][0]
     records = _offset(source["endOffset"]) - _offset(source["startOffset"])
-    return Batch(report["numInputRows"], records, began + durations["triggerExecution"], durations)
+    return Batch(
+        report["batchId"], report["numInputRows"], records, began + durations["triggerExecution"], durations
+    )
 
 
 def _offset(text: str) -> int:

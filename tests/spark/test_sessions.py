@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.spark_settings import SETTINGS
 from penstock.spark import session, settings
 from tests.spark.conftest import Serve
 
@@ -25,6 +28,14 @@ CHECKSUMS = "spark.penstock.checksums"
 def test_a_session_on_one_machine_has_the_settings_for_one() -> None:
     assert settings("local[2]")[SHUFFLE] == "2"
     assert settings("local[2]", **{SHUFFLE: "8"})[SHUFFLE] == "8"
+
+
+def test_every_setting_is_on_the_page_with_its_effect() -> None:
+    named = {setting.name for setting in SETTINGS}
+    assert named == set(settings("local[2]"))
+    page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    table = page.partition("<!-- settings -->")[2].partition("<!-- /settings -->")[0]
+    assert set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)) == named
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
@@ -61,6 +72,40 @@ def test_a_checkpoint_on_this_machine_has_no_files_of_checksums(spark: SparkSess
     assert {"metadata", "offsets", "commits", "0"} <= names
     assert not {name for name in names if name.endswith(".crc")}
     assert settings("local", **{CHECKSUMS: "true"})[CHECKSUMS] == "true"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", [0o640, 0o777, 0o1777])
+def test_a_file_of_a_checkpoint_gets_its_permissions_without_a_process(
+    spark: SparkSession, tmp_path: Path, mode: int
+) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    file = tmp_path / "file"
+    file.touch()
+    hadoop = jvm.org.apache.hadoop.fs
+    files = hadoop.FileSystem.get(
+        jvm.java.net.URI(file.as_uri()), spark.sparkContext._jsc.hadoopConfiguration()
+    )
+    assert files.getClass().getName() == "PenstockLocalFiles", "Spark has another file system"
+
+    files.setPermission(hadoop.Path(str(file)), hadoop.permission.FsPermission(f"{mode:o}"))
+
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+
+
+def test_a_process_of_spark_imports_neither_feeds_nor_servers() -> None:
+    script = (
+        "import sys\n"
+        "import penstock.spark.data_source, penstock.spark.source.readers, penstock.spark.sink.writers\n"
+        "print(*sorted({'.'.join(name.split('.')[:2]) for name in sys.modules if 'penstock.' in name}))\n"
+        "from penstock.spark import Pipeline, SparkProcessor\n"
+        "print(Pipeline.__name__, SparkProcessor.__name__)\n"
+    )
+    imported, names = subprocess.check_output([sys.executable, "-c", script], text=True).splitlines()
+    assert "penstock.aquifer" in imported.split()
+    assert not {"penstock.feeds", "penstock.net", "penstock.cli", "penstock.observe"} & {*imported.split()}
+    assert names == "Pipeline SparkProcessor"
 
 
 @pytest.mark.slow

@@ -17,7 +17,10 @@ once.
 Needs the extra ``spark``: ``pip install 'penstock-streams[spark]'``.
 """
 
+from __future__ import annotations
+
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 if any(find_spec(needed) is None for needed in ("pyspark", "pyarrow", "zmq", "msgspec")):
     raise ImportError(
@@ -35,12 +38,14 @@ from penstock.spark.errors import (
     UnwritableRow,
     reason_of,
 )
-from penstock.spark.pipeline import Pipeline, Progress, RunningPipeline
-from penstock.spark.processor import SparkProcessor
 from penstock.spark.programs import java_home
 from penstock.spark.registration import package_zip, register, ship
 from penstock.spark.sessions import session, settings
 from penstock.spark.versions import refuse_unsupported
+
+if TYPE_CHECKING:
+    from penstock.spark.pipeline import Pipeline, Progress, RunningPipeline
+    from penstock.spark.processor import SparkProcessor
 
 __all__ = [
     "BadOption",
@@ -65,3 +70,17 @@ __all__ = [
 ]
 
 refuse_unsupported()
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when used: the processes that Spark starts for a query have no need of feeds and servers, and
+    # each of them would spend most of its start on importing them.
+    if name in ("Pipeline", "Progress", "RunningPipeline"):
+        from penstock.spark import pipeline
+
+        return getattr(pipeline, name)
+    if name == "SparkProcessor":
+        from penstock.spark.processor import SparkProcessor
+
+        return SparkProcessor
+    raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
