@@ -31,7 +31,6 @@ from pyspark.sql.types import (
 )
 
 from penstock.aquifer.log.excerpts import in_format
-from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.records.arrow import to_arrow_stream
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
 from penstock.spark import BadSchema, UnreadableRecord
@@ -50,13 +49,13 @@ META = [
 ]
 
 
-def frame(values: list[bytes], first: int = 0, metadata: RecordMetadata | None = None) -> Frame:
-    return Frame(
-        0, first, len(values), pack_values(values), pack_metadata(metadata or RecordMetadata(1_000_000))
+def frame(values: list[bytes], first: int = 0, metadata: RecordMetadata | None = None) -> Batch:
+    return Batch(
+        first, len(values), pack_values(values), pack_metadata(metadata or RecordMetadata(1_000_000))
     )
 
 
-def rows(schema: StructType, value: str, data: Frame) -> list[dict[str, Any]]:
+def rows(schema: StructType, value: str, data: Batch) -> list[dict[str, Any]]:
     """What is read, after it was checked as Spark checks it."""
     batch = Columns(schema, value).batch(ENDPOINT, data)
     batch.validate(full=True)
@@ -371,8 +370,8 @@ def test_a_struct_that_may_be_missing_with_a_field_that_may_not() -> None:
 ARROW = pa.record_batch({"x": pa.array([1, 2, None], pa.int32()), "y": ["a", "b", "c"]})
 
 
-def arrow_frame(batch: pa.RecordBatch) -> Frame:
-    return Frame(0, 40, batch.num_rows, to_arrow_stream(batch), pack_metadata(RecordMetadata(0)))
+def arrow_frame(batch: pa.RecordBatch) -> Batch:
+    return Batch(40, batch.num_rows, to_arrow_stream(batch), pack_metadata(RecordMetadata(0)))
 
 
 def test_rows_of_a_log_of_arrow_with_the_types_that_the_schema_names() -> None:
@@ -421,7 +420,7 @@ def test_a_log_of_single_records_looks_like_a_table_to_who_asks_for_arrow() -> N
     data = Batch(7, 2, pack_values([b"a", b"b"]), pack_metadata(RecordMetadata(5, [b"k", None])))
     sent = in_format(data, "arrow")
     schema = StructType([StructField("value", BinaryType()), StructField("key", BinaryType())])
-    read = rows(schema, "arrow", Frame(0, 7, 2, sent.payload, sent.metadata))
+    read = rows(schema, "arrow", Batch(7, 2, sent.payload, sent.metadata))
     assert read == [{"value": b"a", "key": b"k"}, {"value": b"b", "key": None}]
 
 
@@ -430,5 +429,5 @@ def test_a_log_of_arrow_rows_can_be_read_as_json() -> None:
         Batch(0, 3, to_arrow_stream(ARROW), pack_metadata(RecordMetadata(5)), "arrow"), "msgpack"
     )
     schema = StructType([StructField("x", LongType()), StructField("y", StringType())])
-    read = rows(schema, "json", Frame(0, 0, 3, sent.payload, sent.metadata))
+    read = rows(schema, "json", Batch(0, 3, sent.payload, sent.metadata))
     assert read == ARROW.to_pylist()
