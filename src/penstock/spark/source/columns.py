@@ -169,7 +169,8 @@ class Columns:
                 raise self._unreadable(endpoint, records, error, error.index) from error
         metadata = unpack_metadata(records.metadata)
         texts: list[bytes | None] = [*values]
-        if reasons is not None and self._value == "string" and "value" in self._schema.names:
+        wants_text = self._value == "string" and "value" in self._schema.names
+        if reasons is not None and wants_text and not _is_text(b"\n".join(values)):
             for index, value in enumerate(values):
                 try:
                     value.decode()
@@ -260,6 +261,14 @@ class Columns:
                     f'option "value" is {value!r}: the columns are {columns}; {name} {kind} is not one of '
                     'them. For columns from the records, use option("value", "json") or "arrow"'
                 )
+
+
+def _is_text(values: bytes) -> bool:
+    try:
+        values.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check_corrupt_record(field: StructField) -> None:
