@@ -66,15 +66,15 @@ The last ones compute, and the very last is short, so that no processor has noth
 """
 
 RARE = {
-    "slow lines": 50,
+    "slow lines": 45,
     "logs": 30,
     "Spark": 40,
     "Spark from outside": 80,
     "commands": 40,
-    "storms": 90,
-    "kits": 30,
+    "storms": 70,
+    "kits": 25,
     "pages": 20,
-    OLDEST: 110,
+    OLDEST: 95,
 }
 """Seconds of processor time for the rare tests of a run (see :mod:`tests.rare_tests`)."""
 

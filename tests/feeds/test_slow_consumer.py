@@ -314,7 +314,10 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 @pytest.mark.timeout(PATIENCE * 3)
 @pytest.mark.parametrize(
     "feed",
-    [pytest.param(name, marks=pytest.mark.rare(cost)) for name, (_, _, cost) in FEEDS.items()],
+    [
+        pytest.param(name, marks=pytest.mark.rare(cost, kind="slow consumers"))
+        for name, (_, _, cost) in FEEDS.items()
+    ],
 )
 def test_the_sender_goes_at_the_pace_of_a_slow_consumer(feed: str, stage: Stage) -> None:
     opened, on_the_way, _ = FEEDS[feed]

@@ -59,7 +59,7 @@ def printed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         return run_scripts(paths, tmp_path_factory.mktemp("examples"), **servers)
 
 
-@pytest.mark.rare(20)
+@pytest.mark.rare(20, kind="examples of Spark")
 @pytest.mark.slow
 @pytest.mark.timeout(1300)
 @pytest.mark.parametrize("name", SHOWN)
