@@ -4,30 +4,36 @@ With a key or a position each record is there once. ``PENSTOCK_FEED_RECORDS=2000
 The seed is printed, and ``PENSTOCK_FEED_SEED`` repeats it.
 """
 
-import os
-import random
-import socket
-import sqlite3
-import subprocess
+import shlex
 import sys
-import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 
-from penstock.aquifer import AquiferPublisher, SqliteJournal
-from tests.cli.running import PATIENCE, Gateway
+from tests.feeds.brokers import free_port
+from tests.feeds.chaos import HEAD, LONG, RECORDS, Chaos, asked_of, number_in, script
 
-RECORDS = int(os.environ.get("PENSTOCK_FEED_RECORDS", "3000"))
-KILLS = 6 if RECORDS < 10_000 else 20
-LONG = max(PATIENCE, RECORDS / 50)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(LONG + 60)]
 
-POSTING = """
-import http.client, os, sys, time
+NOTING = """
+import os
+def note(number):
+    with open(state + ".new", "w") as file:
+        file.write(str(number))
+    os.replace(state + ".new", state)
+def noted():
+    return int(open(state).read()) if os.path.exists(state) else 0
+"""
+"""Remembers over a kill how far a program has come."""
+
+POSTING = (
+    """
+import http.client, sys, time
 port, total, batch, state = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-done = int(open(state).read() or 0)
+"""
+    + NOTING
+    + """
+done = noted()
 connection = None
 while done < total:
     body = "".join(f"{n}\\n" for n in range(done, min(done + batch, total)))
@@ -42,12 +48,11 @@ while done < total:
         connection, safe = None, False
     if safe:
         done = min(done + batch, total)
-        with open(state + ".new", "w") as file:
-            file.write(str(done))
-        os.replace(state + ".new", state)
+        note(done)
     else:
         time.sleep(0.05)
 """
+)
 
 EVENTS = """
 import sys
@@ -71,137 +76,203 @@ ThreadingHTTPServer.allow_reuse_address = True
 ThreadingHTTPServer(("127.0.0.1", port), Events).serve_forever()
 """
 
-SOCKET = """
-import asyncio, os, sys, websockets
+SENDING = (
+    """
+import asyncio, sys, websockets
 port, total, state = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-safe = int(open(state).read() or 0)
+"""
+    + NOTING
+    + """
+safe = noted()
 async def listen(socket, first):
     global safe
     async for message in socket:
         safe = first + int(message)
-        with open(state + ".new", "w") as file:
-            file.write(str(safe))
-        os.replace(state + ".new", state)
+        note(safe)
         if safe >= total:
             return
+async def send(socket):
+    first = safe
+    listening = asyncio.ensure_future(listen(socket, first))
+    try:
+        for n in range(first, total):
+            await socket.send(str(n))
+        await listening
+    finally:
+        listening.cancel()
+"""
+)
+"""Sends over a WebSocket, and again what was not acknowledged."""
+
+CLIENT = (
+    SENDING
+    + """
 async def main():
     while safe < total:
         try:
             async with websockets.connect(f"ws://127.0.0.1:{port}/in") as socket:
-                first = safe
-                listening = asyncio.ensure_future(listen(socket, first))
-                for n in range(first, total):
-                    await socket.send(str(n))
-                await listening
+                await send(socket)
         except (OSError, websockets.WebSocketException):
             await asyncio.sleep(0.05)
 asyncio.run(main())
 """
+)
+
+SERVER = (
+    SENDING
+    + """
+async def main():
+    async with websockets.serve(send, "127.0.0.1", port):
+        while safe < total:
+            await asyncio.sleep(0.05)
+asyncio.run(main())
+"""
+)
+
+WRITING = (
+    """
+import sys
+path, total, state = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+"""
+    + NOTING
+    + """
+with open(path, "ab", 0) as file:
+    if noted():
+        # What the killed one has begun is finished first; a real program begins with a new line, too.
+        size = file.seek(0, 2)
+        done = open(path, "rb").read()
+        whole = done.rfind(b"\\n") + 1
+        first = done.count(b"\\n")
+        if whole != size:
+            file.write((b"%d\\n" % first)[size - whole:])
+            first += 1
+    else:
+        first = 0
+    for n in range(first, total):
+        file.write(b"%d\\n" % n)
+        if n % 50 == 0:
+            note(n + 1)
+note(total)
+"""
+)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-class Chaos:
-    """A gateway and a program beside it; each is killed and started again."""
-
-    def __init__(self, journal: Path, source: str, script: str, *arguments: str) -> None:
-        self.seed = int(os.environ.get("PENSTOCK_FEED_SEED", random.randrange(10**6)))
-        print(f"seed {self.seed}")  # pytest shows it if the test fails.
-        self._random = random.Random(self.seed)
-        self._gateway_arguments = ("--source", source, "--journal", str(journal), "--stay")
-        self._program = [sys.executable, "-c", script, *arguments]
-        self.journal = journal
-        self.gateway = Gateway(*self._gateway_arguments)
-        self.beside = subprocess.Popen(self._program)
-
-    def run(self, progress: Callable[[], int], total: int) -> None:
-        """Kill one of them now and then until all is done."""
-        points = sorted(self._random.randrange(total) for _ in range(KILLS))
-        deadline = time.monotonic() + LONG
-        for point in points:
-            while progress() < point:
-                assert time.monotonic() < deadline, f"seed {self.seed}: stuck at {progress()}"
-                time.sleep(0.005)
-            if self._random.random() < 0.5:
-                self.gateway.process.kill()
-                self.gateway.process.wait(PATIENCE)
-                self.gateway.__exit__(None, None, None)
-                self.gateway = Gateway(*self._gateway_arguments)
-            else:
-                self.beside.kill()
-                self.beside.wait(PATIENCE)
-                self.beside = subprocess.Popen(self._program)
-        while progress() < total:
-            assert time.monotonic() < deadline, f"seed {self.seed}: stuck at {progress()}"
-            time.sleep(0.02)
-
-    def close(self) -> None:
-        with suppress(ProcessLookupError):
-            self.beside.kill()
-        self.beside.wait(PATIENCE)
-        self.gateway.process.kill()
-        self.gateway.process.wait(PATIENCE)
-        self.gateway.__exit__(None, None, None)
-
-    def stored(self) -> list[int]:
-        """What the log has, read by a gateway that has no source of its own any more."""
-        with closing(SqliteJournal(self.journal)) as journal:
-            head = journal.head
-        with Gateway("--source", "writers", "--journal", str(self.journal), "--stay") as gateway:
-            return [int(record) for record in AquiferPublisher(gateway.endpoint, stop=head).flux()]
-
-
-def number_in(path: Path) -> int:
-    return int(path.read_text() or 0)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(LONG + 60)
 def test_a_webhook_with_keys_has_every_record_once(tmp_path: Path) -> None:
     port, state = free_port(), tmp_path / "state"
-    state.write_text("")
-    source = f"webhook+http://127.0.0.1:{port}/in"
-    with ExitStack() as closing_all:
-        chaos = Chaos(tmp_path / "log.db", source, POSTING, str(port), str(RECORDS), "10", str(state))
-        closing_all.callback(chaos.close)
+    source, program = f"webhook+http://127.0.0.1:{port}/in", script(POSTING, port, RECORDS, 10, state)
+    with Chaos.of(tmp_path / "log.db", source, program) as chaos:
         chaos.run(lambda: number_in(state), RECORDS)
     assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(LONG + 60)
-def test_a_websocket_sender_that_repeats_what_was_not_acknowledged_loses_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [("ws-listen://127.0.0.1:{}/in?ack={{count}}", CLIENT), ("ws://127.0.0.1:{}/in#ack={{count}}", SERVER)],
+    ids=["client", "server"],
+)
+def test_a_websocket_that_repeats_what_was_not_acknowledged_loses_nothing(
+    tmp_path: Path, source: str, text: str
+) -> None:
     port, state = free_port(), tmp_path / "state"
-    state.write_text("")
-    source = f"ws-listen://127.0.0.1:{port}/in?ack={{count}}"
-    with ExitStack() as closing_all:
-        chaos = Chaos(tmp_path / "log.db", source, SOCKET, str(port), str(RECORDS), str(state))
-        closing_all.callback(chaos.close)
+    program = script(text, port, RECORDS, state)
+    with Chaos.of(tmp_path / "log.db", source.format(port), program) as chaos:
         chaos.run(lambda: number_in(state), RECORDS)
+    stored = chaos.stored()
+    print(len(stored), "stored,", len(set(stored)), "different ones")
     # At least once: what was on the way when somebody was killed may be there twice.
-    assert sorted(set(chaos.stored())) == list(range(RECORDS)), f"seed {chaos.seed}"
+    assert sorted(set(stored)) == list(range(RECORDS)), f"seed {chaos.seed}"
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(LONG + 60)
 def test_events_with_ids_are_stored_once(tmp_path: Path) -> None:
-    port = free_port()
-    journal = tmp_path / "log.db"
-
-    def progress() -> int:
-        try:
-            with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True, timeout=1)) as database:
-                row = database.execute("select value from marks where name = 'feed:last-event-id'").fetchone()
-            return int(row[0]) + 1 if row else 0
-        except sqlite3.OperationalError:
-            return 0
-
-    with ExitStack() as closing_all:
-        chaos = Chaos(journal, f"sse+http://127.0.0.1:{port}/events", EVENTS, str(port), str(RECORDS))
-        closing_all.callback(chaos.close)
-        chaos.run(progress, RECORDS)
+    port, journal = free_port(), tmp_path / "log.db"
+    source, program = f"sse+http://127.0.0.1:{port}/events", script(EVENTS, port, RECORDS)
+    last = "select value + 1 from marks where name = 'feed:last-event-id'"
+    with Chaos.of(journal, source, program) as chaos:
+        chaos.run(asked_of(journal, last), RECORDS)
     assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
+
+
+@pytest.mark.rare(8)
+def test_lines_that_are_acknowledged_are_stored_once(tmp_path: Path) -> None:
+    port, journal, path = free_port(), tmp_path / "log.db", tmp_path / "lines"
+    path.write_bytes(b"".join(b"%0500d\n" % number for number in range(RECORDS)))
+    sending = ("send", str(path), f"tcp://127.0.0.1:{port}", "--acknowledged", "--patience", "60s", "--quiet")
+    program = [sys.executable, "-m", "penstock", *sending]
+    with Chaos.of(journal, f"tcp-listen://127.0.0.1:{port}?acknowledge", program) as chaos:
+        chaos.run(asked_of(journal, HEAD), RECORDS)
+    assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
+
+
+@pytest.mark.rare(8)
+@pytest.mark.parametrize("kind", ["file", "dir"])
+def test_lines_of_a_file_whose_writer_is_killed_are_stored_once(tmp_path: Path, kind: str) -> None:
+    journal, path, state = tmp_path / "log.db", tmp_path / "in" / "lines", tmp_path / "state"
+    path.parent.mkdir()
+    path.touch()
+    source = f"file:{path}" if kind == "file" else f"dir:{path.parent}"
+    with Chaos.of(journal, source, script(WRITING, path, RECORDS, state), "--follow") as chaos:
+        chaos.run(asked_of(journal, HEAD), RECORDS)
+    assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
+
+
+NUMBERS = (
+    """
+import socket, sys, time
+kind, address, state = sys.argv[1:4]
+"""
+    + NOTING
+    + """
+number = noted()
+def send(write):
+    global number
+    while True:
+        # Noted before it is sent: no number is sent twice.
+        note(number + 20)
+        write(b"".join(b"line %d.\\n" % n for n in range(number, number + 20)))
+        number += 20
+        time.sleep(0.002)
+if kind == "exec":
+    send(lambda data: (sys.stdout.buffer.write(data), sys.stdout.flush()))
+if kind == "tcp":
+    server = socket.create_server(("127.0.0.1", int(address)))
+else:
+    import os
+    if os.path.exists(address):
+        os.remove(address)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(address)
+    server.listen()
+while True:
+    connection, _ = server.accept()
+    try:
+        with connection:
+            send(connection.sendall)
+    except OSError:
+        number = noted()
+"""
+)
+"""Sends each number once, whoever is killed."""
+
+
+@pytest.mark.rare(8)
+@pytest.mark.parametrize("kind", ["tcp", "unix", "exec"])
+def test_of_lines_without_acknowledgements_what_arrives_is_whole_in_order_and_never_twice(
+    tmp_path: Path, kind: str
+) -> None:
+    journal, state = tmp_path / "log.db", tmp_path / "state"
+    address = str(free_port()) if kind == "tcp" else str(tmp_path / "socket")
+    code = tmp_path / "numbers.py"
+    code.write_text(NUMBERS)
+    program = [sys.executable, str(code), kind, address, str(state)]
+    source = f"tcp://127.0.0.1:{address}" if kind == "tcp" else f"unix:{address}"
+    if kind == "exec":
+        source, program = f"exec:{shlex.join(program)}", ["sleep", "infinity"]
+    restart = ("--restart", "always") if kind == "exec" else ()
+    with Chaos.of(journal, source, program, *restart) as chaos:
+        chaos.run(asked_of(journal, HEAD), RECORDS)
+    texts = chaos.texts()
+    numbers = [int(text.removeprefix(b"line ").removesuffix(b".")) for text in texts]
+    assert texts == [b"line %d." % number for number in numbers], "whole lines"
+    assert numbers == sorted(set(numbers)), f"seed {chaos.seed}"
+    lost = numbers[-1] + 1 - len(numbers)
+    print(f"{kind}: {lost} of {numbers[-1] + 1} lines were on the way when somebody was killed")
