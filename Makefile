@@ -8,7 +8,7 @@ ARGS ?=
 OLDEST_SPARK = tests/spark/test_every_version.py tests/spark/test_self_paced.py \
 	tests/spark/test_source_stream.py tests/spark/test_sink_once.py tests/spark/test_sql.py \
 	tests/spark/test_source_limits.py::test_a_reader_that_paces_itself_keeps_to_the_bytes_too \
-	tests/spark/lakes \
+	tests/spark/lakes tests/spark/kafka \
 	tests/spark/test_wrong_records.py::test_permissive_reads_what_sparks_own_reader_of_json_reads \
 	tests/spark/test_wrong_records.py::test_each_wrong_record_is_a_dead_letter_once_however_often_its_batch_runs
 
@@ -83,7 +83,7 @@ tck-loaded: .venv/.installed ## Look for false alarms of the kit on a busy machi
 	.venv/bin/python -m tests.tck.loaded $(ARGS)
 
 .PHONY: bench
-bench: .venv-bench/.installed ## Measure against the peers (ARGS="..." is passed on)
+bench: .venv-bench/.installed .venv-spark40/.installed ## Measure against the peers (ARGS="..." is passed on)
 	.venv-bench/bin/python -m benchmarks $(ARGS)
 
 .PHONY: docs

@@ -12,8 +12,9 @@ import json
 import os
 import secrets
 import tempfile
+import time
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import DataFrame
 
@@ -21,6 +22,12 @@ from penstock.spark import Pipeline, session
 
 PAYMENTS = 5000
 LARGE = "cents >= 9000"
+MOVING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""The broker that has the offsets of a group has just been started, or another one takes its place."""
 
 
 class TransactionalTopic:
@@ -42,8 +49,7 @@ class TransactionalTopic:
             producer.init_transactions()
         group = Consumer({"bootstrap.servers": self._brokers, "group.id": query})
         try:
-            (noted,) = group.committed([TopicPartition(self._topic, 0)], timeout=60)
-            if noted.offset <= batch:
+            if self._noted(group) <= batch:
                 producer.begin_transaction()
                 for message in messages:
                     self._send(producer, message.key, message.value)
@@ -53,6 +59,19 @@ class TransactionalTopic:
         finally:
             group.close()
         self._producer = producer
+
+    def _noted(self, group: Consumer) -> int:
+        """The number of the first batch that the topic does not have; negative if it has none."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                (noted,) = group.committed([TopicPartition(self._topic, 0)], timeout=60)
+            except KafkaException as error:
+                if error.args[0].code() not in MOVING or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+            else:
+                return int(noted.offset)
 
     def _send(self, producer: Producer, key: str, value: str) -> None:
         while True:
