@@ -135,7 +135,7 @@ class Intake:
         self._delivered_taken = 0
         """How many of these the writer has taken."""
         self._bytes_per_record = 1.0
-        self._room: tuple[float, float] = UNBOUNDED, UNBOUNDED
+        self._free_space: tuple[float, float] = UNBOUNDED, UNBOUNDED
         """For how many records and bytes the log has space."""
         self._asker_waits = False
         """Whether the thread that requests has to be woken when something comes or is taken."""
@@ -305,9 +305,9 @@ class Intake:
             self._demand = total
             self._changed.notify_all()
 
-    def set_room(self, records: float, nbytes: float) -> None:
+    def set_free_space(self, records: float, nbytes: float) -> None:
         """The log has space for so much: deliveries that wait for more are enough for now."""
-        self._room = records, nbytes
+        self._free_space = records, nbytes
         self._wake_asker_if_needed()
 
     def cancel(self) -> None:
@@ -327,17 +327,17 @@ class Intake:
                 _log.warning("the source still blocks inside request(); the gateway does not wait for it")
 
     def _ask(self) -> None:
-        while (allowed := self._wait_for_demand()) is not None:
-            self._ask_for_some(*allowed)
+        while (request := self._wait_for_demand()) is not None:
+            self._ask_for_some(*request)
 
     def _wait_for_demand(self) -> tuple[Subscription, int] | None:
         """Wait until elements may be requested, and note that they are; None after a cancel."""
         with self._changed:
             while not self._cancelled:
                 self._asker_waits = True  # Before the look: what changes after it wakes this thread.
-                if (allowed := self._next_request()) is not None:
+                if (request := self._next_request()) is not None:
                     self._asker_waits = False
-                    return allowed
+                    return request
                 self._changed.wait()
             return None
 
@@ -347,12 +347,12 @@ class Intake:
             self._wake_asker_if_needed()
             return
         with self._changed:
-            allowed = self._next_request()
-        if allowed is not None:
-            self._ask_for_some(*allowed)
+            request = self._next_request()
+        if request is not None:
+            self._ask_for_some(*request)
 
     def _next_request(self) -> tuple[Subscription, int] | None:
-        count, subscription = min(self._allowance(), self._portion), self._subscription
+        count, subscription = min(self._open_demand(), self._portion), self._subscription
         if subscription is None or count <= 0 or self.done or self._cancelled:
             return None
         self._asked += count
@@ -364,7 +364,7 @@ class Intake:
                 self._asker_waits = False  # Once is enough.
                 self._changed.notify_all()
 
-    def _allowance(self) -> int:
+    def _open_demand(self) -> int:
         """How many elements may be requested now."""
         wanted = self._demand - self._asked
         if not self._delivers or wanted <= 0:
@@ -376,7 +376,7 @@ class Intake:
         if self._demand <= self._asked or self._asked - self.arrived > _DELIVERIES // 2:
             return False
         waiting = self._delivered - self._delivered_taken
-        records, nbytes = self._room
+        records, nbytes = self._free_space
         return waiting < records and waiting * self._bytes_per_record < nbytes
 
     def _count_arrival(self, delivery: Delivery) -> None:

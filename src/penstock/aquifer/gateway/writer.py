@@ -365,7 +365,7 @@ class LogWriter:
         """Turn the space in the log into demand, in portions."""
         packer = self._packer
         records, nbytes = self._log.space()
-        self._intake.set_room(min(records, self._prefetch), min(nbytes, self._prefetch_bytes))
+        self._intake.set_free_space(min(records, self._prefetch), min(nbytes, self._prefetch_bytes))
         ahead = min(
             self._prefetch / packer.records_per_element, self._prefetch_bytes / packer.bytes_per_element
         )
