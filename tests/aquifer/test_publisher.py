@@ -461,7 +461,7 @@ def test_subscriptions_leave_no_threads_and_no_files_open_however_they_end() -> 
         ({"start": -1}, "start=-1"),
         ({"start": "oldest"}, "'earliest' or 'latest'"),
         ({"stop": True}, "stop=True"),
-        ({"acknowledge": "never"}, "'auto' or 'manual'"),
+        ({"acknowledge": "never"}, "'auto', 'manual' or 'each'"),
         ({"dialect": "Latin"}, "dialect='Latin'"),
         ({"window": 0}, "window=0"),
         ({"lease": 0}, "lease=0"),

@@ -25,6 +25,7 @@ __all__ = [
     "Overtaken",
     "ProtocolViolation",
     "Refused",
+    "RefusedTooOften",
     "SourceFailed",
     "TakenOver",
     "TransactionLost",
@@ -147,6 +148,10 @@ class Refused(AquiferError):
     """The gateway refused this: the key is unknown, lacks the right, or does not own the id or name."""
 
     code = ErrorCode.AUTH
+
+
+class RefusedTooOften(AquiferError):
+    """A record was refused as often as it may be delivered, and there is no stream for dead letters."""
 
 
 class Evicted(AquiferError):

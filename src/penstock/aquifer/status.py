@@ -254,6 +254,8 @@ class SessionStatus(_Status):
     """How many keys it has asked for, if it wants only the records with those,"""
     left_out: int | UnsetType = UNSET
     """and how many others it was not sent."""
+    redelivered: int | UnsetType = UNSET
+    """How many records the subscriber has delivered again, because they were refused."""
     lag_seconds: float | UnsetType = UNSET
     """How long the next record to send has been in the log."""
     times: HopTimes | UnsetType = UNSET
@@ -393,6 +395,7 @@ class IdStatus(_Status):
     repeats: int | UnsetType = UNSET
     keys: int | UnsetType = UNSET
     left_out: int | UnsetType = UNSET
+    redelivered: int | UnsetType = UNSET
     lag_seconds: float | UnsetType = UNSET
     times: HopTimes | UnsetType = UNSET
 

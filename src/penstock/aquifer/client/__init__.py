@@ -5,6 +5,7 @@ from penstock.aquifer.client.log_reader import LogReader, LogState
 from penstock.aquifer.client.probe import probe
 from penstock.aquifer.client.producer import PreparedPart, Producer, Transaction
 from penstock.aquifer.client.publisher import AquiferPublisher
+from penstock.aquifer.client.redelivery import Redelivery
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Metrics",
     "PreparedPart",
     "Producer",
+    "Redelivery",
     "Transaction",
     "probe",
 ]

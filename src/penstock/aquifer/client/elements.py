@@ -124,6 +124,11 @@ class Chunk:
         return self.end if self._chosen is None else self.end - self.records + self._chosen[-1] + 1
 
     @property
+    def count(self) -> int:
+        """How many records it has."""
+        return self.records if self._chosen is None else len(self._chosen)
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no records, and only says that others were left out."""
         return self._chosen is not None and not self._chosen

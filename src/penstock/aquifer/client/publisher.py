@@ -9,6 +9,7 @@ from typing import Any
 from penstock.aquifer.client.connection import gateway_endpoint
 from penstock.aquifer.client.elements import Unpacker
 from penstock.aquifer.client.keys import key_list
+from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, Redelivery
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
@@ -50,7 +51,9 @@ class AquiferPublisher(Publisher[Any]):
     Elements are the values, decoded by ``codec``. With ``records=True`` they are
     :class:`~penstock.aquifer.Record` objects with offset, time and key. With ``batches=True`` they are lists,
     one for each data frame. Delivered elements are acknowledged, unless ``acknowledge="manual"``: then call
-    :meth:`AquiferSubscription.acknowledge`.
+    :meth:`AquiferSubscription.acknowledge`. With ``acknowledge="each"`` every record is settled by itself, in
+    any order: with :meth:`AquiferSubscription.ack`, or with :meth:`AquiferSubscription.nack`, and then it is
+    delivered again as ``redelivery`` says.
 
     If the connection is lost or the gateway restarted, the subscription connects again for up to ``patience``
     seconds, and continues at the same offset. A gateway that speaks the plain dialect only has no offsets:
@@ -72,6 +75,7 @@ class AquiferPublisher(Publisher[Any]):
         records: bool = False,
         batches: bool = False,
         acknowledge: str = "auto",
+        redelivery: Redelivery | None = None,
         dialect: str = "auto",
         window: int = 65_536,
         max_window: int = 262_144,
@@ -89,8 +93,15 @@ class AquiferPublisher(Publisher[Any]):
             raise ValueError(f"start={start!r}: give an offset, 'earliest' or 'latest'")
         if stop is not None and not _is_offset(stop):
             raise ValueError(f"stop={stop!r}: give an offset")
-        if acknowledge not in ("auto", "manual"):
-            raise ValueError(f"acknowledge={acknowledge!r}: give 'auto' or 'manual'")
+        if acknowledge not in ("auto", "manual", "each"):
+            raise ValueError(f"acknowledge={acknowledge!r}: give 'auto', 'manual' or 'each'")
+        if acknowledge == "each" and (not records or batches or not keep):
+            raise ValueError(
+                "acknowledge='each' needs records=True, without batches=True and keep=False: records are "
+                "settled by their offset, and have to be kept until then"
+            )
+        if redelivery is not None and acknowledge != "each":
+            raise ValueError("redelivery=… needs acknowledge='each'")
         if dialect not in ("auto", "extended", "plain"):
             raise ValueError(f"dialect={dialect!r}: give 'auto', 'extended' or 'plain'")
         for name, count in (("window", window), ("max_window", max_window), ("window_bytes", window_bytes)):
@@ -117,12 +128,14 @@ class AquiferPublisher(Publisher[Any]):
             window_bytes=window_bytes,
             timeout=timeout,
             patience=patience,
+            each=acknowledge == "each",
             on_gap=on_gap,
             on_deficit=None if on_deficit is None else lambda *figures: on_deficit(Deficit(*figures)),
         )
         self._records = records
         self._batches = batches
         self._acknowledge = acknowledge
+        self._redelivery = redelivery if redelivery is not None else Redelivery()
         self._curve = curve
         self._subscriptions: weakref.WeakSet[AquiferSubscription] = weakref.WeakSet()
 
@@ -135,11 +148,25 @@ class AquiferPublisher(Publisher[Any]):
             GatewaySockets(self._endpoint, self._curve),
             Unpacker(self._codec, records=self._records, batches=self._batches),
             acknowledge=self._acknowledge,
+            pending=PendingRecords(self._redelivery) if self._acknowledge == "each" else None,
+            letters=None if self._redelivery.dead_letters is None else self._letters,
         )
         self._subscriptions.add(subscription)
         subscription.start()
         for meter in meters_for_new_streams():
             meter.add(subscription)
+
+    def _letters(self, pending: PendingRecords, subscription: AquiferSubscription) -> LetterWriter:
+        assert self._redelivery.dead_letters is not None, "only then there are dead letters"
+        return LetterWriter(
+            pending,
+            self._redelivery.dead_letters,
+            self._codec,
+            curve=self._curve,
+            patience=self._options.patience,
+            place=subscription.place,
+            wake=subscription.wake,
+        )
 
     def flux(self) -> Flux[Any]:
         """This publisher with the operators of a Flux."""

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.elements import Chunk, Unpacker
+from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, refused_too_often
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import SourceFailed
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
@@ -34,6 +35,8 @@ __all__ = ["AquiferSubscription", "Deficit", "Metrics"]
 _log = logging.getLogger("penstock.aquifer")
 
 _LONGEST_WAIT = 0.5
+_LAST_LETTERS = 5.0
+"""Seconds that a subscription which is over waits for dead letters that are being written."""
 _LONGEST_PORTION = 0.1
 """Seconds that a subscriber may take for a portion of several elements."""
 _TAKES_ITS_TIME = 1.0
@@ -95,8 +98,14 @@ class AquiferSubscription:
         unpacker: Unpacker,
         *,
         acknowledge: str,
+        pending: PendingRecords | None = None,
+        letters: Callable[[PendingRecords, AquiferSubscription], LetterWriter] | None = None,
     ) -> None:
         """Made by ``AquiferPublisher.subscribe``."""
+        self._pending = pending
+        """The records that were delivered and not settled, if each is acknowledged by itself."""
+        self._reached = 0
+        """The offset before which everything was delivered, or left out."""
         self._subscriber: Subscriber[Any] | None = subscriber
         self._side = side
         self._sockets = sockets
@@ -123,6 +132,7 @@ class AquiferSubscription:
         self._portion = 16
         """How many elements to signal before it is the gateway's turn again."""
         self._thread = threading.Thread(target=self._run, name="penstock-aquifer", daemon=True)
+        self._letters = letters(pending, self) if letters is not None and pending is not None else None
 
     def start(self) -> None:
         """Signal on_subscribe, then begin."""
@@ -167,8 +177,32 @@ class AquiferSubscription:
             raise RuntimeError(
                 "this subscription acknowledges automatically; for acknowledge() use acknowledge='manual'"
             )
+        if self._pending is not None:
+            raise RuntimeError("with acknowledge='each', settle each record with ack() or nack()")
         self._acknowledge = max(offset, self._acknowledge or 0)
         self._wake()
+
+    def ack(self, offset: int) -> None:
+        """This one record was processed; from any thread, in any order.
+
+        Only with ``acknowledge="each"``. To say it again changes nothing.
+        """
+        self._unsettled().ack(offset)
+        self.wake()
+
+    def nack(self, offset: int, reason: str = "") -> None:
+        """This one record was not processed, so that it is delivered again, after ``Redelivery.delay``.
+
+        Only with ``acknowledge="each"``. A record that is refused with its last delivery becomes a dead
+        letter with this reason. It then comes no more, and later records are not held up in the meantime.
+        """
+        self._unsettled().nack(offset, str(reason), time.monotonic())
+        self.wake()
+
+    def _unsettled(self) -> PendingRecords:
+        if self._pending is None:
+            raise RuntimeError("ack() and nack() need AquiferPublisher(acknowledge='each', records=True)")
+        return self._pending
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the connection is closed, after the end or a cancel; False if the time is over first."""
@@ -233,6 +267,16 @@ class AquiferSubscription:
         """None in this process."""
         return []
 
+    def place(self) -> dict[str, int | str | None]:
+        """Where its records come from, for a dead letter."""
+        side = self._side
+        stream = f"/{side.options.stream}" if side.options.stream else ""
+        return {"endpoint": f"{side.endpoint}{stream}", "epoch": side.epoch, "reader": side.options.name}
+
+    def wake(self) -> None:
+        """Make the thread look for something to do."""
+        self._wake()
+
     def _wake(self) -> None:
         if threading.current_thread() is not self._thread:
             self._sockets.wake()
@@ -250,10 +294,13 @@ class AquiferSubscription:
                 if self._over():
                     break
                 due = float("inf") if self._driver.finished is not None else side.deadline()
+                if self._pending is not None and self._demand:
+                    due = min(due, self._pending.next_due())
                 sockets.wait(0.0 if self._deliverable() else min(due - now, _LONGEST_WAIT))
                 self._listen(time.monotonic())
             self._end()
         except Exception as error:
+            self._note_acknowledgement()
             self._driver.do(side.leave())
             self._signal_error(error)
         finally:
@@ -267,11 +314,11 @@ class AquiferSubscription:
         if self._driver.finished is not None and self._driver.finished.error is not None:
             if isinstance(self._driver.finished.error, SourceFailed):
                 # This is the end of the stream, so it comes after all its records.
-                return not self._waiting
+                return not self._waiting and not self._pending
             # Our reading is over. What was not requested is not acknowledged, and can be read again.
             return not self._deliverable()
         reader = self._side.reader
-        return reader is not None and reader.ended and not self._waiting
+        return reader is not None and reader.ended and not self._waiting and not self._pending
 
     def _tick(self, now: float) -> None:
         if now - self._listened > _TAKES_ITS_TIME:
@@ -300,25 +347,28 @@ class AquiferSubscription:
 
     # ---------------------------------------------------------------- signals
     def _deliverable(self) -> bool:
+        if self._pending is not None and not self._pending.room:
+            return False
         return bool(self._waiting) and self._demand > 0 and not self._cancelled
 
     def _deliver(self) -> None:
         """Signal what was requested."""
         self._pass_over()
+        if self._pending is not None:
+            self._see_to(self._pending)
         while self._deliverable():
             chunk = self._waiting[0]
             with self._mutex:
                 demand = self._demand
             began = time.monotonic()
-            elements = chunk.take(min(demand, self._portion))
-            self._signalling = True
-            count = self._signal_elements(elements)
-            self._signalling = False
+            if self._pending is None:
+                elements = chunk.take(min(demand, self._portion))
+            else:
+                elements = chunk.take(min(demand, self._portion, self._pending.room))
+                self._pending.deliver(elements, chunk.nbytes // max(chunk.count, 1))
+            count = self._signal_some(elements, demand)
             chunk.handed(count)
-            if demand < UNBOUNDED:
-                with self._mutex:
-                    self._demand -= count
-            self._delivered += count
+            self._reached = chunk.reached
             reader = self._side.reader
             if self._automatic and isinstance(reader, ExtendedReader):
                 reader.acknowledged = chunk.reached
@@ -333,6 +383,34 @@ class AquiferSubscription:
             self._portion = max(self._portion // 4, 1) if slow else min(self._portion * 2, UNBOUNDED)
             self._tick(now)
             self._pass_over()
+            if self._pending is not None:
+                self._note_acknowledgement()
+                self._see_to(self._pending)
+
+    def _see_to(self, pending: PendingRecords) -> None:
+        """Deliver again what is due, and see to the records that were refused the last time."""
+        with self._mutex:
+            demand = self._demand
+        if demand and not self._cancelled:
+            again = pending.take_due(time.monotonic(), min(demand, self._portion))
+            if again:
+                self._signal_some(again, demand)
+        if self._letters is not None and self._letters.failure is not None:
+            raise self._letters.failure
+        if dead := pending.dead():
+            if self._letters is None:
+                raise refused_too_often(dead[0])
+            self._letters.write_soon()
+
+    def _signal_some(self, elements: list[Any], demand: int) -> int:
+        self._signalling = True
+        count = self._signal_elements(elements)
+        self._signalling = False
+        if demand < UNBOUNDED:
+            with self._mutex:
+                self._demand -= count
+        self._delivered += count
+        return count
 
     def _signal_elements(self, elements: list[Any]) -> int:
         """Signal elements, and return how many: fewer if the subscription is cancelled meanwhile.
@@ -368,6 +446,7 @@ class AquiferSubscription:
         while self._waiting and self._waiting[0].is_empty:
             chunk = self._waiting.popleft()
             self._handed(chunk)
+            self._reached = chunk.end
             reader = self._side.reader
             if self._automatic and reader is not None:
                 reader.acknowledged = chunk.end
@@ -376,21 +455,35 @@ class AquiferSubscription:
         reader = self._side.reader
         if reader is None or self._automatic:
             return
+        if self._pending is not None:
+            self._note_settled(self._pending, reader)
+            return
         acknowledged = max(self._acknowledge or 0, reader.acknowledged)
         if self._side.options.keys is not None and self._last_record <= acknowledged < reader.handed:
             acknowledged = reader.handed  # No record that was delivered lies between: they have other keys.
         # Not beyond what has arrived: the gateway would refuse that.
         reader.acknowledged = max(reader.acknowledged, min(acknowledged, reader.next))
 
+    def _note_settled(self, pending: PendingRecords, reader: ExtendedReader | PlainReader) -> None:
+        reached = self._reached  # First: what is delivered after this is not settled.
+        lowest = pending.lowest()
+        settled = min(reached if lowest is None else lowest, reader.next)
+        reader.acknowledged = max(reader.acknowledged, settled)
+        if isinstance(reader, ExtendedReader):
+            reader.redelivered = pending.redelivered
+
     def _end(self) -> None:
         """Leave the gateway, then signal the end; the other way round if records are not acknowledged yet."""
         error = self._illegal or (self._driver.finished.error if self._driver.finished is not None else None)
         # A source that fails ends the stream as one that completes does: all its records were delivered.
         complete = not self._cancelled and (error is None or isinstance(error, SourceFailed))
-        awaited = complete and not self._automatic
+        # With each record settled by itself, none is left at the end.
+        awaited = complete and not self._automatic and self._pending is None
         if awaited:
             self._signal_end(error)
             self._await_acknowledgements()
+        if self._letters is not None:
+            self._letters.join(_LAST_LETTERS)
         self._note_acknowledgement()
         self._driver.do(self._side.leave())
         if not awaited:

@@ -49,6 +49,8 @@ class ExtendedReader:
         """The log's head, as the gateway last said."""
         self.gaps = 0
         """How often frames were lost on the way and asked for again."""
+        self.redelivered = 0
+        """How many records were delivered again, as the gateway's status shows."""
         self.ended = False
         self._side = side
         self._lease = side.options.lease
@@ -329,6 +331,8 @@ class ExtendedReader:
         credit = NextFields(
             limit=self._credit, limitb=self._credit_bytes, ack=self.acknowledged, got=self.next
         )
+        if self.redelivered:
+            credit.again = self.redelivered
         if self._pieces:
             credit.gotb = self._arrived_bytes
         if self._segment is not None:

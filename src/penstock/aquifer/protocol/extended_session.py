@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, ClassVar, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.hop_clock import Doing
@@ -114,6 +114,8 @@ class ExtendedSession(Session):
         """How many bytes the subscriber has of the first frame, and how many records that had."""
         self.spoke = now
         """When the last frame was sent."""
+        self.redelivered: int | UnsetType = UNSET
+        """How many records its subscriber has delivered again, if it has said so."""
         self.repeats = 0
         """Requests that said nothing new."""
         self._in_flight: deque[tuple[int, int]] = deque()
@@ -415,6 +417,8 @@ class ExtendedSession(Session):
         ):
             self.credit_end_bytes, new = demand(fields.limitb), True
         self.repeats += not new
+        if fields.again is not UNSET:
+            self.redelivered = fields.again
         return []
 
     def _problem(self, message: Next, fields: NextFields) -> str | None:
@@ -422,7 +426,7 @@ class ExtendedSession(Session):
             return "a subscription with keys needs x.limit in Next: its records cannot be counted beforehand"
         if fields.limit is UNSET and message.count <= 0:
             return f"§3.9: Next must ask for at least one record, not {message.count}"
-        for name in ("limit", "limitb", "ack", "got", "gotb"):
+        for name in ("limit", "limitb", "ack", "got", "gotb", "again"):
             value = getattr(fields, name)
             if value is not UNSET and value < 0:
                 return f"x.{name} is {value}: offsets and bytes are never negative"
@@ -476,6 +480,7 @@ class ExtendedSession(Session):
         status.in_flight = self.sent_bytes - self._received_bytes
         status.format = self.format
         status.repeats = self.repeats
+        status.redelivered = self.redelivered
         if self.fields.keys is not UNSET:
             status.keys, status.left_out = len(self.fields.keys), self.left_out
         return status

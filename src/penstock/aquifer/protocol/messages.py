@@ -241,6 +241,8 @@ class NextFields(_Extension):
     """Shared memory is in use: how many payloads were seen there, and the numbers of those still used."""
     put: Put | UnsetType = UNSET
     """Nothing is asked for: these records are to be staged."""
+    again: int | UnsetType = UNSET
+    """How many records this subscriber has delivered again, because they were refused: for the status."""
 
 
 class OnNextFields(_Extension):

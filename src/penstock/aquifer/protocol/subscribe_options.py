@@ -57,6 +57,8 @@ class SubscribeOptions:
     epoch: str | None = None
     keys: list[bytes] | None = None
     """Only the records with one of these keys are wanted; None for all records."""
+    each: bool = False
+    """Whether each record is acknowledged by itself, so that offsets are needed."""
     keep: bool = True
     """Whether this is a required reader: the source waits for it."""
     formats: list[str] = field(default_factory=lambda: [MSGPACK])
@@ -87,6 +89,8 @@ class SubscribeOptions:
             return f"the name of a stream, /{self.stream}"
         if self.start not in (None, "earliest"):
             return f"start={self.start!r}"
+        if self.each:
+            return "acknowledge='each'"
         if self.keys is not None:
             return "keys=…"
         return "stop=…" if self.stop is not None else None
