@@ -18,6 +18,8 @@ from penstock.aquifer import (
     Gateway,
     GatewayUnreachable,
     Limits,
+    LogReader,
+    MemoryJournal,
     PreparedPart,
     Producer,
     ProtocolViolation,
@@ -347,3 +349,31 @@ def test_an_id_is_a_whole_number(producer: Producer, number: Any) -> None:
         producer.commit(number, [])
     with pytest.raises((ValueError, TypeError), match="part"):
         producer.transaction(0, part=number)
+
+
+def test_a_commit_that_waits_for_space_can_be_given_up_and_repeated() -> None:
+    class NoLonger(Exception):
+        pass
+
+    def no_longer() -> None:
+        raise NoLonger
+
+    with (
+        Gateway(None, ANYWHERE, writable=True, journal=MemoryJournal(max_records=10)) as gateway,
+        LogReader(gateway.endpoint) as log,
+        Producer(gateway.endpoint, "producer") as producer,
+    ):
+        log.state(name="slow", lease=600.0, acknowledge=0)
+        with producer.transaction(0) as first:
+            first.write([b"%d" % number for number in range(8)])
+        second = producer.transaction(1)
+        second.write([b"%d" % number for number in range(8, 16)])
+        part = second.prepare()
+        for _ in range(3):
+            with pytest.raises(NoLonger):
+                producer.commit(1, [part], while_waiting=no_longer)
+        assert log.state().head == 8
+        log.state(name="slow", lease=600.0, acknowledge=8)
+        producer.commit(1, [part])
+        producer.commit(1, [part])
+        assert log.state().head == 16

@@ -249,7 +249,7 @@ def test_a_query_alone_with_its_subscription_goes_on_for_as_long_as_it_likes(rea
     ("starting", "first"), [(None, 600), ("earliest", 0), ("100", 100), ("900", 900), ("latest", 1000)]
 )
 def test_a_new_query_goes_on_with_a_subscription_unless_it_says_where_to_start(
-    readers: Readers, starting: str | None, first: int
+    readers: Readers, caplog: pytest.LogCaptureFixture, starting: str | None, first: int
 ) -> None:
     with Gateway(Numbers(1000), ANYWHERE) as gateway:
         gateway.join(120)
@@ -261,6 +261,8 @@ def test_a_new_query_goes_on_with_a_subscription_unless_it_says_where_to_start(
         again = readers(gateway, subscription="totals", **options)
         assert again.initialOffset()["offsets"] == {gateway.endpoint: first}
         assert gateway.status()["absent"]["totals"]["acknowledged"] == first
+        told = "knows the subscription 'totals': the query continues there, at offset 600"
+        assert (told in caplog.text) == (starting is None), "the checkpoint may have been deleted by mistake"
 
 
 def test_a_lease_of_its_own_is_what_a_task_renews() -> None:

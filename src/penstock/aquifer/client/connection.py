@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 from typing import Final, Self
@@ -93,12 +94,14 @@ class GatewayConnection:
         held: float = 0.0,
         repeat: bool = True,
         advice: str = "",
+        while_waiting: Callable[[], object] | None = None,
     ) -> Control:
         """Return the gateway's answer.
 
         ``held`` is how many seconds the gateway may keep the answer back. With ``repeat=False`` the question
         is repeated only if its connection was lost. A gateway that is busy, or about to close, is asked again
         when it said so. ``advice`` is for the error if the gateway is there and does not answer.
+        ``while_waiting`` is called several times a second until the answer is there; it may raise.
 
         Raises :class:`~penstock.aquifer.GatewayUnreachable` if nothing moved for ``patience`` seconds,
         :class:`~penstock.aquifer.Refused` if the key is not let in, and the error that the gateway answered
@@ -111,16 +114,18 @@ class GatewayConnection:
         give_up = time.monotonic() + held + patience
         refusal: OnError | None = None
         attempt = losses = 0
+        look = while_waiting or _wait_on
         while time.monotonic() < give_up:
             attempt += 1
             leaves = self._send(question, repeat)
-            answer, lost, give_up = self._await(held + repeats.pause(attempt), give_up, patience, leaves)
+            seconds = held + repeats.pause(attempt)
+            answer, lost, give_up = self._await(seconds, give_up, patience, leaves, look)
             if answer is None:
-                self._reusable = False  # A late answer must not be taken for one to the next question.
                 losses += lost
                 if lost:
-                    _sleep(RECONNECT.pause(losses), give_up)
+                    _sleep(RECONNECT.pause(losses), give_up, look)
                 continue
+            self._reusable = True
             pause = _pause_before_retry(answer)
             if pause is None:
                 if isinstance(answer, OnError):
@@ -132,7 +137,7 @@ class GatewayConnection:
                 return answer
             assert isinstance(answer, OnError)
             refusal, attempt = answer, 0
-            _sleep(pause, give_up)
+            _sleep(pause, give_up, look)
         if refusal is not None:
             raise put_off(self.endpoint, patience, refusal)
         raise unreachable(self.endpoint, patience, connected=self.connected, advice=advice)
@@ -169,7 +174,9 @@ class GatewayConnection:
         sockets = self._sockets
         if not self._reusable or zmq.EVENT_DISCONNECTED in sockets.control_events():
             sockets.connect()
-            self._reusable, self.connected = True, False
+            self.connected = False
+        # Until it is answered: a late answer must not be taken for one to the next question.
+        self._reusable = False
         sockets.control_messages()  # Answers to earlier questions.
         self._number = next(self._numbers).to_bytes(8, "big")
         leaves = sockets.control_bytes().sent + sum(map(len, question))
@@ -178,7 +185,7 @@ class GatewayConnection:
         return leaves
 
     def _await(
-        self, seconds: float, give_up: float, patience: float, leaves: int
+        self, seconds: float, give_up: float, patience: float, leaves: int, look: Callable[[], object]
     ) -> tuple[Control | None, bool, float]:
         """Wait for the answer: return it, whether the connection was lost, and when to give up now.
 
@@ -198,6 +205,7 @@ class GatewayConnection:
             for number, message in sockets.answers():
                 if number in (self._number, b""):  # Or one of a peer that drops the number.
                     return decode(message), False, give_up
+            look()
             now = time.monotonic()
             if zmq.EVENT_DISCONNECTED in events:
                 return None, True, give_up
@@ -220,5 +228,12 @@ def _pause_before_retry(answer: Control) -> float | None:
     return min(max(retry, 1), _LONGEST_RETRY) / 1000
 
 
-def _sleep(seconds: float, give_up: float) -> None:
-    time.sleep(max(0.0, min(seconds, give_up - time.monotonic())))
+def _sleep(seconds: float, give_up: float, look: Callable[[], object]) -> None:
+    until = min(time.monotonic() + seconds, give_up)
+    while (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, _LOOK))
+        look()
+
+
+def _wait_on() -> None:
+    """What is done while an answer is waited for, unless the caller has something to do."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
 from types import TracebackType
@@ -136,6 +136,7 @@ class Producer:
         *,
         timeout: float | None = None,
         replay: tuple[str, Sequence[int]] | None = None,
+        while_waiting: Callable[[], object] | None = None,
     ) -> None:
         """Publish the prepared parts of a batch, in the order of their numbers.
 
@@ -149,6 +150,9 @@ class Producer:
         ``replay`` names the dead letters that the records are made of: the epoch and the offsets of their own
         stream. A letter is replayed once. If one of these was, nothing is published, and
         :class:`~penstock.aquifer.AlreadyReplayed` says which.
+
+        ``while_waiting`` is called several times a second until the answer is there, on this thread. If it
+        raises, the wait is over; the batch may or may not be published.
         """
         a_whole_number(batch_id, "commit(batch_id)", least=0, most=_MOST)
         patience = self._commit_timeout if timeout is None else seconds(timeout, "commit()", positive=True)
@@ -163,7 +167,9 @@ class Producer:
         )
         question = Complete(x=CompleteFields(commit=commit))
         with self._turn, self._busy(_COMMITTING):
-            answer = self._connection.ask(question, patience=patience, advice=advice)
+            answer = self._connection.ask(
+                question, patience=patience, advice=advice, while_waiting=while_waiting
+            )
         self._check(answer, OnComplete)
         fields = extension(answer.x) if isinstance(answer, OnComplete) else None
         if fields is not None and fields.replayed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import signal
 import sys
 import threading
 import time
@@ -46,15 +47,16 @@ def run_pipeline(options: RunOptions) -> int:
     view = RunView(Screen(), quiet=options.quiet, as_json=options.json)
     with CommandLog(options.log, "run", view.warn), contextlib.ExitStack() as opened:
         try:
-            pipeline = load_pipeline(options.target, lambda: _session(options, view))
-            # Before Spark: an address that cannot be used is reported at once.
-            page, metrics, exported = _PipelineView(), _PipelineView(), _PipelineView()
-            opened.enter_context(serving(page.look, options.dashboard, view.note, options.target))
-            opened.enter_context(serving_metrics(metrics.look, options.metrics, view.note))
-            export = otlp_export(exported.look, options.otlp, view.note, service="penstock-run")
-            if isinstance(export, OtlpExport):
-                opened.callback(export.close)
-            spark = _session(options, view)
+            with _ended_by_sigterm():
+                pipeline = load_pipeline(options.target, lambda: _session(options, view))
+                # Before Spark: an address that cannot be used is reported at once.
+                page, metrics, exported = _PipelineView(), _PipelineView(), _PipelineView()
+                opened.enter_context(serving(page.look, options.dashboard, view.note, options.target))
+                opened.enter_context(serving_metrics(metrics.look, options.metrics, view.note))
+                export = otlp_export(exported.look, options.otlp, view.note, service="penstock-run")
+                if isinstance(export, OtlpExport):
+                    opened.callback(export.close)
+                spark = _session(options, view)
         except _Interrupted as interrupted:
             return interrupted.code
         except KeyboardInterrupt:
@@ -180,6 +182,20 @@ class _Interrupted(BaseException):
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as it does later, while there is nothing to stop yet."""
+
+    def end(number: int, frame: object) -> None:
+        raise _Interrupted(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

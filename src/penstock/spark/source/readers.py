@@ -6,6 +6,7 @@ query, and decides how much a batch takes.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["AquiferStreamReader", "RefusedStreamReader"]
+
+_log = logging.getLogger("penstock.spark")
 
 _TURN: Final = 0.05
 """Seconds to wait for one gateway if there are several."""
@@ -87,7 +90,16 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kept = state.acknowledged
             offset = self._logs.start_of(endpoint, state)
             if kept is not None and options.starting is None and options.starting_at is None:
-                offset = kept  # The checkpoint is new, but the subscription is not: resume there.
+                offset = kept
+                _log.warning(
+                    "the checkpoint is new, but %s knows the subscription %r: the query continues there, at "
+                    "offset %d. If the checkpoint was deleted, its last batch may take effect twice; set "
+                    'option("startingOffsets") to start elsewhere',
+                    endpoint,
+                    name,
+                    kept,
+                    extra={"endpoint": endpoint},
+                )
             elif kept is not None and kept > offset:
                 self._logs.drop_cursor(endpoint, name)
             offsets[endpoint] = offset
