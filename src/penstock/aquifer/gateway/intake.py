@@ -10,21 +10,15 @@ from contextlib import suppress
 from itertools import repeat
 from typing import Any, Final, Protocol, runtime_checkable
 
+from penstock.aquifer.gateway.source_figures import connection_figures, stage_status
 from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log import Log
 from penstock.aquifer.records import Record
-from penstock.aquifer.status import (
-    BadElements,
-    ConnectionFigures,
-    HopTimes,
-    SenderStatus,
-    SourceStatus,
-    StageStatus,
-)
+from penstock.aquifer.status import BadElements, SourceStatus
 from penstock.bad_reasons import BadReason, ExplainingSource
-from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedConnections, FeedState, SenderFigures
+from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedState
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
-from penstock.streams import StageFigures, StageMeter, metering
+from penstock.streams import StageMeter, metering
 from penstock.streams.spi import drop_error
 
 __all__ = ["BoundedSource", "Intake", "ReplayableSource"]
@@ -283,9 +277,9 @@ class Intake:
                 for each in reasons
             ]
         status.times = self._clock.times()
-        status.stages = [_stage_status(figures) for figures in self._meter.figures()]
+        status.stages = [stage_status(figures) for figures in self._meter.figures()]
         if (senders := self._senders) is not None:
-            status.connections = _connection_figures(senders.figures())
+            status.connections = connection_figures(senders.figures())
         return status
 
     @property
@@ -415,63 +409,6 @@ class Intake:
             mean = (size_of(self._arrived[-1]) + size_of(self._arrived[-came])) / 2
             # Growth is believed at once, shrinking slowly.
             self._mean_bytes = max(mean, (self._mean_bytes * 3 + mean) / 4, 1.0)
-
-
-def _connection_figures(connections: FeedConnections) -> ConnectionFigures:
-    total = connections.total
-    return ConnectionFigures(
-        open=total.open,
-        paused=total.paused,
-        records=total.records,
-        bytes=total.bytes,
-        waiting_bytes=total.waiting_bytes,
-        capacity_bytes=total.capacity_bytes or 0,
-        times=_times_of(total),
-        senders=[
-            SenderStatus(
-                name=each.name,
-                open=each.open,
-                paused=each.paused,
-                records=each.records,
-                bytes=each.bytes,
-                waiting_bytes=each.waiting_bytes,
-                capacity_bytes=each.capacity_bytes or 0,
-                times=_times_of(each),
-            )
-            for each in connections.few
-        ],
-    )
-
-
-def _times_of(sender: SenderFigures) -> HopTimes:
-    return HopTimes(
-        waiting_for_demand=round(sender.waiting_for_demand, 3),
-        waiting_for_data=round(sender.waiting_for_data, 3),
-        working=round(sender.working, 3),
-    )
-
-
-def _stage_status(figures: StageFigures) -> StageStatus:
-    return StageStatus(
-        number=figures.number,
-        name=figures.name,
-        kind=figures.kind,
-        upstreams=list(figures.upstreams),
-        requested=min(figures.requested, UNBOUNDED),
-        emitted=figures.emitted,
-        queued=figures.queued,
-        capacity=figures.capacity,
-        queued_bytes=figures.queued_bytes,
-        capacity_bytes=figures.capacity_bytes,
-        runs_on=figures.runs_on,
-        times=HopTimes(
-            waiting_for_demand=round(figures.waiting_for_demand, 3),
-            waiting_for_data=round(figures.waiting_for_data, 3),
-            working=round(figures.working, 3),
-        ),
-        by_operator={name: round(spent, 3) for name, spent in figures.by_operator.items()},
-        peer=figures.peer,
-    )
 
 
 def _weight(delivery: Delivery) -> int:
