@@ -88,12 +88,12 @@ def test_news_of_any_of_several_gateways_is_news(queries: Queries, serve: Serve)
     one, other = ByHand(), ByHand()
     gateways = serve(one), serve(other)
     one.give(b"first")
-    queries.start(",".join(gateway.endpoint for gateway in gateways), waitSeconds=20)
+    queries.start(",".join(gateway.endpoint for gateway in gateways), waitSeconds=120)
     eventually(lambda: len(queries.rows) == 1, "not read", SOON)
     begun = time.monotonic()
     other.give(b"second")
     eventually(lambda: len(queries.rows) == 2, "not read", SOON)
-    assert time.monotonic() - begun < 10, "it waited for the other gateway"
+    assert time.monotonic() - begun < 60, "it waited for the other gateway"
 
 
 # ---------------------------------------------------------------- when there is nothing to do
@@ -101,13 +101,13 @@ def test_an_idle_query_has_no_batches_and_stops_at_once(queries: Queries, serve:
     source = ByHand()
     gateway = serve(source)
     source.give(*numbers(5))
-    query = queries.start(gateway, waitSeconds=25)
+    query = queries.start(gateway, waitSeconds=120)
     eventually(lambda: len(queries.rows) == 5, "not read", SOON)
     stays(lambda: queries.ids == [0], "an idle query has batches", 1.5)
     assert query.isActive
     begun = time.monotonic()
     query.stop()
-    assert time.monotonic() - begun < 10, "a query that waits for records cannot be stopped"
+    assert time.monotonic() - begun < 60, "a query that waits for records cannot be stopped"
 
 
 def test_a_stream_that_has_ended_is_not_asked_over_and_over(queries: Queries, serve: Serve) -> None:

@@ -139,7 +139,7 @@ def test_what_a_killed_gateway_had_not_committed_is_not_in_the_log(kafka: KafkaB
 
 def test_a_broker_that_is_away_is_told_and_survived(tmp_path: Path, topic: str) -> None:
     with KafkaBroker(tmp_path / "kafka") as kafka:
-        journal = KafkaJournal(kafka.address, topic, cache_bytes=1, patience=2.0)
+        journal = KafkaJournal(kafka.address, topic, cache_bytes=1, patience=8.0)
         stored = fill(journal, [3, 2])
         kafka.kill()
         new = batches_from(5, [4])
@@ -152,7 +152,7 @@ def test_a_broker_that_is_away_is_told_and_survived(tmp_path: Path, topic: str) 
         assert everything(journal) == stored + new
         assert journal.marks == {"mark": "1"}
         journal.close()
-        _readers_wait(kafka, KafkaJournal(kafka.address, topic, cache_bytes=1, patience=2.0))
+        _readers_wait(kafka, KafkaJournal(kafka.address, topic, cache_bytes=1, patience=8.0))
     with pytest.raises(JournalUnavailable, match="do not answer"):
         KafkaJournal(kafka.address, topic, patience=1.0)
 
