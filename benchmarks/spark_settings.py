@@ -47,6 +47,13 @@ _STORE: Final = "org.apache.spark.sql.execution.streaming.state"
 _ROCKS: Final = {"spark.sql.streaming.stateStore.providerClass": f"{_STORE}.RocksDBStateStoreProvider"}
 _CHANGELOG: Final = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
 
+_STORES: Final = {
+    "no checksums of its files": {"spark.sql.streaming.checkpoint.fileChecksum.enabled": "false"},
+    "RocksDB": _ROCKS,
+    "RocksDB with a changelog": _ROCKS | _CHANGELOG,
+}
+"""Other ways to store state, which ``session()`` does not choose."""
+
 
 class Setting(NamedTuple):
     """A setting of ``session()``, and what Spark does without it."""
@@ -169,12 +176,12 @@ def _beside(spark: SparkSession, java: int) -> dict[str, Cost]:
         costs["into a function"] = _cost(query, java)
     with _source(spark) as rows, running(rows, asyncProgressTrackingEnabled="true") as query:
         costs["stateless, asyncProgressTracking"] = _cost(query, java)
-    for name, state in (("RocksDB", _ROCKS), ("RocksDB, with a changelog", _ROCKS | _CHANGELOG)):
+    for name, state in _STORES.items():
         for key, value in state.items():
             spark.conf.set(key, value)
         costs[f"stateful, {name}"] = _stateful(spark, java)
-    for key in _ROCKS | _CHANGELOG:
-        spark.conf.unset(key)
+        for key in state:
+            spark.conf.unset(key)
     return costs
 
 
@@ -211,7 +218,7 @@ def _into_a_sink(spark: SparkSession, java: int) -> Cost:
 
 
 def _cost(query: StreamingQuery, java: int) -> Cost:
-    warm = _after(query, WARM_UP, PATIENCE)
+    warm = _after(query, WARM_UP, LONGEST, least=2)
     began = processor_time(java)
     batches = _after(query, warm[-1].number + TRIGGERS, LONGEST, least=warm[-1].number + 2)
     ended = processor_time(java)

@@ -20,7 +20,9 @@ __all__ = ["leave_out_checksums", "set_permissions_in_process"]
 
 _log = logging.getLogger("penstock.spark")
 
+_DEFAULT: Final = "org.apache.hadoop.fs.LocalFileSystem"
 _NAME: Final = "PenstockLocalFiles"
+_PLACE: Final = "file:///"
 _SOURCE: Final = f"""
 import java.io.IOException;
 import java.nio.file.Files;
@@ -67,8 +69,8 @@ def set_permissions_in_process(spark: SparkSession) -> None:
     context = spark.sparkContext
     assert context._jvm is not None, "a session that was started here has a JVM"
     jvm: Any = context._jvm
-    if _local(spark).getClass().getName() == _NAME:
-        return  # The Java process has had a session before.
+    if _local(spark).getClass().getName() != _DEFAULT:
+        return  # It is replaced already, or the user has chosen another one with `fs.file.impl`.
     try:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
@@ -82,10 +84,12 @@ def set_permissions_in_process(spark: SparkSession) -> None:
         _log.info("Hadoop starts a process for each file of a checkpoint: %s", error)
         return
     _local(spark).close()
-    jvm.org.apache.hadoop.fs.FileSystem.getLocal(chosen)
+    jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI(_PLACE), chosen)
 
 
 def _local(spark: SparkSession) -> Any:
     context = spark.sparkContext
     assert context._jvm is not None, "a session that was started here has a JVM"
-    return context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+    jvm: Any = context._jvm
+    place = jvm.java.net.URI(_PLACE)
+    return jvm.org.apache.hadoop.fs.FileSystem.get(place, context._jsc.hadoopConfiguration())
