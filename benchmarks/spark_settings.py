@@ -151,15 +151,21 @@ def measure(overrides: Mapping[str, str], *, thorough: bool) -> dict[str, Cost]:
     gateway: Any = spark.sparkContext._gateway
     java: int = gateway.proc.pid
     try:
-        _stateless(spark, java)  # What Java compiles once, it has compiled.
-        costs = {"stateless": _stateless(spark, java), "stateful": _stateful(spark, java)}
-        costs["into a sink"] = _into_a_sink(spark, java)
-        if thorough:
-            costs |= _beside(spark, java)
-        return costs
+        # Java compiles what runs often: the first round of all is slower by half.
+        _each_kind(spark, java)
+        others = _beside(spark, java) if thorough else {}
+        return _each_kind(spark, java) | others
     finally:
         with silenced():
             spark.stop()
+
+
+def _each_kind(spark: SparkSession, java: int) -> dict[str, Cost]:
+    return {
+        "stateless": _stateless(spark, java),
+        "stateful": _stateful(spark, java),
+        "into a sink": _into_a_sink(spark, java),
+    }
 
 
 def _beside(spark: SparkSession, java: int) -> dict[str, Cost]:
@@ -280,11 +286,10 @@ def compare(rounds: int) -> tuple[dict[str, list[dict[str, Cost]]], dict[str, Co
     """All settings, each without its own; before every third one, a session with all of them."""
     costs: dict[str, list[dict[str, Cost]]] = defaultdict(list)
     thorough = _in_a_process(ALL, thorough=True)
-    costs[ALL].append(thorough)
     measured = [setting.name for setting in SETTINGS if setting.without is not None]
     for number, name in enumerate(measured * rounds):
         print(f"without {name}", file=sys.stderr, flush=True)
-        if number and number % 3 == 0:
+        if number % 3 == 0:
             costs[ALL].append(_in_a_process(ALL))
         costs[name].append(_in_a_process(name))
     return costs, thorough
