@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from penstock.aquifer.log import Journal, SqliteJournal
+from penstock.aquifer.log import Journal, SqliteJournal, kafka_segments
 from tests.aquifer.log.making import open_journal
 
 Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def small_segments() -> Iterator[None]:
+    """Segments of the index in Kafka have four batches here, so that tests with few batches have segments."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_segments, "_MOST_BATCHES", 4)
+        yield
 
 
 @pytest.fixture(

@@ -11,7 +11,8 @@ append fails with :class:`~penstock.aquifer.JournalInUse`, and nothing of it get
 **What may come back.** What was forgotten is deleted with the next append or flush, as in the other journals.
 
 **What it needs.** Two topics of one partition each, ``NAME`` and ``NAME-state``, which are created if they
-are not there. Opening reads the log once, to learn where its batches are: 32 bytes of memory for each.
+are not there. The places of all batches are in memory, 32 bytes each. ``NAME-state`` has most of them, so
+that opening reads only the end of the log.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -27,8 +30,9 @@ import msgspec
 from penstock.aquifer.errors import JournalError, JournalInUse, JournalTooNew, JournalUnavailable
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
 from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, an_age, check_codec, remaining
-from penstock.aquifer.log.kafka_index import KafkaIndex
+from penstock.aquifer.log.kafka_index import BatchPlace, KafkaIndex
 from penstock.aquifer.log.kafka_reader import KafkaBatchReader
+from penstock.aquifer.log.kafka_segments import IndexSegments
 from penstock.aquifer.log.kafka_topics import KafkaTopics
 from penstock.aquifer.log.marks import Mark, Marks
 from penstock.aquifer.records.batch import Batch
@@ -126,15 +130,8 @@ class KafkaJournal(Journal):
         state = self._state_in(stored.get(_STATE)) or _LogState(_FORMAT, secrets.token_hex(6), "", 0, 0, "")
         self.epoch, self._codec = state.epoch, state.codec
         start = Position(state.first, state.before)
-        self._index = KafkaIndex(start)
-        self._recent = BatchSequence(start)
-        for place, batch in self._topics.batches():
-            if place.position.offset < self._index.end.offset:
-                continue  # It was forgotten, and not deleted yet.
-            if place.position != self._index.end:
-                self._missing(place.position)
-            self._index.extend([place], Position(batch.end, place.position.before + batch.nbytes))
-            self._remember([batch])
+        if not self._read_with_segments(stored, start):
+            self._read_everything(start)
         self.first, self.head = self._index.start.offset, self._index.end.offset
         self._cursors = {
             key.removeprefix(_CURSOR): Cursor(*msgspec.msgpack.decode(value))
@@ -149,6 +146,43 @@ class KafkaJournal(Journal):
         self._saved: _LogState | None = None
         self._store((), {}, self._index.end)  # From here on the log says whose it is.
         self._opened = True
+
+    def _read_with_segments(self, stored: Mapping[str, bytes], start: Position) -> bool:
+        """Read what no segment has; False if the topic is not what the segments say."""
+        self._index, self._segments = KafkaIndex(start), IndexSegments()
+        self._segments.load(stored, self._index)
+        last = self._index.at(self._index.end.offset - 1)
+        if last is None:
+            return False
+        oldest = self._index.at(start.offset)
+        if oldest is None or self._topics.oldest() > oldest.place:
+            return False  # Something else has deleted batches.
+        self._recent = BatchSequence(last.position)
+        with closing(self._topics.batches(last.place)) as found:
+            for place, batch in islice(found, 1):
+                if (place.position, place.place, batch.end) == (*last[:2], self._index.end.offset):
+                    self._remember([batch])
+                    return all(self._follows(*more) for more in found)
+        return False  # The topic ends before, or is another one.
+
+    def _follows(self, place: BatchPlace, batch: Batch) -> bool:
+        """Take in a batch that is the next one of the log; False if it is not."""
+        if place.position != self._index.end:
+            return False
+        self._index.extend([place], Position(batch.end, place.position.before + batch.nbytes))
+        self._remember([batch])
+        return True
+
+    def _read_everything(self, start: Position) -> None:
+        self._segments.discard()
+        self._index = KafkaIndex(start)
+        self._recent = BatchSequence(start)
+        for place, batch in self._topics.batches():
+            if place.position.offset < self._index.end.offset:
+                continue  # It was forgotten, and not deleted yet.
+            if not self._follows(place, batch):
+                self._missing(place.position)
+                self._follows(place, batch)
 
     def _state_in(self, value: bytes | None) -> _LogState | None:
         if value is None:
@@ -300,6 +334,8 @@ class KafkaJournal(Journal):
             changes[_MARK + name] = None if mark is None else msgspec.msgpack.encode(mark)
         if not batches and not changes:
             return
+        segments = self._segments.changes(self._index)
+        changes |= segments
         try:
             places = self._topics.write(batches, self._index.end, changes)
         except (JournalUnavailable, JournalInUse):
@@ -316,6 +352,7 @@ class KafkaJournal(Journal):
         for name in unsaved:
             self._unsaved.pop(name, None)
         self._marks.apply(marks)
+        self._segments.written(segments)
         self._index.extend(places, end)
         self._remember(batches)
         # From here on other threads look for them.
@@ -335,9 +372,7 @@ class KafkaJournal(Journal):
         self._saved = self._check_owner(stored)
         last = self._index.at(self.head - 1)
         for place, batch in owned.batches(0 if last is None else last.place):
-            if place.position == self._index.end:
-                self._index.extend([place], Position(batch.end, place.position.before + batch.nbytes))
-                self._remember([batch])
+            self._follows(place, batch)
         self._marks.reload(
             (key.removeprefix(_MARK), Mark(*msgspec.msgpack.decode(value)))
             for key, value in stored.items()

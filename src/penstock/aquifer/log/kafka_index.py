@@ -58,6 +58,14 @@ class KafkaIndex:
                 return None
             return self._entry(bisect_right(self._firsts, offset, self._stale) - 1)
 
+    def places_from(self, offset: int, most: int) -> tuple[list[BatchPlace], Position]:
+        """The batches from an offset on, at most so many, and where the last of them ends."""
+        with self._lock:
+            first = bisect_left(self._firsts, offset, self._stale)
+            last = min(first + most, len(self._firsts))
+            end = self._entry(last).position if last < len(self._firsts) else self.end
+            return [self._entry(index) for index in range(first, last)], end
+
     def position_of(self, offset: int) -> Position:
         """The beginning of the batch with this offset in it; an end of the log if there is none."""
         if offset <= self.start.offset:

@@ -7,7 +7,7 @@ transaction. The transactional id belongs to the topic: who opens the log fences
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -212,7 +212,7 @@ class KafkaTopics:
                 found[key] = value
         return found
 
-    def batches(self, place: int = 0) -> Iterator[tuple[BatchPlace, Batch]]:
+    def batches(self, place: int = 0) -> Generator[tuple[BatchPlace, Batch], None, None]:
         """The batches from a place in the topic on, to its end."""
         for message in self._messages(self._topic, place):
             yield batch_in(message)
@@ -250,6 +250,18 @@ class KafkaTopics:
 
         low, _ = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=self._patience)
         return low
+
+    def oldest(self) -> int:
+        """The same, for who has no consumer."""
+        from confluent_kafka import KafkaException
+
+        consumer = self.consumer()
+        try:
+            return self.oldest_place(consumer)
+        except KafkaException as error:
+            raise self.problem(error) from error
+        finally:
+            consumer.close()
 
     def _messages(self, topic: str, place: int) -> Iterator[Message]:
         """From a place to the end, as it is when it is reached."""
