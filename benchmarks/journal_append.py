@@ -1,15 +1,12 @@
 """What does a journal cost the writer of a gateway, in processor time, and what would another layout cost?
 
-The writer packs groups of records and appends each of them. The last alternative is no journal: it stores
-what a journal with segment files would have to store, and cannot be opened again.
+The writer packs groups of records and appends each of them. The journal puts large groups into segment files;
+the last two alternatives are the same journal with everything in the SQLite file.
 """
 
 from __future__ import annotations
 
-import os
-import sqlite3
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -19,7 +16,7 @@ from benchmarks.measuring import Alternative, Question
 from benchmarks.processes import RECORD
 from penstock.aquifer import Journal, MemoryJournal, SqliteJournal
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.log import database
+from penstock.aquifer.log import database, segments
 from penstock.aquifer.records.batch import Batch
 from penstock.aquifer.records.codecs import codec_named
 from penstock.aquifer.records.packer import Packer
@@ -47,8 +44,8 @@ def question() -> Iterator[Question]:
                 ("packed", _packed),
                 ("MemoryJournal", _in_memory),
                 ("SqliteJournal", _in_sqlite),
-                ("SqliteJournal with pages of 64 KB", _with_large_pages),
-                ("a segment file, its index in SQLite", _in_segments),
+                ("SqliteJournal without segment files", _without_segments),
+                ("SqliteJournal without segment files, pages of 64 KB", _with_large_pages),
             )
         ),
     )
@@ -79,11 +76,20 @@ def _in_sqlite(group: int, records: int) -> int:
         return _in_journal(SqliteJournal(Path(folder, "journal.db")), group, records)
 
 
+def _without_segments(group: int, records: int) -> int:
+    usual = segments.INLINE_BYTES
+    segments.INLINE_BYTES = 2**62  # type: ignore[misc]
+    try:
+        return _in_sqlite(group, records)
+    finally:
+        segments.INLINE_BYTES = usual  # type: ignore[misc]
+
+
 def _with_large_pages(group: int, records: int) -> int:
     usual = database.PAGE_BYTES
     database.PAGE_BYTES = 64 * 1024  # type: ignore[misc]
     try:
-        return _in_sqlite(group, records)
+        return _without_segments(group, records)
     finally:
         database.PAGE_BYTES = usual  # type: ignore[misc]
 
@@ -92,28 +98,3 @@ def _in_journal(journal: Journal, group: int, records: int) -> int:
     with closing(journal):
         _append_all(group, records, journal.append)
         return journal.head
-
-
-def _in_segments(group: int, records: int) -> int:
-    with tempfile.TemporaryDirectory() as folder, closing(database.connect(f"{folder}/index.db")) as index:
-        index.execute("pragma journal_mode = wal")
-        index.execute(
-            "create table batches (first integer primary key, count integer, at integer, crc integer)"
-        )
-        segment = os.open(f"{folder}/segment", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
-        try:
-            return _append_all(group, records, partial(_into_segment, segment, index))
-        finally:
-            os.close(segment)
-
-
-def _into_segment(segment: int, index: sqlite3.Connection, batches: list[Batch]) -> None:
-    at = os.fstat(segment).st_size
-    rows = []
-    for batch in batches:
-        rows.append((batch.first, batch.count, at, zlib.crc32(batch.payload, zlib.crc32(batch.metadata))))
-        at += len(batch.metadata) + len(batch.payload)
-    os.writev(segment, [piece for batch in batches for piece in (batch.metadata, batch.payload)])
-    os.fdatasync(segment)
-    with database.transaction(index):
-        index.executemany("insert into batches values (?, ?, ?, ?)", rows)

@@ -32,6 +32,7 @@ from tests.source.repository import ROOT
 
 TRAPS = {
     "Copying `NAME` without `NAME-wal`.": "test_a_copy_without_its_wal_is_refused",
+    "Copying `NAME` without `NAME-segments`.": "test_a_copy_without_its_segment_files_is_refused",
     "Restoring a backup as if nothing had happened.": "test_a_backup_opens_under_a_new_epoch",
     "Restoring an old copy of a journal that was closed properly.": "test_an_old_copy_gives_offsets_twice",
     "A journal on a network disk.": "test_the_journal_depends_on_memory_and_locks_of_one_machine",
@@ -87,6 +88,19 @@ def test_a_journal_that_was_closed_is_one_file(path: Path) -> None:
     shutil.copy(path, path.with_name("copy.db"))
     with closing(SqliteJournal(path.with_name("copy.db"))) as copy:
         assert (copy.head, copy.epoch) == (3, journal.epoch)
+
+
+def test_a_copy_without_its_segment_files_is_refused(path: Path) -> None:
+    copy = path.with_name("copy.db")
+    with closing(SqliteJournal(path)) as journal:
+        large = fill(journal, [2000], width=100)
+    shutil.copy(path, copy)
+
+    with pytest.raises(JournalDamaged, match="is missing: put it back"):
+        SqliteJournal(copy)
+    shutil.copytree(f"{path}-segments", f"{copy}-segments")
+    with closing(SqliteJournal(copy)) as journal:
+        assert journal.find(0) == large[0]
 
 
 def test_a_backup_opens_under_a_new_epoch(journal: SqliteJournal, path: Path, tmp_path: Path) -> None:

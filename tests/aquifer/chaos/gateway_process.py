@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from penstock.aquifer import Gateway, KafkaJournal, SqliteJournal
+from penstock.aquifer.log import segments
 from penstock.kafka import KafkaAddress
 from penstock.streams import Flux
 from tests.aquifer.chaos.records import records
@@ -55,6 +56,8 @@ def paced(settings: GatewaySettings, start: int, go: threading.Event) -> Iterato
 def open_log(where: str) -> SqliteJournal | KafkaJournal:
     """The journal that the settings name."""
     if not where.startswith("kafka://"):
+        # Some groups are in the SQLite file, and others in several segment files.
+        segments.INLINE_BYTES, segments.SEGMENT_BYTES = 4096, 500_000  # type: ignore[misc]
         return SqliteJournal(where)
     address = KafkaAddress.of_url(where)
     return KafkaJournal(",".join(address.brokers), address.topic)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.aquifer.log import Journal, SqliteJournal, kafka_segments
+from penstock.aquifer.log import Journal, SqliteJournal, kafka_segments, segments
 from tests.aquifer.log.making import open_journal
 
 Open = Callable[..., Any]
@@ -24,10 +24,18 @@ def small_segments() -> Iterator[None]:
 
 
 @pytest.fixture(
-    params=["memory", "sqlite", "sqlite-without-memory", pytest.param("kafka", marks=pytest.mark.slow)]
+    params=[
+        "memory",
+        "sqlite",
+        "sqlite-without-memory",
+        "segments-without-memory",
+        pytest.param("kafka", marks=pytest.mark.slow),
+    ]
 )
 def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens each kind of journal in turn; the last but one finds every batch on the disk."""
+    """Opens each kind of journal in turn; those without memory find every batch on the disk."""
+    if request.param == "segments-without-memory":
+        request.getfixturevalue("all_in_segments")
     opened: list[Journal] = []
     kind, where = request.param, tmp_path
     topic = ""
@@ -35,7 +43,7 @@ def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         where, topic = request.getfixturevalue("kafka"), f"log-{secrets.token_hex(4)}"
 
     def open_one(**settings: Any) -> Journal:
-        if kind == "sqlite-without-memory":
+        if kind.endswith("-without-memory"):
             settings["cache_bytes"] = 1
         if kind == "kafka":
             # It finds some batches in memory, and reads the others back.
@@ -46,6 +54,13 @@ def open_any(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     yield open_one
     for journal in opened:
         journal.close()
+
+
+@pytest.fixture
+def all_in_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every group is large, and segment files are short."""
+    monkeypatch.setattr(segments, "INLINE_BYTES", 0)
+    monkeypatch.setattr(segments, "SEGMENT_BYTES", 4000)
 
 
 @pytest.fixture

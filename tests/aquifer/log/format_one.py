@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from penstock.aquifer.log.database import APPLICATION_ID
+from penstock.aquifer.log.schema import APPLICATION_ID
 from penstock.aquifer.records.batch import Batch
 
 EPOCH = "0123456789ab"

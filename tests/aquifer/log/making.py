@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,11 +59,18 @@ def authors(batch: Batch) -> list[tuple[int, str]]:
 
 
 def copy_of(path: Path, folder: Path) -> Path:
-    """The journal as a crash would leave it now: its file and its write-ahead log, and nothing else."""
+    """The journal as a crash would leave it now: its files and its write-ahead log, and nothing else."""
     folder.mkdir()
     for suffix in ("", "-wal"):
         shutil.copy(f"{path}{suffix}", folder / f"{path.name}{suffix}")
+    if os.path.isdir(f"{path}-segments"):
+        shutil.copytree(f"{path}-segments", folder / f"{path.name}-segments")
     return folder / path.name
+
+
+def segment_files(path: Path) -> list[Path]:
+    """The segment files of a journal, the oldest first."""
+    return sorted(Path(f"{path}-segments").glob("*"))
 
 
 def open_journal(kind: str, where: Path | KafkaBroker, *, topic: str = "", **settings: Any) -> Journal:

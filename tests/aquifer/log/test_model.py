@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from penstock.aquifer.log import Cursor, Held, Journal
+from penstock.aquifer.log import Cursor, Held, Journal, segments
 from penstock.aquifer.records.batch import Batch
 from tests.aquifer.log.making import batches_from, open_journal
 from tests.kafka.broker import KafkaBroker
@@ -60,6 +60,9 @@ class JournalMachine(RuleBasedStateMachine):
             self.kind, where, topic=self.topic, max_records=MAX_RECORDS, max_bytes=MAX_BYTES, **cache
         )
 
+    def append_batches(self, new: list[Batch], marks: dict[str, str]) -> None:
+        self.journal.append(new, marks)
+
     @initialize(cache_bytes=st.sampled_from([1, 200, 10_000]))
     def begin(self, cache_bytes: int) -> None:
         self.journal = self.open(cache_bytes)
@@ -72,7 +75,7 @@ class JournalMachine(RuleBasedStateMachine):
     )
     def append(self, counts: list[int], width: int, marks: dict[str, str]) -> None:
         new = batches_from(self.head, counts, width=width)
-        self.journal.append(new, marks)
+        self.append_batches(new, marks)
         self.batches += new
         self.head += sum(counts)
         self.marks |= marks
@@ -135,6 +138,22 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.journal.marks == self.marks
 
 
+class SegmentsMachine(JournalMachine):
+    """Every other group or so is in a segment file."""
+
+    kind = "sqlite"
+
+    def open(self, cache_bytes: int) -> Journal:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(segments, "SEGMENT_BYTES", 300)
+            return super().open(cache_bytes)
+
+    def append_batches(self, new: list[Batch], marks: dict[str, str]) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(segments, "INLINE_BYTES", 80)
+            super().append_batches(new, marks)
+
+
 class MemoryMachine(JournalMachine):
     kind = "memory"
 
@@ -147,6 +166,8 @@ TestMemoryJournal = MemoryMachine.TestCase
 TestMemoryJournal.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSqliteJournal = SqliteMachine.TestCase
 TestSqliteJournal.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestSegments = SegmentsMachine.TestCase
+TestSegments.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.slow

@@ -27,10 +27,11 @@ REPOSITORY = Path(__file__).parents[3]
 
 APPENDS_FOR_EVER = """
 import random, sys
-from penstock.aquifer.log import SqliteJournal
+from penstock.aquifer.log import SqliteJournal, segments
 from tests.aquifer.log.making import NO_WATERMARK, batches_from
 
-path, author, log_pages = sys.argv[1:]
+path, author, log_pages, inline = sys.argv[1:]
+segments.INLINE_BYTES, segments.SEGMENT_BYTES = int(inline), 20_000
 chance = random.Random(author)
 journal = SqliteJournal(path, max_records=2000)
 journal._connection.execute(f"pragma wal_autocheckpoint = {log_pages}")
@@ -45,13 +46,16 @@ while True:
 """
 
 
-def append_and_be_killed(path: Path, author: str, after: int, log_pages: int) -> list[tuple[int, int]]:
+def append_and_be_killed(
+    path: Path, author: str, after: int, log_pages: int, inline: int
+) -> list[tuple[int, int]]:
     """The stretches that a process appended and said so, before it was killed in the middle of the next.
 
-    With few pages in the log it is often being carried over into the main file in that moment.
+    With few pages in the log it is often being carried over into the main file in that moment. Groups of
+    ``inline`` bytes and more go to segment files.
     """
     with subprocess.Popen(
-        [sys.executable, "-c", APPENDS_FOR_EVER, str(path), author, str(log_pages)],
+        [sys.executable, "-c", APPENDS_FOR_EVER, str(path), author, str(log_pages), str(inline)],
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
     ) as child:
@@ -72,12 +76,13 @@ def execute(path: Path, *statements: str) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_that_was_appended_is_lost_when_the_process_is_killed(path: Path) -> None:
+@pytest.mark.parametrize("inline", [10**9, 700, 0], ids=["in SQLite", "in both", "in segment files"])
+def test_nothing_that_was_appended_is_lost_when_the_process_is_killed(path: Path, inline: int) -> None:
     chance = random.Random(11)
     last_head = 0
     for turn in range(10):
         said = append_and_be_killed(
-            path, f"turn{turn}", chance.randint(1, 40), log_pages=[1, 20, 1000][turn % 3]
+            path, f"turn{turn}", chance.randint(1, 40), log_pages=[1, 20, 1000][turn % 3], inline=inline
         )
 
         journal = SqliteJournal(path)
@@ -161,7 +166,8 @@ class TestDamagedFile:
     def damaged(self, open_sqlite: OpenSqlite, path: Path) -> Path:
         """A closed journal of three batches of a hundred thousand bytes, to be damaged."""
         journal = open_sqlite()
-        fill(journal, [100] * 3, width=1000)
+        for _ in range(3):
+            fill(journal, [100], width=1000)
         journal.close()
         return path
 

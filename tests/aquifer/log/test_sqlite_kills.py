@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from penstock.aquifer.log import Cursor, SqliteJournal
+from penstock.aquifer.log import Cursor, SqliteJournal, segments
+from penstock.aquifer.records.batch import Batch
 from tests.aquifer.log.format_one import EPOCH, write_format_one
+from tests.aquifer.log.format_two import EPOCH as EPOCH_OF_TWO
+from tests.aquifer.log.format_two import write_format_two
 from tests.aquifer.log.making import batches_from, everything, fill
 
 pytestmark = [
@@ -78,21 +81,33 @@ def test_while_it_is_created(tmp_path: Path) -> None:
         journal.close()
 
 
-def test_while_it_is_brought_up_to_date(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("write", "epoch", "owner"),
+    [(write_format_one, EPOCH, None), (write_format_two, EPOCH_OF_TWO, "a key")],
+    ids=["1", "2"],
+)
+def test_while_it_is_brought_up_to_date(
+    tmp_path: Path, write: Callable[[Path, Sequence[Batch]], None], epoch: str, owner: str | None
+) -> None:
     batches = batches_from(0, [3, 4])
 
     for path in at_every_statement(
-        tmp_path, lambda path: write_format_one(path, batches), lambda path: SqliteJournal(path).close()
+        tmp_path, lambda path: write(path, batches), lambda path: SqliteJournal(path).close()
     ):
         journal = SqliteJournal(path)
-        assert journal.epoch == EPOCH
+        assert journal.epoch == epoch
         assert everything(journal) == batches
-        assert journal.cursors == {"ann": Cursor(2, 60_000, 60.0, None)}
+        assert journal.cursors == {"ann": Cursor(2, 60_000, 60.0, owner)}
         assert journal.marks == {"delivered:totals": "31"}
         journal.close()
 
 
-def test_while_it_is_opened_used_and_closed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inline", [segments.INLINE_BYTES, 0], ids=["in SQLite", "in segment files"])
+def test_while_it_is_opened_used_and_closed(
+    tmp_path: Path, inline: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "INLINE_BYTES", inline)
+
     def prepare(path: Path) -> None:
         journal = SqliteJournal(path)
         journal.use_codec("text")

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.aquifer.errors import JournalDamaged, JournalFull, JournalLocked
-from penstock.aquifer.log import Cursor, SqliteJournal
+from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalLocked
+from penstock.aquifer.log import Cursor, SqliteJournal, compact_journal, verify_journal
 from tests.aquifer.log.format_one import EPOCH, write_format_one
-from tests.aquifer.log.making import NO_WATERMARK, batches_from, everything, fill
+from tests.aquifer.log.format_two import EPOCH as EPOCH_OF_TWO
+from tests.aquifer.log.format_two import write_format_two
+from tests.aquifer.log.making import NO_WATERMARK, batches_from, everything, fill, segment_files
 from tests.aquifer.log.test_sqlite_full_disk import small_disk, write_until_it_is_full
 
 __all__ = ["small_disk"]
@@ -140,3 +142,66 @@ def test_a_format_that_never_was_is_damage(open_sqlite: OpenSqlite, path: Path) 
 
     with pytest.raises(JournalDamaged, match="it says that it has format 0"):
         SqliteJournal(path)
+
+
+class TestFormatTwo:
+    """A file from before there were segment files: its records stay where they are."""
+
+    BATCHES = batches_from(0, [300, 400], width=200)
+
+    @pytest.fixture
+    def two(self, path: Path) -> Path:
+        write_format_two(path, self.BATCHES)
+        return path
+
+    def test_everything_is_there_and_large_groups_go_to_segment_files_from_now_on(
+        self, open_sqlite: OpenSqlite, two: Path
+    ) -> None:
+        journal = open_sqlite(cache_bytes=1)
+
+        assert journal.epoch == EPOCH_OF_TWO
+        assert everything(journal) == self.BATCHES
+        assert journal.cursors == {"ann": Cursor(2, 60_000, 60.0, "a key")}
+        assert journal.marks == {"delivered:totals": "31"}
+        batches = self.BATCHES + fill(journal, [1000], width=200)
+        journal.close()
+        assert len(segment_files(two)) == 1
+        assert verify_journal(two).is_sound
+        assert version_of(two) == 3
+        assert everything(open_sqlite(cache_bytes=1)) == batches
+
+    def test_it_is_verified_as_it_is(self, two: Path) -> None:
+        verified = verify_journal(two)
+
+        assert (verified.is_sound, verified.records, verified.cursors) == (True, 700, 1)
+        assert version_of(two) == 2
+        changed(two, "update batches set notes = x'00' where first = 300")
+        assert len(verify_journal(two).findings) == 1
+
+    def test_it_is_compacted_and_brought_up_to_date(self, open_sqlite: OpenSqlite, two: Path) -> None:
+        compact_journal(two)
+
+        assert version_of(two) == 3
+        assert everything(open_sqlite()) == self.BATCHES
+
+    @pytest.mark.parametrize("statement", ["update state set head = 3", "delete from state"])
+    def test_one_that_is_damaged_is_refused_and_left_as_it_is(self, two: Path, statement: str) -> None:
+        changed(two, statement)
+
+        with pytest.raises(JournalDamaged):
+            SqliteJournal(two)
+        assert version_of(two) == 2
+
+    def test_one_that_only_says_so_is_damaged(self, open_sqlite: OpenSqlite, path: Path) -> None:
+        open_sqlite().close()
+        changed(path, "pragma user_version = 2")
+
+        with pytest.raises(JournalDamaged, match="it says that it has format 2, and has not"):
+            SqliteJournal(path)
+
+
+def test_a_journal_of_format_one_is_not_called_damaged_by_verifying_it(path: Path) -> None:
+    write_format_one(path, batches_from(0, [3]))
+
+    with pytest.raises(JournalError, match="open it with a gateway"):
+        verify_journal(path)

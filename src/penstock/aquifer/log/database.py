@@ -1,9 +1,4 @@
-"""The SQLite file of a journal: its tables, how it is created and upgraded, and how it is opened and checked.
-
-A batch is one row. Beside its bytes a row has the number of bytes that were ever stored before it, so that
-the size of any stretch of the log is a difference between two rows. The table ``state`` has one row, which
-says where the log begins and ends; it changes in the same transaction as everything else, and still says so
-when there are no batches left. Every row has a checksum.
+"""The SQLite file of a journal: how it is created, and how it is opened and checked.
 
 While the file is open, its state says so, and that is in the main file at once. So if the process is killed,
 and its write-ahead log is lost afterwards, the next process notices. Otherwise it would give the offsets of
@@ -17,153 +12,49 @@ import os
 import secrets
 import sqlite3
 import struct
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import penstock
 from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalTooNew
-from penstock.aquifer.log.batch_sequence import Position
-from penstock.aquifer.log.ownership import OwnerLock, Seal
+from penstock.aquifer.log.ownership import OwnerLock, Seal, sync_directory
+from penstock.aquifer.log.schema import (
+    APPLICATION_ID,
+    BATCHES,
+    FORMAT,
+    State,
+    create_tables,
+    state_in,
+    transaction,
+)
+from penstock.aquifer.log.segments import SegmentFile, folder_of, missing_in
 from penstock.aquifer.log.sqlite_rows import (
     CURSORS,
     HEAD_COLUMNS,
     MARKS,
+    SEGMENTS,
     CheckedTable,
     damaged,
     head_in,
-    row_checksum,
 )
+from penstock.aquifer.log.upgrades import upgrade
 
 __all__ = [
-    "APPLICATION_ID",
     "BUSY_MILLISECONDS",
-    "FORMAT",
     "PAGE_BYTES",
     "WAL_BYTES",
-    "State",
     "clear_draft",
     "connect",
     "create",
     "inspect_file",
     "loss_in",
     "open_database",
-    "state_in",
-    "sync_directory",
-    "transaction",
-    "upgrade",
-    "write_state",
 ]
 
 
-APPLICATION_ID: Final = 0x50_53_41_4A
-"""Marks a SQLite file as a journal of ours: the letters PSAJ."""
-FORMAT: Final = 2
-"""The layout of the tables. If you raise it, put the version that can read it into ``state.software``, so
-that older versions can tell which one is needed."""
 PAGE_BYTES: Final = 16 * 1024
 """Four times the usual: a batch then has fewer pages, and is written, read and deleted faster."""
-
-_BATCHES: Final = """create table batches (
-    first integer primary key,
-    count integer not null,
-    before integer not null,
-    stored real not null,
-    format text not null,
-    crc integer not null,
-    notes blob not null,
-    payload blob not null
-)"""
-_TABLES: Final = (
-    """create table state (
-        id integer primary key check (id = 0),
-        epoch text not null,
-        first integer not null,
-        before integer not null,
-        head integer not null,
-        total integer not null,
-        software text not null,
-        codec text not null,
-        serial integer not null,
-        opened text not null,
-        cursors integer not null,
-        marks integer not null,
-        crc integer not null
-    )""",
-    """create table cursors (
-        name text primary key,
-        acknowledged integer not null,
-        lease_ms integer not null,
-        remaining real not null,
-        owner text,
-        crc integer not null
-    ) without rowid""",
-    """create table marks (
-        name text primary key,
-        value text not null,
-        written real not null,
-        crc integer not null
-    ) without rowid""",
-)
-
-
-class State(NamedTuple):
-    """What the journal knows of itself: the row of the table ``state``, without its number and checksum."""
-
-    epoch: str
-    first: int
-    before: int
-    head: int
-    total: int
-    software: str = penstock.__version__
-    """The oldest version that can read this file, as far as is known."""
-    codec: str = ""
-    """The codec of the records; empty while it is unknown."""
-    serial: int = 0
-    """How many transactions there were before."""
-    opened: str = ""
-    """A token of the process that has it open, or was killed; empty after it was closed."""
-    cursors: int = 0
-    marks: int = 0
-    """The sums of the checksums in these tables."""
-
-    @property
-    def start(self) -> Position:
-        """Where the oldest batch begins."""
-        return Position(self.first, self.before)
-
-    @property
-    def end(self) -> Position:
-        """Where the newest batch ends."""
-        return Position(self.head, self.total)
-
-
-_UPDATE: Final = f"update state set {', '.join(f'{column} = ?' for column in (*State._fields, 'crc'))}"
-_UPDATE_IF: Final = f"{_UPDATE} where opened = ?"
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Everything inside is stored, or nothing is."""
-    connection.execute("begin immediate")
-    try:
-        yield
-        connection.execute("commit")
-    except BaseException:
-        # After some errors SQLite has already done it.
-        if connection.in_transaction:
-            connection.execute("rollback")
-        raise
-
-
-def write_state(connection: sqlite3.Connection, state: State, opened: str | None = None) -> bool:
-    """Write the state, inside a transaction; whether the file was still opened by this one, if it matters."""
-    values = (*state, row_checksum("state", *state))
-    if opened is None:
-        return connection.execute(_UPDATE, values).rowcount == 1
-    return connection.execute(_UPDATE_IF, (*values, opened)).rowcount == 1
 
 
 def create(path: str) -> None:
@@ -174,6 +65,12 @@ def create(path: str) -> None:
             f"the journal {path} is missing, but the file {path}-wal that belongs to it is there; "
             "put the journal back, or move that file away, too, to begin a new one"
         )
+    folder = folder_of(path)
+    if os.path.isdir(folder) and os.listdir(folder):
+        raise JournalDamaged(
+            f"the journal {path} is missing, but the directory {folder} that belongs to it is there; "
+            "put the journal back, or move that directory away, too, to begin a new one"
+        )
     draft = f"{path}-new"
     clear_draft(path)
     try:
@@ -183,8 +80,8 @@ def create(path: str) -> None:
             connection.execute(f"pragma page_size = {PAGE_BYTES}")
             with transaction(connection):
                 connection.execute(f"pragma application_id = {APPLICATION_ID}")
-                connection.execute(_BATCHES)
-                _make_tables(connection, State(secrets.token_hex(6), 0, 0, 0, 0))
+                state = State(secrets.token_hex(6), 0, 0, 0, 0)
+                create_tables(connection, state, BATCHES, CURSORS, MARKS, SEGMENTS)
         _put_in_place(draft, path)
     finally:
         Path(draft).unlink(missing_ok=True)
@@ -195,41 +92,6 @@ def clear_draft(path: str) -> None:
     """Remove what a creation left behind that did not get to its end."""
     for left_behind in (f"{path}-new", f"{path}-new-journal"):
         Path(left_behind).unlink(missing_ok=True)
-
-
-def upgrade(connection: sqlite3.Connection, path: str) -> None:
-    """Bring a file of format 1 up to date, in one transaction; its batches stay as they are."""
-    with transaction(connection):
-        columns = {name for _, name, *_ in connection.execute("pragma table_info(state)")}
-        if "crc" in columns:
-            raise damaged(path, "it says that it has format 1, and has not")
-        row = connection.execute("select epoch, first, before, head, total from state").fetchone()
-        cursors = connection.execute("select name, acknowledged, lease_ms from cursors").fetchall()
-        marks = connection.execute("select name, value from marks").fetchall()
-        if row is None or tuple(map(type, row)) != (str, int, int, int, int):
-            raise damaged(path, "it does not say where its records begin and end")
-        for table in ("state", CURSORS, MARKS):
-            connection.execute(f"drop table {table}")
-        _make_tables(connection, State(*row))
-        now = time.time()
-        try:
-            # Leases were stored as times of day. Each starts again: too long is better than forgotten.
-            new_cursors = {name: (reached, lease, lease / 1000, None) for name, reached, lease in cursors}
-            totals = [
-                CheckedTable(connection, path, CURSORS).write(new_cursors),
-                CheckedTable(connection, path, MARKS).write({name: (it, now) for name, it in marks}),
-            ]
-        except TypeError as error:
-            raise damaged(path, str(error)) from error
-        write_state(connection, State(*row)._replace(cursors=totals[0], marks=totals[1]))
-
-
-def _make_tables(connection: sqlite3.Connection, state: State) -> None:
-    connection.execute(f"pragma user_version = {FORMAT}")
-    for table in _TABLES:
-        connection.execute(table)
-    marks = ", ".join("?" * (len(State._fields) + 1))
-    connection.execute(f"insert into state values (0, {marks})", (*state, row_checksum("state", *state)))
 
 
 def _put_in_place(draft: str, path: str) -> None:
@@ -247,17 +109,6 @@ def _put_in_place(draft: str, path: str) -> None:
         os.rename(draft, path)
 
 
-def sync_directory(folder: str) -> None:
-    """Make sure that a new name in it survives a loss of power."""
-    if os.name == "nt":  # where a directory cannot be opened like this, nor has to be
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 _log = logging.getLogger("penstock.aquifer")
 
 WAL_BYTES: Final = 16 * 1024 * 1024
@@ -268,8 +119,6 @@ told, and may try again."""
 
 _HEADER: Final = struct.Struct(">60x I 4x I 28x")
 """Of the hundred bytes that every SQLite file begins with: the number of our format, and the application."""
-_TYPES: Final = (str, int, int, int, int, str, str, int, str, int, int)
-"""The columns of the state."""
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -317,8 +166,8 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
         (version,) = connection.execute("pragma user_version").fetchone()
         if version > FORMAT:
             raise _too_new(path, version)
-        if version == 1:
-            upgrade(connection, path)
+        if version in (1, 2):
+            upgrade(connection, path, version)
             # Into the main file, whose first bytes an earlier version looks at before it opens anything.
             connection.execute("pragma wal_checkpoint(full)").fetchone()
         elif version != FORMAT:
@@ -327,6 +176,7 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
         lost = loss_in(state, lock.left_behind, has_log)
         if lost is not None:
             state = _accept(lost, state, path, accept_loss)
+            state = _without_what_was_removed(connection, state, path)
     except BaseException:
         connection.close()
         raise
@@ -355,15 +205,26 @@ def _accept(lost: str, state: State, path: str, accept_loss: bool) -> State:
     return state._replace(epoch=secrets.token_hex(6))
 
 
-def state_in(connection: sqlite3.Connection, path: str) -> State:
-    """The state; JournalDamaged unless it is what was written."""
-    row = connection.execute(f"select {', '.join(State._fields)}, crc from state").fetchone()
+def _without_what_was_removed(connection: sqlite3.Connection, state: State, path: str) -> State:
+    """The same, beginning after the segment files that were removed because they were forgotten.
+
+    That they were forgotten is in what was lost.
+    """
+    rows = CheckedTable(connection, path, SEGMENTS).load(state.segments)
+    files = sorted(SegmentFile(name, *values) for name, values in rows)
+    missing = missing_in(path, files)
+    if not missing or missing != files[: len(missing)]:
+        return state
+    row = connection.execute(
+        f"select {HEAD_COLUMNS} from batches where first >= ? order by first limit 1",
+        (max(missing[-1].end, state.first),),
+    ).fetchone()
     if row is None:
-        raise damaged(path, "it does not say where its records begin and end")
-    *values, crc = row
-    if tuple(map(type, values)) != _TYPES or crc != row_checksum("state", *values):
-        raise damaged(path, "what it says of itself is not what was written")
-    return State(*values)
+        return state._replace(first=state.head, before=state.total)
+    head = head_in(row)
+    if head is None:
+        raise damaged(path, f"the batch at {row[0]} is not what was written")
+    return state._replace(first=head.position.offset, before=head.position.before)
 
 
 def _read_state(connection: sqlite3.Connection, path: str) -> State:
@@ -373,8 +234,8 @@ def _read_state(connection: sqlite3.Connection, path: str) -> State:
         f"select {HEAD_COLUMNS} from batches where first >= ? order by first limit 1", (state.first,)
     ).fetchone()
     newest = connection.execute(
-        f"select {HEAD_COLUMNS}, length(notes) + length(payload) from batches "
-        "where first >= ? order by first desc limit 1",
+        f"select {HEAD_COLUMNS}, coalesce(notes_bytes + payload_bytes, length(notes) + length(payload)) "
+        "from batches where first >= ? order by first desc limit 1",
         (state.first,),
     ).fetchone()
     if oldest is None or newest is None:

@@ -20,21 +20,20 @@ from typing import Any, Final
 
 from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalLocked
 from penstock.aquifer.log.batch_sequence import Position
-from penstock.aquifer.log.database import (
-    State,
-    clear_draft,
-    inspect_file,
-    loss_in,
-    open_database,
-    state_in,
-    sync_directory,
-    transaction,
-    write_state,
-)
-from penstock.aquifer.log.disk_reader import checked_batch
+from penstock.aquifer.log.database import clear_draft, inspect_file, loss_in, open_database
+from penstock.aquifer.log.disk_reader import ROW_COLUMNS, checked_batch
 from penstock.aquifer.log.journal import a_path
-from penstock.aquifer.log.ownership import OwnerLock
-from penstock.aquifer.log.sqlite_rows import CURSORS, MARKS, CheckedTable, as_journal_errors
+from penstock.aquifer.log.ownership import OwnerLock, sync_directory
+from penstock.aquifer.log.schema import State, state_in, transaction, write_state
+from penstock.aquifer.log.segments import (
+    SegmentFile,
+    SegmentFileReader,
+    SegmentFileWriter,
+    problems_of,
+    size_of,
+)
+from penstock.aquifer.log.sqlite_rows import CURSORS, MARKS, SEGMENTS, CheckedTable, as_journal_errors
+from penstock.aquifer.log.upgrades import ROW_COLUMNS_OF_TWO, state_in_two
 
 __all__ = ["JournalCompaction", "JournalVerification", "compact_journal", "verify_journal"]
 
@@ -86,7 +85,7 @@ class JournalCompaction:
 
     path: str
     before: int
-    """The size of the file in bytes,"""
+    """The size of the file and its segment files in bytes,"""
     after: int
     """and what it is now."""
     records: int
@@ -118,7 +117,7 @@ def verify_journal(
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             verification = _Verification(connection, where, on_progress)
             with verification.noting():
-                state = state_in(connection, where)
+                state = verification.state()
                 lost = loss_in(state, lock.left_behind, has_log)
                 if lost is not None:
                     verification.found(lost)
@@ -129,9 +128,19 @@ def verify_journal(
 class _Verification:
     """One walk through a journal."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str, on_progress: OnProgress | None) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        path: str,
+        on_progress: OnProgress | None,
+        journal: str | None = None,
+    ) -> None:
+        """``journal`` is the one that the segment files belong to, if ``path`` is a new file for it."""
         self._connection = connection
         self._path = path
+        self._journal = path if journal is None else journal
+        self._earlier = False
+        """Whether the file is of the format before this one, which a gateway would bring up to date."""
         self._on_progress = on_progress
         self._state: State | None = None
         self._findings: list[str] = []
@@ -153,14 +162,28 @@ class _Verification:
         else:
             self._more += 1
 
+    def state(self) -> State:
+        (version,) = self._connection.execute("pragma user_version").fetchone()
+        if version == 1:
+            raise JournalError(
+                f"the journal {self._path} was written by Penstock 0.1; open it with a gateway, which brings "
+                "it up to date, and then verify it"
+            )
+        self._earlier = version == 2
+        return (state_in_two if self._earlier else state_in)(self._connection, self._path)
+
     def run(self, state: State) -> None:
         self._state = state
         with self.noting():
             for (said,) in self._connection.execute("pragma quick_check(10)"):
                 if said != "ok":
                     self.found(f"SQLite: {said}")
-        with self.noting():
-            self._check_batches(state)
+        if not self._earlier:
+            with self.noting():
+                for problem in problems_of(self._journal, self._files(state)):
+                    self.found(problem.finding)
+        with closing(SegmentFileReader(self._journal)) as segments, self.noting():
+            self._check_batches(state, segments)
         with self.noting():
             table = CheckedTable(self._connection, self._path, CURSORS)
             for name, (acknowledged, *_) in table.load(state.cursors):
@@ -171,17 +194,24 @@ class _Verification:
             table = CheckedTable(self._connection, self._path, MARKS)
             self._marks = sum(1 for _ in table.load(state.marks))
 
-    def _check_batches(self, state: State) -> None:
+    def _files(self, state: State) -> Iterator[SegmentFile]:
+        """The segment files with something in them that is needed."""
+        for name, values in CheckedTable(self._connection, self._path, SEGMENTS).load(state.segments):
+            file = SegmentFile(name, *values)
+            if file.end > state.first:
+                yield file
+
+    def _check_batches(self, state: State, segments: SegmentFileReader) -> None:
         expected: Position | None = state.start
         total = state.total - state.before
         rows = self._connection.execute(
-            "select first, count, before, stored, crc, format, notes, payload from batches "
+            f"select {ROW_COLUMNS_OF_TWO if self._earlier else ROW_COLUMNS} from batches "
             "where first >= ? order by first",
             (state.first,),
         )
         for row in rows:
             try:
-                position, batch = checked_batch(self._path, row)
+                position, batch = checked_batch(self._path, row, segments)
             except JournalDamaged as damage:
                 self.found(damage.finding)
                 # Where it would end cannot be believed; the next sound batch says where it begins.
@@ -231,22 +261,27 @@ def compact_journal(path: str | os.PathLike[str], on_progress: OnProgress | None
     changed.
     """
     where = _existing(path, "compact_journal(path)")
-    before = sum(os.path.getsize(name) for name in (where, f"{where}-wal") if os.path.exists(name))
+    database = sum(os.path.getsize(name) for name in (where, f"{where}-wal") if os.path.exists(name))
+    before = database + size_of(where)
     with _owned(where) as lock, as_journal_errors(where):
         connection, state = open_database(where, lock, accept_loss=False)
         draft = f"{where}-new"
         try:
             with closing(connection):
-                needed = state.total - state.before + _SPARE
+                needed = min(state.total - state.before, database) + _SPARE
                 free = shutil.disk_usage(os.path.dirname(where)).free
                 if free < needed:
                     raise JournalFull(
                         f"compacting the journal {where} needs {needed:,} bytes, and the disk has {free:,}: "
                         "free some space and try again; nothing was changed"
                     )
-                state = state._replace(serial=state.serial + 1, opened="")
+                table = CheckedTable(connection, where, SEGMENTS)
+                files = [SegmentFile(name, *values) for name, values in table.load(state.segments)]
+                needless = {file.name: None for file in files if file.end <= state.first}
                 with transaction(connection):
                     connection.execute("delete from batches where first < ?", (state.first,))
+                    total = table.write(needless)
+                    state = state._replace(serial=state.serial + 1, opened="", segments=total)
                     write_state(connection, state)
                 lock.seal(state.epoch, state.serial)
                 if on_progress is not None:
@@ -264,7 +299,11 @@ def compact_journal(path: str | os.PathLike[str], on_progress: OnProgress | None
             _replace(draft, where)
         finally:
             clear_draft(where)
-        return JournalCompaction(where, before, os.path.getsize(where), state.head - state.first)
+        SegmentFileWriter(
+            where, [file for file in files if file.name not in needless], None
+        ).remove_strangers()
+        after = os.path.getsize(where) + size_of(where)
+        return JournalCompaction(where, before, after, state.head - state.first)
 
 
 def _replace(draft: str, path: str) -> None:
@@ -307,7 +346,7 @@ def _watcher(draft: str, needed: int, on_progress: OnProgress) -> Callable[[], i
 def _check_draft(draft: str, path: str, state: State) -> None:
     """Read the new file before it replaces the old one."""
     with closing(sqlite3.connect(f"{Path(draft).as_uri()}?mode=ro", uri=True)) as connection:
-        verification = _Verification(connection, draft, None)
+        verification = _Verification(connection, draft, None, path)
         with verification.noting():
             if state_in(connection, draft) != state:
                 verification.found("it does not say the same of itself")

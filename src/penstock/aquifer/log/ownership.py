@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse
 from penstock.streams.spi import renew_after_fork
 
-__all__ = ["JournalFiles", "OwnerLock", "Seal"]
+__all__ = ["JournalFiles", "OwnerLock", "Seal", "give_to_owner_of", "sync_directory"]
 
 if sys.platform == "win32":
     import msvcrt
@@ -166,7 +166,7 @@ def _open_and_lock(journal: str) -> int:
         try:
             try:
                 descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600)
-                _give_to_owner_of(journal, descriptor)
+                give_to_owner_of(journal, descriptor)
             except FileExistsError:
                 descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         except OSError as error:
@@ -185,12 +185,26 @@ def _open_and_lock(journal: str) -> int:
         os.close(descriptor)
 
 
-def _give_to_owner_of(journal: str, descriptor: int) -> None:
-    """If root looks after the journal of a service, leave the lock to the service, which needs it later."""
+def give_to_owner_of(journal: str, what: int | str) -> None:
+    """If root works on the journal of a service, leave what it makes to the service, which needs it later.
+
+    ``what`` is a descriptor or a path.
+    """
     if sys.platform == "win32" or os.geteuid() != 0 or not os.path.exists(journal):
         return
     owner = os.stat(journal)
-    os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    os.chown(what, owner.st_uid, owner.st_gid)
+
+
+def sync_directory(folder: str) -> None:
+    """Make sure that a new name in it survives a loss of power."""
+    if os.name == "nt":  # where a directory cannot be opened like this, nor has to be
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _read(descriptor: int) -> str:

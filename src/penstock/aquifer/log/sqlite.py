@@ -1,8 +1,9 @@
-"""The journal that survives its process: one SQLite file.
+"""The journal that survives its process: a SQLite file, and segment files for large groups of records.
 
 **What is safe.** When :meth:`SqliteJournal.append` returns, its batches, the marks and the cursors have been
 written and synced to the disk (write-ahead log, ``synchronous=full``): neither a killed process nor a loss of
-power takes them away, as far as the disk keeps what it says it has written. What was being appended in that
+power takes them away, as far as the disk keeps what it says it has written. The records of a large group are
+in a segment file, which is synced before the transaction is committed. What was being appended in that
 moment is there wholly or not at all. If the end of the write-ahead log was not synced and is torn, exactly
 the appends that had not returned are missing, and the log continues from there.
 
@@ -11,12 +12,12 @@ the appends that had not returned are missing, and the log continues from there.
 oldest of them may be there again. Many batches are deleted over several of these, so that none takes long.
 
 **What is refused.** Every row has a checksum, and the file says whether it was closed in order. Damage, a
-write-ahead log that was lost, a file that was removed while it was in use, and a second owner are noticed;
-nothing is read or written then that would not be what readers were told before.
+write-ahead log or a segment file that was lost, a file that was removed while it was in use, and a second
+owner are noticed; nothing is read or written then that would not be what readers were told before.
 
 **What is beside the file.** ``NAME-wal`` and ``NAME-shm`` belong to SQLite and are a part of the journal
-while it is open; ``NAME-lock`` tells who has it open, and may stay behind. All are readable by their owner
-alone.
+while it is open; ``NAME-segments`` has the segment files, and is always a part of it; ``NAME-lock`` tells who
+has it open, and may stay behind. All are readable by their owner alone.
 """
 
 from __future__ import annotations
@@ -28,17 +29,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.aquifer.errors import JournalError, JournalFull, JournalInUse, JournalLocked
+from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalInUse, JournalLocked
+from penstock.aquifer.log import segments
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
-from penstock.aquifer.log.database import (
-    BUSY_MILLISECONDS,
-    WAL_BYTES,
-    State,
-    connect,
-    open_database,
-    transaction,
-    write_state,
-)
+from penstock.aquifer.log.database import BUSY_MILLISECONDS, WAL_BYTES, connect, open_database
 from penstock.aquifer.log.disk_reader import DiskReader
 from penstock.aquifer.log.journal import (
     Cursor,
@@ -52,10 +46,13 @@ from penstock.aquifer.log.journal import (
 )
 from penstock.aquifer.log.marks import Mark, Marks
 from penstock.aquifer.log.ownership import JournalFiles, OwnerLock
+from penstock.aquifer.log.schema import State, transaction, write_state
+from penstock.aquifer.log.segments import SegmentFile, SegmentFileWriter, place_in, problems_of
 from penstock.aquifer.log.sqlite_rows import (
     CURSORS,
     HEAD_COLUMNS,
     MARKS,
+    SEGMENTS,
     BatchHead,
     CheckedTable,
     as_journal_errors,
@@ -76,6 +73,12 @@ _PATIENCE_AT_THE_END: Final = 5000
 _DELETED_AT_ONCE: Final = 16 * _MIB
 _ROWS_DELETED_AT_ONCE: Final = 4096
 """Each transaction deletes so much, or four times what it adds if that is more: it must not fall behind."""
+_INSERT: Final = "insert into batches values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def _large(batches: Sequence[Batch]) -> bool:
+    """Whether the batches of a transaction go to a segment file."""
+    return bool(batches) and sum(batch.nbytes for batch in batches) >= segments.INLINE_BYTES
 
 
 class SqliteJournal(Journal):
@@ -138,6 +141,13 @@ class SqliteJournal(Journal):
             self._cursors[name] = Cursor(*values)
         self._mark_table = CheckedTable(self._connection, self.path, MARKS)
         self._marks = Marks((name, Mark(*values)) for name, values in self._mark_table.load(state.marks))
+        self._segment_table = CheckedTable(self._connection, self.path, SEGMENTS)
+        rows = self._segment_table.load(state.segments)
+        files = [SegmentFile(name, *values) for name, values in rows]
+        self._segments = SegmentFileWriter(self.path, files, self.max_bytes)
+        for problem in problems_of(self.path, (file for file in files if file.end > self.first)):
+            raise problem
+        self._segments.remove_strangers()
         self._recent = BatchSequence(self._end)
         self._reader = DiskReader(connect(self.path), self.path, self._cache_bytes)
         newest = self._head_of("first < ? order by first desc", (self.head,))
@@ -154,6 +164,7 @@ class SqliteJournal(Journal):
                 self._store((), {}, self._end)
         except BaseException:
             self._reader.close()
+            self._segments.close()
             raise
 
     @property
@@ -197,7 +208,12 @@ class SqliteJournal(Journal):
         if batch is not None:
             return batch
         self._check_open()
-        batch = self._reader.find(offset)
+        try:
+            batch = self._reader.find(offset)
+        except JournalDamaged:
+            if offset >= self.first:
+                raise
+            batch = None
         # It may have been forgotten, and deleted, while we were looking for it.
         if batch is None and offset >= self.first:
             raise damaged(self.path, f"the record {offset} is missing")
@@ -275,6 +291,7 @@ class SqliteJournal(Journal):
         if changed or self._oldest_forgotten() is not None:
             self._store((), {}, self._end)
         self._files.check_all()
+        self._segments.check_all()
 
     def close(self) -> None:
         """Store the rest and close the files. It can be called again."""
@@ -285,6 +302,7 @@ class SqliteJournal(Journal):
             closed = self._close_in_order()
         finally:
             self._reader.close()
+            self._segments.close()
             self._connection.close()
             self._lock.release(closed=closed)
 
@@ -363,34 +381,49 @@ class SqliteJournal(Journal):
         *,
         closing: bool = False,
     ) -> None:
-        """Bring the file up to date, and only then ourselves."""
+        """Bring the files up to date, and only then ourselves."""
         if self._files.check() > _WAL_TOO_LONG:
             self._shorten_wal()
+        self._segments.check()
         cursors, now = dict(self._unsaved), self._now()
         mark_changes = self._marks.changes(marks, now) if marks else {}
+        file = self._segments.next_file(batches) if _large(batches) else None
+        forgotten = self._segments.forgotten_before(self.first, file)
+        files: dict[str, tuple[int, int] | None] = dict.fromkeys((gone.name for gone in forgotten), None)
+        if file is not None:
+            files[file.name] = file.end, file.size
         before = self._state
-        with as_journal_errors(self.path), transaction(self._connection):
-            # First of all: if the journal belongs to another process now, store nothing.
-            state = State(
-                before.epoch,
-                *self._start,
-                *end,
-                before.software,
-                self._codec,
-                before.serial + 1,
-                "" if closing else self._token,
-                self._cursor_table.write(cursors),
-                self._mark_table.write(mark_changes),
-            )
-            if not write_state(self._connection, state, before.opened):
-                raise self._not_ours_any_more()
-            # Deleted before, so that the new batches get their pages and the file does not grow.
-            self._delete_forgotten(end.before - self._end.before, len(batches))
-            self._connection.executemany(
-                "insert into batches values (?, ?, ?, ?, ?, ?, ?, ?)", self._rows(batches, now)
-            )
+        try:
+            with as_journal_errors(self.path), transaction(self._connection):
+                # First of all: if the journal belongs to another process now, store nothing.
+                state = State(
+                    before.epoch,
+                    *self._start,
+                    *end,
+                    before.software,
+                    self._codec,
+                    before.serial + 1,
+                    "" if closing else self._token,
+                    self._cursor_table.write(cursors),
+                    self._mark_table.write(mark_changes),
+                    self._segment_table.write(files),
+                )
+                if not write_state(self._connection, state, before.opened):
+                    raise self._not_ours_any_more()
+                # Deleted before, so that the new batches get their pages and the file does not grow.
+                self._delete_forgotten(end.before - self._end.before, len(batches))
+                if file is not None:
+                    self._segments.write(file, batches)
+                self._connection.executemany(_INSERT, self._rows(batches, now, file))
+        except BaseException as error:
+            self._segments.undo(certain=isinstance(error, JournalFull | JournalLocked))
+            raise
         self._lock.seal(self.epoch, state.serial)
         self._state = state
+        if files:
+            self._segment_table.written(files, state.segments)
+            self._reader.forget(forgotten)
+            self._segments.committed(file, forgotten)
         if cursors:
             self._cursor_table.written(cursors, state.cursors)
             self._unsaved.clear()
@@ -409,12 +442,20 @@ class SqliteJournal(Journal):
             f"file {self.path}-lock removed? This one stores nothing any more; let one of the two run"
         )
 
-    def _rows(self, batches: Sequence[Batch], now: float) -> Iterator[tuple[object, ...]]:
+    def _rows(
+        self, batches: Sequence[Batch], now: float, file: SegmentFile | None
+    ) -> Iterator[tuple[object, ...]]:
         before = self._end.before
+        place = place_in(file, batches) if file is not None else 0
         for batch in batches:
             crc = batch_checksum(batch, before, now)
-            yield batch.first, batch.count, before, now, batch.format, crc, batch.metadata, batch.payload
+            head = batch.first, batch.count, before, now, batch.format, crc
+            if file is None:
+                yield *head, batch.metadata, batch.payload, None, None, None, None
+            else:
+                yield *head, b"", b"", file.name, place, len(batch.metadata), len(batch.payload)
             before += batch.nbytes
+            place += batch.nbytes
 
     def _oldest_forgotten(self) -> BatchHead | None:
         return self._head_of("first < ? order by first", (self.first,))

@@ -3,8 +3,8 @@
 SQLite itself has no checksums, and a flipped bit must not pass. A batch has two checksums in one column. The
 low 32 bits cover its records. The bits above cover the columns that the journal decides with (offsets, sizes,
 time) and the low part, so that they can be checked without reading the records. Rows of format 1 have zero
-there. Of the small tables, cursors and marks, the sum of all checksums is in the journal's state: so a row
-that has changed is noticed, and also one that is missing, or that came back.
+there. Of the small tables (cursors, marks and segment files) the sum of all checksums is in the journal's
+state: so a row that has changed is noticed, and also one that is missing, or that came back.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = [
     "CURSORS",
     "HEAD_COLUMNS",
     "MARKS",
+    "SEGMENTS",
     "BatchHead",
     "CheckedTable",
     "as_journal_errors",
@@ -78,7 +79,8 @@ def damaged(path: str, what: str) -> JournalDamaged:
     """
     error = JournalDamaged(
         f"the journal {path} is damaged: {what}. Move it away, together with the files {path}-wal and "
-        f"{path}-shm if they are there, and a new journal with a new epoch is begun; the command "
+        f"{path}-shm and the directory {path}-segments if they are there, and a new journal with a new "
+        "epoch is begun; the command "
         f'sqlite3 {path} ".recover" may still get records out of the old one'
     )
     error.finding = what
@@ -186,9 +188,11 @@ def _head_checksum(first: int, count: int, before: int, stored: float, low: int)
 
 CURSORS: Final = "cursors"
 MARKS: Final = "marks"
+SEGMENTS: Final = "segments"
 _TYPES: Final[Mapping[str, tuple[tuple[type, ...], ...]]] = {
     CURSORS: ((int,), (int,), (float,), (str, type(None))),
     MARKS: ((str,), (float,)),
+    SEGMENTS: ((int,), (int,)),
 }
 """What the columns between the name and the checksum may hold."""
 
