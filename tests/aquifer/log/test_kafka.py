@@ -183,3 +183,19 @@ def _until_it_answers(journal: KafkaJournal, new: list[object]) -> None:
         return True
 
     wait_until(stored, "the journal does not recover")
+
+
+def test_a_topic_that_was_deleted_is_not_taken_for_the_log(kafka: KafkaBroker, topic: str) -> None:
+    first = KafkaJournal(kafka.address, topic)
+    fill(first, [10])
+    first.close()
+    kafka.delete(topic)
+    for _ in range(2):  # The first of them creates the topic.
+        with pytest.raises(JournalDamaged, match=f"deleted and created again.*{topic}-state"):
+            KafkaJournal(kafka.address, topic)
+    kafka.delete(f"{topic}-state")
+
+    second = KafkaJournal(kafka.address, topic)
+    assert (second.first, second.head) == (0, 0)
+    assert second.epoch != first.epoch
+    second.close()

@@ -104,23 +104,3 @@ def test_what_kafka_has_deleted_is_missing_with_a_warning(
     assert (third.first, third.head) == (50, 120)
     assert len(everything(third)) == 7
     third.close()
-
-
-def test_segments_of_another_topic_are_not_used(kafka: KafkaBroker, topic: str) -> None:
-    first = KafkaJournal(kafka.address, topic)
-    fill(first, [1] * 3)  # The places of what follows are others in the next topic.
-    for _ in range(3 * SEGMENT):
-        fill(first, [10], author="first")
-    first.close()
-    kafka.delete(topic)
-    kafka.create(topic)
-
-    second = KafkaJournal(kafka.address, topic)
-    assert second.head == second.first
-    assert keys(second) == []
-    fill(second, [10] * 3, author="second")
-    second.close()
-
-    third = KafkaJournal(kafka.address, topic)
-    assert len(everything(third)) == 3
-    third.close()

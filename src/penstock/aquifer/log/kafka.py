@@ -27,7 +27,13 @@ from typing import Final
 
 import msgspec
 
-from penstock.aquifer.errors import JournalError, JournalInUse, JournalTooNew, JournalUnavailable
+from penstock.aquifer.errors import (
+    JournalDamaged,
+    JournalError,
+    JournalInUse,
+    JournalTooNew,
+    JournalUnavailable,
+)
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
 from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, an_age, check_codec, remaining
 from penstock.aquifer.log.kafka_index import BatchPlace, KafkaIndex
@@ -61,6 +67,8 @@ class _LogState(msgspec.Struct, array_like=True, frozen=True):
     first: int
     before: int
     owner: str
+    topic_id: str = ""
+    """Of the topic with the batches; empty if the brokers are too old to tell."""
 
 
 class KafkaJournal(Journal):
@@ -129,6 +137,9 @@ class KafkaJournal(Journal):
         stored = self._topics.state()
         state = self._state_in(stored.get(_STATE)) or _LogState(_FORMAT, secrets.token_hex(6), "", 0, 0, "")
         self.epoch, self._codec = state.epoch, state.codec
+        self._topic_id = self._topics.topic_id()
+        if state.topic_id not in ("", self._topic_id):
+            raise self._another_topic()
         start = Position(state.first, state.before)
         if not self._read_with_segments(stored, start):
             self._read_everything(start)
@@ -192,6 +203,14 @@ class KafkaJournal(Journal):
                 f"the log {self.path} was written by a later version of Penstock; update this one"
             )
         return msgspec.msgpack.decode(value, type=_LogState)
+
+    def _another_topic(self) -> JournalDamaged:
+        # With the epoch and the cursors of the lost log, readers would take new records for old ones.
+        topic = self._address.topic
+        return JournalDamaged(
+            f"the topic of the log {self.path} was deleted and created again, so its records are gone; "
+            f"delete {topic}-state as well, which has the cursors of its readers, and a new log begins"
+        )
 
     def _missing(self, found: Position) -> None:
         _log.warning(
@@ -399,7 +418,7 @@ class KafkaJournal(Journal):
 
     def _state(self) -> _LogState:
         first, before = self._index.start
-        return _LogState(_FORMAT, self.epoch, self._codec, first, before, self._owner)
+        return _LogState(_FORMAT, self.epoch, self._codec, first, before, self._owner, self._topic_id)
 
     def _remember(self, batches: Sequence[Batch]) -> None:
         self._recent.extend(batches)

@@ -131,6 +131,18 @@ class KafkaTopics:
             raise self.problem(error) from error
         self._producer = producer
 
+    def topic_id(self) -> str:
+        """What Kafka calls the topic with the batches: another one if it is deleted and created again."""
+        from confluent_kafka import KafkaException, TopicCollection
+
+        described = self._admin.describe_topics(
+            TopicCollection([self._topic]), request_timeout=self._patience
+        )
+        try:
+            return str(described[self._topic].result(self._patience).topic_id)
+        except (KafkaException, TimeoutError) as error:
+            raise self.problem(error) from error
+
     # ---------------------------------------------------------------- writing
     def write(self, batches: Sequence[Batch], start: Position, changes: StateChanges) -> list[BatchPlace]:
         """All of it in one transaction; returns where the batches are.
