@@ -86,12 +86,6 @@ SETTINGS: Final = (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager",
     ),
     Setting(
-        "spark.penstock.chmodInProcess",
-        "no such setting",
-        "Java sets the permissions of the checkpoint's files, not the program `chmod`",
-        "false",
-    ),
-    Setting(
         "spark.penstock.checksums",
         "no such setting",
         "Hadoop writes no checksum file beside each file of the checkpoint",

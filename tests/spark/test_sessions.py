@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -72,26 +71,6 @@ def test_a_checkpoint_on_this_machine_has_no_files_of_checksums(spark: SparkSess
     assert {"metadata", "offsets", "commits", "0"} <= names
     assert not {name for name in names if name.endswith(".crc")}
     assert settings("local", **{CHECKSUMS: "true"})[CHECKSUMS] == "true"
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("mode", [0o640, 0o777, 0o1777])
-def test_a_file_of_a_checkpoint_gets_its_permissions_without_a_process(
-    spark: SparkSession, tmp_path: Path, mode: int
-) -> None:
-    jvm: Any = spark.sparkContext._jvm
-    file = tmp_path / "file"
-    file.touch()
-    hadoop = jvm.org.apache.hadoop.fs
-    files = hadoop.FileSystem.get(
-        jvm.java.net.URI(file.as_uri()), spark.sparkContext._jsc.hadoopConfiguration()
-    )
-    assert files.getClass().getName() == "PenstockLocalFiles", "Spark has another file system"
-
-    files.setPermission(hadoop.Path(str(file)), hadoop.permission.FsPermission(f"{mode:o}"))
-
-    assert stat.S_IMODE(file.stat().st_mode) == mode
 
 
 def test_a_process_of_spark_imports_neither_feeds_nor_servers() -> None:

@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from penstock.spark.local_files import leave_out_checksums, set_permissions_in_process
 from penstock.spark.programs import java_home, python_for_workers
 from penstock.spark.versions import installed
 
@@ -32,8 +31,6 @@ _CLIENT_NEEDS: Final = ("grpc", "grpc_status", "pandas")
 
 _CHECKSUMS: Final = "spark.penstock.checksums"
 """Our own setting: whether Hadoop writes checksums of local files."""
-_CHMOD_IN_PROCESS: Final = "spark.penstock.chmodInProcess"
-"""Our own setting: whether Hadoop sets permissions of local files without starting a process."""
 
 _EVERYWHERE: Final[Mapping[str, str]] = {
     # The size of the Arrow batches between Spark and Python.
@@ -53,11 +50,9 @@ _ON_ONE_MACHINE: Final[Mapping[str, str]] = {
     "spark.driver.bindAddress": "127.0.0.1",
     # 200 by default, which costs five seconds for each batch with an aggregation.
     "spark.sql.shuffle.partitions": "2",
-    # Hadoop writes a file of checksums beside each file.
+    # Hadoop writes a file of checksums beside each file, and runs chmod for both.
     _CHECKSUMS: "false",
-    # Hadoop starts the program chmod for each file.
-    _CHMOD_IN_PROCESS: "true",
-    # Whatever processes are left start fast.
+    # The remaining forks are fast.
     "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
     # TCP to the Python workers delays small packets by 40 ms.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -149,11 +144,20 @@ def _started(name: str, master: str, chosen: Mapping[str, str]) -> SparkSession:
     for key, value in chosen.items():
         builder = builder.config(key, value)
     started = builder.getOrCreate()
-    if chosen.get(_CHMOD_IN_PROCESS) == "true":
-        set_permissions_in_process(started)
     if chosen.get(_CHECKSUMS) == "false":
-        leave_out_checksums(started)
+        _leave_out_checksums(started)
     return started
+
+
+def _leave_out_checksums(spark: SparkSession) -> None:
+    """Make Hadoop's local file system, one object for the whole Java process, write no checksums.
+
+    Hadoop's raw file system has none, but RocksDB, which stateful functions need, does not work with it.
+    """
+    context = spark.sparkContext
+    assert context._jvm is not None, "a session that was started here has a JVM"
+    files = context._jvm.org.apache.hadoop.fs.FileSystem.getLocal(context._jsc.hadoopConfiguration())
+    files.setWriteChecksum(False)
 
 
 def _connected(name: str, master: str, chosen: Mapping[str, str]) -> SparkSession:
