@@ -48,6 +48,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         "tests/spark/test_source_killed.py",
     ),
     "commands": ("tests/cli", "tests/end_to_end"),
+    "kits": ("tests/conformance", "tests/interop", "tests/tck"),
     "storms": (
         "tests/spark/chaos",
         "tests/spark/test_backpressure.py",
@@ -56,7 +57,6 @@ RUNS: dict[str, tuple[str, ...]] = {
         "tests/aquifer/chaos",
         "tests/observe/planted",
     ),
-    "kits": ("tests/conformance", "tests/interop", "tests/tck"),
     OLDEST: (),
     "pages": ("tests/examples", "tests/source"),
 }

@@ -84,7 +84,7 @@ def test_what_was_read_and_not_stored_is_read_again(kafka: KafkaBroker) -> None:
 
 
 def test_keys_and_times_are_kept_and_the_order_of_each_key(kafka: KafkaBroker) -> None:
-    topic = kafka.topic(partitions=3)
+    topic = kafka.topic(partitions=3, retention_ms=-1)  # The records look old enough to be deleted.
     producer = Producer({"bootstrap.servers": kafka.address})
     for number in range(600):
         producer.produce(

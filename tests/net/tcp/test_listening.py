@@ -57,6 +57,18 @@ def test_two_servers_can_share_a_port(kind: str, secure: bool, tmp_path: Path) -
     run_on(kind, main())
 
 
+async def bound_twice() -> bool:
+    """Whether IPv6 and IPv4 can have one port, which could not be if "::" had taken IPv4 as well."""
+    for _ in range(20):  # Another program may have the port of IPv4.
+        async with await ECHO.host("::").bind() as six:
+            try:
+                async with await ECHO.port(six.port).bind() as four:
+                    return four.port == six.port
+            except BindFailed:
+                continue
+    return False
+
+
 @on_each_loop
 @needs_ipv6
 def test_a_server_of_ipv6_takes_ipv4_if_it_is_told_to_and_only_then(kind: str) -> None:
@@ -64,8 +76,7 @@ def test_a_server_of_ipv6_takes_ipv4_if_it_is_told_to_and_only_then(kind: str) -
         async with await ECHO.host("::").option("IPV6_V6ONLY", 0).bind() as both:
             for host in "127.0.0.1", "::1":
                 assert await echoed(TcpClient.create().host(host).port(both.port)) == b"hello"
-        async with await ECHO.host("::").bind() as six, await ECHO.port(six.port).bind() as four:
-            assert four.port == six.port  # which could not be if "::" had taken IPv4 as well
+        assert await bound_twice()
         await settled()
 
     run_on(kind, main())
