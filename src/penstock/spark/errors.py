@@ -11,6 +11,7 @@ __all__ = [
     "DataLoss",
     "NoJava",
     "QueryFailed",
+    "QueryStopped",
     "SharedSubscription",
     "UnreadableRecord",
     "UnwritableRow",
@@ -68,6 +69,10 @@ class DataLoss(RuntimeError):
 
 class SharedSubscription(RuntimeError):
     """Another query moves the cursor that this query relies on."""
+
+
+class QueryStopped(RuntimeError):
+    """A query was stopped while a batch waited to be published; the next run publishes it."""
 
 
 class NoJava(RuntimeError):

@@ -1,7 +1,7 @@
 """What the driver does for the stream readers of its queries, which run in processes beside it.
 
-It reports how long a batch took, which only the driver knows. With Spark 4.0 and 4.1 it also notes the
-trigger of a query, because these versions do not tell a reader about it.
+It reports how long a batch took, which only the driver knows, and that a query is being stopped. With Spark
+4.0 and 4.1 it also notes the trigger of a query, because these versions do not tell a reader about it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.source.batch_times import reports_folder, write_reports
+from penstock.spark.stop_notices import StopWatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,22 +54,27 @@ class _QueryListener:
     def __init__(self, queries: Any, note_trigger: Any) -> None:
         self._queries = queries
         self._note_trigger = note_trigger
+        self._stop_watch = StopWatch(queries)
 
     def onQueryStarted(self, event: Any) -> None:
-        """Note the trigger of a query; Spark waits for that before it starts the query's planner."""
-        if self._note_trigger is None:
-            return
+        """Note a query and its trigger; Spark waits for that before it starts the query's planner."""
         try:
-            query = self._queries.get(event.id())
-            self._note_trigger(query.streamingQuery().trigger().getClass().getSimpleName().rstrip("$"))
+            self._stop_watch.begin(str(event.runId()))
+            if self._note_trigger is not None:
+                query = self._queries.get(event.id())
+                self._note_trigger(query.streamingQuery().trigger().getClass().getSimpleName().rstrip("$"))
         except Exception as error:
-            _log.info("could not find out the trigger of a query: %s", error)
+            _log.info("could not note the start of a query: %s", error)
 
     def onQueryIdle(self, event: Any) -> None:
         """Spark requires this method."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Spark requires this method."""
+        """Note that the query can no longer be stopped."""
+        try:
+            self._stop_watch.end(str(event.runId()))
+        except Exception as error:
+            _log.info("could not note the end of a query: %s", error)
 
     def onQueryProgress(self, event: Any) -> None:
         """Write the reports of a batch that has ended."""

@@ -25,6 +25,7 @@ from penstock.spark.options import SinkOptions
 from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.batch_times import note_commit
 from penstock.spark.spark_interface import StreamArrowWriter
+from penstock.spark.stop_notices import QueryRun, StopNotice
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,6 +42,8 @@ class PreparedRows(WriterCommitMessage):
 
     query: str
     part: PreparedPart
+    run: QueryRun | None = None
+    """The run of a streaming query that the task belongs to, if any: also of one with ``foreachBatch``."""
 
 
 @contextmanager
@@ -69,15 +72,20 @@ def _prepare(
         for rows in batches:
             for records in packer.batches(rows):
                 transaction.write_batch(records)
-        return PreparedRows(query, transaction.prepare())
+        return PreparedRows(query, transaction.prepare(), _this_run(task))
 
 
 def _commit(messages: list[WriterCommitMessage | None], batch: int, options: SinkOptions) -> None:
     prepared = [message for message in messages if isinstance(message, PreparedRows)]
     if not prepared:
         return  # Without tasks there are no rows.
-    with _producer(options, prepared[0].query) as producer:
-        producer.commit(batch, [message.part for message in prepared], timeout=options.timeout)
+    parts = [message.part for message in prepared]
+    waits_for = f"batch {batch} waited for the gateway at {options.endpoint}"
+    with (
+        _producer(options, prepared[0].query) as producer,
+        StopNotice(prepared[0].run, waits_for) as notice,
+    ):
+        producer.commit(batch, parts, timeout=options.timeout, while_waiting=notice.check)
 
 
 class AquiferStreamWriter(StreamArrowWriter):
@@ -134,6 +142,12 @@ class AquiferBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log it. There is nothing to undo."""
         _log.info("the write was aborted")
+
+
+def _this_run(task: TaskContext) -> QueryRun | None:
+    """The run of a query that a task belongs to; Spark has it in the same way."""
+    query, group = task.getLocalProperty("sql.streaming.queryId"), task.getLocalProperty("spark.jobGroup.id")
+    return None if query is None or group is None else QueryRun(query, group)
 
 
 def _this_batch() -> tuple[str, int]:
