@@ -29,6 +29,8 @@ from tests.feeds.reading import Reader, followed
 HERE = "tcp://127.0.0.1:0"
 RECORDS = int(os.environ.get("PENSTOCK_FEED_RECORDS", "1000"))
 """Entries that are sent while everybody is killed in turn."""
+DELIVERIES = 32
+"""So many may be on their way to a gateway."""
 
 
 @pytest.fixture(scope="module")
@@ -372,7 +374,8 @@ def test_a_slow_reader_leaves_the_entries_in_redis_and_the_memory_flat(
         reader.take(300)
         wait_until(lambda: client.xinfo_groups("readings")[0]["lag"] <= left - 50, "it does not go on")
         wait_until(held, "the gateway goes on reading")
-        assert group[0]["lag"] >= left - 300
+        # When the log was full, fewer deliveries may have been on their way than now (decision 0068).
+        assert group[0]["lag"] >= left - 300 - DELIVERIES
         assert resident(gateway.pid) - memory < 20_000_000
         reader.subscription.cancel()
     client.config_set("appendonly", "yes")
