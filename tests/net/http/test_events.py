@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.net.framing import BadFrame, FrameTooLong
@@ -103,6 +103,7 @@ def test_a_long_event_in_tiny_pieces_is_not_gone_through_again_and_again(start: 
 
 
 @given(cuts=st.lists(st.integers(1, 40), max_size=20))
+@example(cuts=[1] * 10 + [25] + [40] * 7 + [1])  # The last one is the newline after a carriage return.
 def test_a_wrong_event_can_be_kept_and_the_next_one_is_read(cuts: list[int]) -> None:
     decoder = EventDecoder(max_length=20, keep_wrong=True)
     stream = (

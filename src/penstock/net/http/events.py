@@ -120,7 +120,7 @@ class EventDecoder(Decoder[Event]):
             return []
         if self._after_return and chunk[:1] == b"\n":
             chunk = chunk[1:]
-        self._after_return = chunk.endswith(b"\r") or (self._after_return and not chunk)
+        self._after_return = chunk.endswith(b"\r")
         # Only the chunk is searched; what is pending has been searched before.
         lines = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         rest = lines.pop()
