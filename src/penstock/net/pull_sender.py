@@ -76,9 +76,8 @@ class HandfulSender(StreamSender):
         self._source_ended(fault)
 
     def _refill(self) -> None:
-        self._scheduled = False
-        if self._working:
-            return
+        if self._working or self._scheduled:
+            return  # Room in the socket brings no second turn beside the one that is due.
         began = late = 0.0
         most = self._bytes + _FAIR_BYTES
         while self._has_room() and self._done is not None and not self._finishing:
@@ -109,9 +108,13 @@ class HandfulSender(StreamSender):
                 self._handful = 1
             if now > late or self._bytes >= most:
                 self._scheduled = True
-                self._loop.call_soon(self._refill)
+                self._loop.call_soon(self._take_turn)
                 return
             began = now
+
+    def _take_turn(self) -> None:
+        self._scheduled = False
+        self._refill()
 
     def _write_taken(self) -> None:
         taken = self._taken

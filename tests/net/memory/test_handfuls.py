@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -256,3 +257,15 @@ def test_large_results_after_many_small_ones_do_not_come_by_the_thousand(filtere
     large = b"l" * 20_000 if filtered else b"l" * 10_000 + b"x" + b"l" * 10_000
     assert transport.arrived == small * 8064 + large * 2000
     assert errors == []
+
+
+@pytest.mark.parametrize("room", range(0, 400_000, 16_384))
+def test_room_in_the_socket_brings_no_second_turn_beside_the_one_that_is_due(room: int) -> None:
+    """The last write of a turn may fill the socket, and the room for more may come before the next turn."""
+    loop = MemoryLoop()
+    connection, transport, _ = connected(transport=MemoryTransport(loop, room=room))
+    connection.outbound.send(Flux.from_iterable(repeat(bytes(16_384)))).subscribe(Reader())
+    for _ in range(20):
+        transport.take(room + HIGH_WATER)
+        assert loop.due <= 1
+        loop.turn()

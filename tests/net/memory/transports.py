@@ -62,6 +62,11 @@ class MemoryLoop:
         """Nothing is called any more."""
         self._closed = True
 
+    @property
+    def due(self) -> int:
+        """How many calls the next turn will make."""
+        return len(self._ready)
+
     def turn(self) -> bool:
         """Make the calls that are due now, not those that they lead to; whether there were any."""
         due = len(self._ready)
