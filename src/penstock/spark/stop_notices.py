@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.spark.errors import QueryStopped
-from penstock.spark.source.batch_times import reports_folder
+from penstock.spark.source.batch_times import reports_folder, write_report
 
 __all__ = ["QueryRun", "StopNotice", "StopWatch"]
 
@@ -80,7 +80,7 @@ class StopNotice:
                 )
             os.utime(file)
         except FileNotFoundError:
-            _write(file, run, stopped=False)
+            write_report(file, {**asdict(run), "stopped": False})
 
     def __enter__(self) -> Self:
         return self
@@ -145,10 +145,4 @@ class StopWatch:
             return  # It is told already, or is a query of another driver.
         query = self._queries.get(run.query)
         if query is not None and str(query.runId()) == run.run and not query.isActive():
-            _write(file, run, stopped=True)
-
-
-def _write(file: Path, run: QueryRun, *, stopped: bool) -> None:
-    draft = file.with_name(f"draft-{file.name}-{os.getpid()}")
-    draft.write_text(json.dumps({**asdict(run), "stopped": stopped}))
-    draft.replace(file)
+            write_report(file, {**asdict(run), "stopped": True})

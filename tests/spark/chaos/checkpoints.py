@@ -7,10 +7,16 @@ it is complete, so none of those that are looked at here is half written.
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlparse
 
-__all__ = ["committed", "sink_files"]
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["committed", "sink_files", "stop_after"]
 
 
 def committed(checkpoint: Path) -> int:
@@ -22,6 +28,18 @@ def committed(checkpoint: Path) -> int:
     position = json.loads((checkpoint / "offsets" / str(batch)).read_text().splitlines()[2])
     (offset,) = position["offsets"].values()
     return int(offset)
+
+
+def stop_after(total: int, queries: Mapping[Path, StreamingQuery]) -> None:
+    """Stop queries, given by their checkpoints, when each has dealt with so many records; raise its error."""
+    while any(committed(checkpoint) < total for checkpoint in queries):
+        for query in queries.values():
+            error = query.exception()
+            if error is not None:
+                raise error
+        time.sleep(0.05)
+    for query in queries.values():
+        query.stop()
 
 
 def sink_files(folder: Path) -> list[Path]:

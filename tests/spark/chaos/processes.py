@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-__all__ = ["Part", "Process", "in_session", "kill", "kill_session"]
+__all__ = ["Part", "Process", "driver", "in_session", "kill", "kill_session"]
 
 _REPOSITORY = Path(__file__).parents[3]
 _TO_DIE = 30.0
@@ -73,6 +75,24 @@ class Part:
     def last_words(self, most: int = 3000) -> str:
         """The end of what it said."""
         return self.log.read_text(errors="replace")[-most:] if self.log.exists() else ""
+
+
+@contextmanager
+def driver(module: str, settings: msgspec.Struct, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A module of the tests as a process in a session of its own, of which nothing is left in the end."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, msgspec.json.encode(settings).decode()],
+            cwd=_REPOSITORY,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        kill_session(process.pid)
+        process.wait(2 * _TO_DIE)
 
 
 def kill_session(leader: int) -> None:

@@ -9,15 +9,11 @@ least once. Runs with a Spark for which the connector can be resolved: see ``mak
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow.parquet as parquet
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -26,7 +22,7 @@ from tests.aquifer.faults.rigs import eventually
 from tests.kafka.broker import KafkaBroker
 from tests.spark.chaos.checkpoints import sink_files
 from tests.spark.chaos.outcome import records_in_log
-from tests.spark.chaos.processes import kill_session
+from tests.spark.chaos.processes import driver
 from tests.spark.chaos.seeds import seeds
 from tests.spark.conftest import SPARK_SETTINGS
 from tests.spark.kafka.connector import is_released, settings
@@ -44,24 +40,7 @@ pytestmark = [
 TOTAL, BATCH = 3000, 500
 """Records of each of the two sources, and of each in a batch."""
 SOON = 400
-
-
-@contextmanager
-def driver(told: KafkaSettings, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver in a session of its own, of which nothing is left in the end."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.kafka.driver_process", msgspec.json.encode(told).decode()],
-            cwd=Path(__file__).parents[3],
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        kill_session(process.pid)
-        process.wait(60)
+DRIVER = "tests.spark.kafka.driver_process"
 
 
 def committed(kafka: KafkaBroker, topic: str) -> list[bytes]:
@@ -117,7 +96,7 @@ def test_two_sources_are_in_each_sink_once(
 
     for least in (BATCH, TOTAL):
         victim, enough = chance.choice(SINKS), least + chance.randrange(TOTAL // 2)
-        with driver(told, log) as process:
+        with driver(DRIVER, told, log) as process:
             eventually(
                 lambda size=sizes[victim], enough=enough, ends=process: (
                     size() >= enough or ends.poll() is not None
@@ -126,7 +105,7 @@ def test_two_sources_are_in_each_sink_once(
                 SOON,
             )
             assert process.poll() is None, words()
-    with driver(told, log) as undisturbed:
+    with driver(DRIVER, told, log) as undisturbed:
         assert undisturbed.wait(SOON) == 0, words()
 
     files = [parquet.read_table(path).column("value").to_pylist() for path in sink_files(told.files())]

@@ -7,14 +7,17 @@ into parquet files, and ends.
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.spark import session
-from tests.spark.chaos.checkpoints import committed
+from tests.spark.chaos.checkpoints import stop_after
 from tests.spark.lakes.formats import CATALOG, formats
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _ICEBERG = f"{CATALOG}.tables.iceberg"
 
@@ -45,26 +48,20 @@ def main() -> None:
     """Run the queries to the end of the log."""
     settings = msgspec.json.decode(sys.argv[1], type=LakeSettings)
     spark = session(name="lakes", master="local[2]", config=settings.config)
-    queries = []
+    queries: dict[Path, StreamingQuery] = {}
     for name in formats():
         reader = spark.readStream.format("aquifer").option("endpoint", settings.endpoint)
         reader = reader.options(subscription=name, maxRecordsPerTrigger=str(settings.batch))
         writer = reader.load().select("offset", "value").writeStream.format(name)
-        writer = writer.option("checkpointLocation", str(settings.checkpoint(name)))
+        checkpoint = settings.checkpoint(name)
+        writer = writer.option("checkpointLocation", str(checkpoint))
         if name == "iceberg":
             columns = "(offset BIGINT, value BINARY)"
             spark.sql(f"CREATE TABLE IF NOT EXISTS {_ICEBERG} {columns} USING iceberg")
-            queries.append(writer.toTable(_ICEBERG))
+            queries[checkpoint] = writer.toTable(_ICEBERG)
         else:
-            queries.append(writer.start(str(settings.table(name))))
-    while any(committed(settings.checkpoint(name)) < settings.total for name in formats()):
-        for query in queries:
-            error = query.exception()
-            if error is not None:
-                raise error
-        time.sleep(0.05)
-    for query in queries:
-        query.stop()
+            queries[checkpoint] = writer.start(str(settings.table(name)))
+    stop_after(settings.total, queries)
     for name in formats():
         path = str(settings.table(name))
         table = spark.table(_ICEBERG) if name == "iceberg" else spark.read.format(name).load(path)

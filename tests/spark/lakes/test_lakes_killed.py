@@ -9,18 +9,15 @@ checkpoint does not have that batch yet, so Spark runs it again. The seed says w
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow.parquet as parquet
 import pytest
 
 from tests.aquifer.faults.rigs import eventually
-from tests.spark.chaos.processes import kill_session
+from tests.spark.chaos.processes import driver
 from tests.spark.chaos.seeds import seeds
 from tests.spark.conftest import SPARK_SETTINGS
 from tests.spark.lakes.driver_process import LakeSettings
@@ -37,18 +34,7 @@ pytestmark = [
 
 TOTAL, BATCH = 12_000, 2000
 SOON = 400
-
-
-def start(told: LakeSettings, log: Path) -> subprocess.Popen[bytes]:
-    """A driver in a session of its own."""
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.lakes.driver_process", msgspec.json.encode(told).decode()],
-            cwd=Path(__file__).parents[3],
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+DRIVER = "tests.spark.lakes.driver_process"
 
 
 @pytest.mark.rare(60, kind="lakes")
@@ -66,19 +52,11 @@ def test_tables_have_every_record_once(seed: int, serve: Serve, tmp_path: Path) 
     def is_due() -> bool:
         return sum(1 for _ in told.table(victim).glob(COMMITS[victim])) >= commits
 
-    process = start(told, log)
-    try:
+    with driver(DRIVER, told, log) as process:
         eventually(lambda: is_due() or process.poll() is not None, f"{victim} does not grow", SOON)
         assert process.poll() is None, words()
-    finally:
-        kill_session(process.pid)
-        process.wait(60)
-    process = start(told, log)
-    try:
-        assert process.wait(SOON) == 0, words()
-    finally:
-        kill_session(process.pid)
-        process.wait(60)
+    with driver(DRIVER, told, log) as undisturbed:
+        assert undisturbed.wait(SOON) == 0, words()
 
     for name in formats():
         table = parquet.read_table(told.read_back(name)).sort_by("offset")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import runpy
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,10 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from penstock.spark import session
-from tests.spark.chaos.checkpoints import committed
+from tests.spark.chaos.checkpoints import stop_after
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 Write: TypeAlias = "Callable[[DataFrame, int], None]"
 """For foreachBatch."""
@@ -74,21 +74,15 @@ def main() -> None:
     """Add up everything."""
     settings = msgspec.json.decode(sys.argv[1], type=UpsertSettings)
     spark = session(name="upserts", master="local[2]", config=settings.config)
-    queries = []
+    queries: dict[Path, StreamingQuery] = {}
     for name, place in settings.databases.items():
         stream = spark.readStream.format("aquifer").schema("customer string, cents bigint")
         stream = stream.options(endpoint=settings.endpoint, value="json", subscription=name)
         rows = stream.option("maxRecordsPerTrigger", str(settings.batch)).load()
         writer = rows.writeStream.foreachBatch(trapped(settings, name, upsert(name, place)))
-        queries.append(writer.option("checkpointLocation", str(settings.checkpoint(name))).start())
-    while any(committed(settings.checkpoint(name)) < settings.total for name in settings.databases):
-        for query in queries:
-            error = query.exception()
-            if error is not None:
-                raise error
-        time.sleep(0.05)
-    for query in queries:
-        query.stop()
+        checkpoint = settings.checkpoint(name)
+        queries[checkpoint] = writer.option("checkpointLocation", str(checkpoint)).start()
+    stop_after(settings.total, queries)
     spark.stop()
 
 

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import psycopg
 import pytest
 
 from tests.aquifer.faults.rigs import eventually
 from tests.spark.chaos.checkpoints import committed
-from tests.spark.chaos.processes import kill_session
+from tests.spark.chaos.processes import driver
 from tests.spark.chaos.seeds import seeds
 from tests.spark.conftest import SPARK_SETTINGS
 from tests.spark.upserts.driver_process import UpsertSettings
@@ -38,6 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 TOTAL, BATCH = 20_000, 1000
 CUSTOMERS = 7
 SOON = 400
+DRIVER = "tests.spark.upserts.driver_process"
 TOTALS = "SELECT customer, orders, cents FROM totals ORDER BY customer"
 BATCHES = "SELECT count(*) FROM batches"
 
@@ -54,25 +51,6 @@ def asked(name: str, place: str, question: str) -> list[Any]:
             return database.execute(question).fetchall()
     with psycopg.connect(place) as server:
         return server.execute(question.encode()).fetchall()
-
-
-@contextmanager
-def driver(settings: UpsertSettings, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A driver in a session of its own, of which nothing is left in the end."""
-    command = [sys.executable, "-m", "tests.spark.upserts.driver_process"]
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [*command, msgspec.json.encode(settings).decode()],
-            cwd=Path(__file__).parents[3],
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        kill_session(process.pid)
-        process.wait(60)
 
 
 @pytest.mark.rare(60)
@@ -95,7 +73,7 @@ def test_each_order_counts_once(seed: int, serve: Serve, tmp_path: Path) -> None
         def words() -> str:
             return f"seed {seed}\n{log.read_text(errors='replace')[-3000:]}"
 
-        with driver(settings, log) as trapped:
+        with driver(DRIVER, settings, log) as trapped:
             names = [*settings.databases]
             eventually(
                 lambda: all(settings.caught(name).exists() for name in names) or trapped.poll() is not None,
@@ -109,7 +87,7 @@ def test_each_order_counts_once(seed: int, serve: Serve, tmp_path: Path) -> None
 
         settings.trap = -1
         enough = chance.randrange(TOTAL // BATCH // 2, TOTAL // BATCH)
-        with driver(settings, log) as surprised:
+        with driver(DRIVER, settings, log) as surprised:
             name = chance.choice(names)
             eventually(
                 lambda: (
@@ -120,7 +98,7 @@ def test_each_order_counts_once(seed: int, serve: Serve, tmp_path: Path) -> None
                 SOON,
             )
             time.sleep(chance.uniform(0, 0.3))  # So that the kill meets a batch at any stage.
-        with driver(settings, log) as undisturbed:
+        with driver(DRIVER, settings, log) as undisturbed:
             assert undisturbed.wait(SOON) == 0, words()
 
         found = {name: asked(name, place, TOTALS) for name, place in settings.databases.items()}

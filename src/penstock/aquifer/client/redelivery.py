@@ -20,7 +20,7 @@ from penstock.aquifer.client.connection import gateway_endpoint
 from penstock.aquifer.client.producer import Producer
 from penstock.aquifer.errors import RefusedTooOften
 from penstock.aquifer.records import Codec, Record
-from penstock.aquifer.records.dead_letter import dead_letter
+from penstock.aquifer.records.dead_letter import LONGEST, dead_letter
 from penstock.aquifer.security import CurveClient
 from penstock.arguments import a_count, seconds
 
@@ -30,8 +30,6 @@ _LONGEST_REASON: Final = 1000
 """Characters of a reason that are kept."""
 _LETTERS_AT_ONCE: Final = 16
 """How many dead letters are written in one transaction."""
-_LONGEST: Final = 1024 * 1024
-"""Bytes of a record that a dead letter keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +260,7 @@ class LetterWriter:
         record = refused.record
         place = {**self._place(), "offset": record.offset, "deliveries": refused.deliveries}
         value = self._codec.encode(record.value)
-        letter = dead_letter(value, refused.reason, longest=_LONGEST, size=None, **place)
+        letter = dead_letter(value, refused.reason, longest=LONGEST, size=None, **place)
         return Record(msgspec.json.encode(letter), key=record.key)
 
 

@@ -161,12 +161,12 @@ class AquiferSubscription:
                     self._illegal = non_positive_request(n)
             else:
                 self._demand = min(self._demand + number, UNBOUNDED)
-        self._wake()
+        self.wake()
 
     def cancel(self) -> None:
         """Stop the signals, soon (§3.12)."""
         self._left = self._cancelled = True
-        self._wake()
+        self.wake()
 
     def acknowledge(self, offset: int) -> None:
         """Tell the gateway that every record before ``offset`` was processed, so that it may drop them.
@@ -180,7 +180,7 @@ class AquiferSubscription:
         if self._pending is not None:
             raise RuntimeError("with acknowledge='each', settle each record with ack() or nack()")
         self._acknowledge = max(offset, self._acknowledge or 0)
-        self._wake()
+        self.wake()
 
     def ack(self, offset: int) -> None:
         """This one record was processed; from any thread, in any order.
@@ -275,9 +275,6 @@ class AquiferSubscription:
 
     def wake(self) -> None:
         """Make the thread look for something to do."""
-        self._wake()
-
-    def _wake(self) -> None:
         if threading.current_thread() is not self._thread:
             self._sockets.wake()
 

@@ -19,7 +19,7 @@ from penstock.aquifer.log import Log, PendingAppend
 from penstock.aquifer.options import OnBadRecord
 from penstock.aquifer.records import Record
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
-from penstock.aquifer.records.dead_letter import dead_letter
+from penstock.aquifer.records.dead_letter import LONGEST, dead_letter
 from penstock.aquifer.records.packer import Packer
 from penstock.bad_reasons import BadReasons
 from penstock.delivery import BadRecord
@@ -32,8 +32,6 @@ _BETWEEN_WARNINGS: Final = 1.0
 """Seconds. A source of nothing but bad elements must not fill a log file."""
 _GLANCE: Final = 0.25
 _BATCH_BYTES: Final = 256 * 1024
-_LONGEST: Final = 1024 * 1024
-"""Bytes of an element that a dead letter keeps."""
 
 
 class Misfit(NamedTuple):
@@ -98,8 +96,8 @@ class BadRecords:
 
     def sieve(self, elements: Sequence[Any], packer: Packer, offset: int) -> tuple[list[Any], list[Misfit]]:
         """The elements that can become records, and the others; the first record gets this offset."""
-        told = [element for element in elements if not isinstance(element, BadRecord)]
-        source_told_all = packer.pack(told, 0).error is None  # Usually it has.
+        rest = [element for element in elements if not isinstance(element, BadRecord)]
+        source_told_all = packer.pack(rest, 0).error is None  # Usually it has.
         good: list[Any] = []
         bad: list[Misfit] = []
         for element in elements:
@@ -139,7 +137,7 @@ class BadRecords:
                     dead_letter(
                         each.value,
                         each.reason,
-                        longest=_LONGEST,
+                        longest=LONGEST,
                         size=each.size,
                         offset=offset,
                         epoch=epoch,

@@ -37,11 +37,11 @@ def connection_figures(connections: FeedConnections) -> ConnectionFigures:
     )
 
 
-def _times_of(sender: SenderFigures) -> HopTimes:
+def _times_of(figures: SenderFigures | StageFigures) -> HopTimes:
     return HopTimes(
-        waiting_for_demand=round(sender.waiting_for_demand, 3),
-        waiting_for_data=round(sender.waiting_for_data, 3),
-        working=round(sender.working, 3),
+        waiting_for_demand=round(figures.waiting_for_demand, 3),
+        waiting_for_data=round(figures.waiting_for_data, 3),
+        working=round(figures.working, 3),
     )
 
 
@@ -59,11 +59,7 @@ def stage_status(figures: StageFigures) -> StageStatus:
         queued_bytes=figures.queued_bytes,
         capacity_bytes=figures.capacity_bytes,
         runs_on=figures.runs_on,
-        times=HopTimes(
-            waiting_for_demand=round(figures.waiting_for_demand, 3),
-            waiting_for_data=round(figures.waiting_for_data, 3),
-            working=round(figures.working, 3),
-        ),
+        times=_times_of(figures),
         by_operator={name: round(spent, 3) for name, spent in figures.by_operator.items()},
         peer=figures.peer,
     )

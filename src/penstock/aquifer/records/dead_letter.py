@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from base64 import b64encode
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["dead_letter"]
+__all__ = ["LONGEST", "dead_letter"]
+
+LONGEST: Final = 1024 * 1024
+"""Bytes of a record that a dead letter keeps, where whole records might be too many."""
 
 
 def dead_letter(

@@ -24,7 +24,7 @@ import msgspec
 
 from penstock.aquifer import QueryReport
 
-__all__ = ["BatchTimes", "note_commit", "reports_folder", "write_reports"]
+__all__ = ["BatchTimes", "note_commit", "reports_folder", "write_report", "write_reports"]
 
 _A_DAY: Final = 24 * 3600.0
 _NOTE_EVERY: Final = 1.0
@@ -42,6 +42,13 @@ def reports_folder() -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise PermissionError(f"{folder} belongs to another user, or others can write to it")
     return folder
+
+
+def write_report(file: Path, facts: Mapping[str, Any]) -> None:
+    """Put facts into a file at once: whoever reads it meanwhile gets the old ones or these."""
+    draft = file.with_name(f"draft-{file.name}-{os.getpid()}")
+    draft.write_text(json.dumps(facts))
+    draft.replace(file)
 
 
 def _file(folder: Path, name: str) -> Path:
@@ -111,13 +118,11 @@ def write_reports(folder: Path, progress: Mapping[str, Any]) -> None:
             continue  # The source is not ours.
         file = _file(folder, str(end["name"]))
         if file.exists():
-            draft = file.with_name(f"{file.name}.{os.getpid()}")
             batch = _described(folder, progress, seconds).to_dict()
             start = source.get("startOffset")  # None before the first batch.
             starts = {**end.get("initial", {}), **(start["offsets"] if isinstance(start, dict) else {})}
             facts = {"offsets": end["offsets"], "starts": starts, "seconds": seconds, "batch": batch}
-            draft.write_text(json.dumps(facts))
-            draft.replace(file)
+            write_report(file, facts)
 
 
 def _described(folder: Path, progress: Mapping[str, Any], seconds: float) -> QueryReport:
@@ -163,6 +168,4 @@ def note_commit(query: str, endpoint: str, seconds: float) -> None:
     _noted[query, endpoint] = now
     with suppress(OSError):  # Only a report is lost.
         file = _file(reports_folder(), f"sink {query}")
-        draft = file.with_name(f"{file.name}.{os.getpid()}")
-        draft.write_text(json.dumps({"endpoint": endpoint, "seconds": seconds}))
-        draft.replace(file)
+        write_report(file, {"endpoint": endpoint, "seconds": seconds})

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from penstock.aquifer import AquiferError
-
 __all__ = ["LeaseRenewal", "renewed"]
 
 _log = logging.getLogger("penstock.spark")
@@ -76,10 +74,8 @@ class LeaseRenewal:
 def _call(renew: Callable[[], None]) -> None:
     try:
         renew()
-    except AquiferError as error:
-        _log.warning("could not renew the lease of a cursor: %s", error)
     except Exception:
-        # The others need their leases all the same.
+        # The others need their leases all the same. What a gateway may answer is the caller's to report.
         _log.exception("could not renew the lease of a cursor")
 
 
