@@ -66,15 +66,16 @@ The last ones compute, and the very last is short, so that no processor has noth
 """
 
 RARE = {
-    "slow lines": 45,
-    "logs": 30,
-    "Spark": 40,
-    "Spark from outside": 80,
-    "commands": 40,
-    "storms": 70,
-    "kits": 25,
-    "pages": 20,
-    OLDEST: 95,
+    FIRST: 20,
+    "slow lines": 30,
+    "logs": 20,
+    "Spark": 25,
+    "Spark from outside": 55,
+    "commands": 25,
+    "storms": 50,
+    "kits": 15,
+    "pages": 15,
+    OLDEST: 65,
 }
 """Seconds of processor time for the rare tests of a run (see :mod:`tests.rare_tests`)."""
 

@@ -150,6 +150,7 @@ def test_the_work_of_a_cancel_of_many_streams_is_not_quadratic(name: str) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.rare(3, kind="ten thousand streams")
 @every_join
 def test_memory_of_ten_thousand_streams_at_once(name: str) -> None:
     """What a stream costs is the same whether there are a thousand or ten thousand, and is given back."""

@@ -64,6 +64,7 @@ def growth(make: str, small: int, large: int) -> tuple[int, int]:
 
 
 @pytest.mark.slow
+@pytest.mark.rare(4, kind="flat memory")
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(sys.platform == "win32", reason="the resident set is measured with getrusage")
 @pytest.mark.parametrize(
