@@ -28,21 +28,29 @@ LONG = max(PATIENCE, RECORDS / 50)
 class Chaos:
     """A gateway and a program beside it; each is killed and started again."""
 
-    def __init__(self, journal: Path, source: str, program: list[str], *arguments: str) -> None:
+    def __init__(
+        self, journal: Path, source: str, program: list[str], *arguments: str, piped: bool = False
+    ) -> None:
         self.seed = int(os.environ.get("PENSTOCK_FEED_SEED", random.randrange(10**6)))
         print(f"seed {self.seed}")  # pytest shows it if the test fails.
         self._random = random.Random(self.seed)
         self._gateway_arguments = ("--source", source, "--journal", str(journal), "--stay", *arguments)
         self._program = program
         self.journal = journal
-        self.gateway = Gateway(*self._gateway_arguments)
-        self.beside = subprocess.Popen(program)
+        self._piped = piped
+        if piped:
+            self._start_piped()
+        else:
+            self.gateway = Gateway(*self._gateway_arguments)
+            self.beside = subprocess.Popen(program)
 
     @classmethod
     @contextmanager
-    def of(cls, journal: Path, source: str, program: list[str], *arguments: str) -> Iterator[Chaos]:
-        """Both are gone after the block."""
-        chaos = cls(journal, source, program, *arguments)
+    def of(
+        cls, journal: Path, source: str, program: list[str], *arguments: str, piped: bool = False
+    ) -> Iterator[Chaos]:
+        """Both are gone after the block. ``piped``: the gateway reads what the program writes."""
+        chaos = cls(journal, source, program, *arguments, piped=piped)
         try:
             yield chaos
         finally:
@@ -57,13 +65,25 @@ class Chaos:
         deadline = time.monotonic() + LONG
         for point, is_gateway in zip(points, victims, strict=True):
             self._wait_for(progress, point, deadline)
-            if is_gateway:
+            if self._piped:
+                # Whoever of the two is killed, the pipe between them is gone.
+                first, second = self.kill_gateway, self.kill_beside
+                for kill in (first, second) if is_gateway else (second, first):
+                    kill()
+                self._start_piped()
+            elif is_gateway:
                 self.kill_gateway()
                 self.gateway = Gateway(*self._gateway_arguments)
             else:
                 self.kill_beside()
                 self.beside = subprocess.Popen(self._program)
         self._wait_for(progress, total, deadline)
+
+    def _start_piped(self) -> None:
+        self.beside = subprocess.Popen(self._program, stdout=subprocess.PIPE)
+        self.gateway = Gateway(*self._gateway_arguments, stdin=self.beside.stdout)
+        assert self.beside.stdout is not None
+        self.beside.stdout.close()  # The gateway has it now, and is the only one.
 
     def _wait_for(self, progress: Callable[[], int], point: int, deadline: float) -> None:
         while progress() < point:

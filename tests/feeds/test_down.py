@@ -15,7 +15,7 @@ import pytest
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.feeds import FeedUnavailable
+from penstock.feeds import FeedUnavailable, ResponseCut, Restart
 from penstock.net.http import BadStatus
 from penstock.observe import MetricsServer, Observer, why
 from tests.cli.running import PATIENCE
@@ -107,7 +107,7 @@ def test_a_server_of_a_response_that_comes_later() -> None:
     assert feed.state.status == "up"
 
 
-@pytest.mark.parametrize(("status", "error"), [(404, BadStatus), (299, Exception)])
+@pytest.mark.parametrize(("status", "error"), [(404, BadStatus), (299, ResponseCut)])
 def test_what_asking_again_cannot_mend_ends_the_feed(status: int, error: type[Exception]) -> None:
     # Of the answer 299 the last bytes are missing.
     server = serve(0, (status, b"one\ntwo\n"))
@@ -121,6 +121,29 @@ def test_what_asking_again_cannot_mend_ends_the_feed(status: int, error: type[Ex
         server.shutdown()
         server.server_close()
     assert isinstance(reader.error, error)
+
+
+@pytest.mark.parametrize("restart", ["on-failure", "always"])
+def test_a_response_that_is_cut_is_asked_for_again_where_the_user_says_so(restart: Restart) -> None:
+    # Of the answers 299 the last bytes are missing, and half a line is left out.
+    server = serve(0, (299, b"one\nhal"), (503, b"starting"), (299, b"two\nhal"), (200, b"three"))
+    try:
+        options = feeds.FeedOptions(restart=restart)
+        with feeds.open(f"http://127.0.0.1:{server.server_port}/lines", options) as feed:
+            reader = Reader()
+            feed(0).subscribe(reader)
+            reader.subscription.request(10)
+            assert reader.take(3) == [b"one", b"two", b"three"]
+            if restart == "on-failure":
+                assert reader.ended.wait(PATIENCE)
+            else:
+                wait_until(lambda: str(feed.state) == "down: the response has ended")
+                assert not reader.ended.is_set()
+            reader.subscription.cancel()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert reader.error is None
 
 
 def test_why_and_readyz_say_that_a_feed_is_down() -> None:

@@ -215,60 +215,16 @@ def test_lines_of_a_file_whose_writer_is_killed_are_stored_once(tmp_path: Path, 
     assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
 
 
-NUMBERS = (
-    """
-import socket, sys, time
-kind, address, state = sys.argv[1:4]
-"""
-    + NOTING
-    + """
-number = noted()
-def send(write):
-    global number
-    while True:
-        # Noted before it is sent: no number is sent twice.
-        note(number + 20)
-        write(b"".join(b"line %d.\\n" % n for n in range(number, number + 20)))
-        number += 20
-        time.sleep(0.002)
-if kind == "exec":
-    send(lambda data: (sys.stdout.buffer.write(data), sys.stdout.flush()))
-if kind == "tcp":
-    server = socket.create_server(("127.0.0.1", int(address)))
-else:
-    import os
-    if os.path.exists(address):
-        os.remove(address)
-    server = socket.socket(socket.AF_UNIX)
-    server.bind(address)
-    server.listen()
-while True:
-    connection, _ = server.accept()
-    try:
-        with connection:
-            send(connection.sendall)
-    except OSError:
-        number = noted()
-"""
-)
-"""Sends each number once, whoever is killed."""
-
-
 @pytest.mark.rare(8)
-@pytest.mark.parametrize("kind", ["tcp", "unix", "exec"])
+@pytest.mark.parametrize("kind", ["tcp", "tcp-listen", "unix", "http", "exec", "stdin", "udp"])
 def test_of_lines_without_acknowledgements_what_arrives_is_whole_in_order_and_never_twice(
     tmp_path: Path, kind: str
 ) -> None:
-    journal, state = tmp_path / "log.db", tmp_path / "state"
-    address = str(free_port()) if kind == "tcp" else str(tmp_path / "socket")
-    code = tmp_path / "numbers.py"
-    code.write_text(NUMBERS)
-    program = [sys.executable, str(code), kind, address, str(state)]
-    source = f"tcp://127.0.0.1:{address}" if kind == "tcp" else f"unix:{address}"
-    if kind == "exec":
-        source, program = f"exec:{shlex.join(program)}", ["sleep", "infinity"]
-    restart = ("--restart", "always") if kind == "exec" else ()
-    with Chaos.of(journal, source, program, *restart) as chaos:
+    journal, counter, port = tmp_path / "log.db", tmp_path / "counter", free_port()
+    address = str(tmp_path / "socket") if kind == "unix" else str(port)
+    program = [sys.executable, "-m", "tests.feeds.number_sender", kind, str(counter), address]
+    source, beside, arguments = _reading(kind, address, program)
+    with Chaos.of(journal, source, beside, *arguments, piped=kind == "stdin") as chaos:
         chaos.run(asked_of(journal, HEAD), RECORDS)
     texts = chaos.texts()
     numbers = [int(text.removeprefix(b"line ").removesuffix(b".")) for text in texts]
@@ -276,3 +232,17 @@ def test_of_lines_without_acknowledgements_what_arrives_is_whole_in_order_and_ne
     assert numbers == sorted(set(numbers)), f"seed {chaos.seed}"
     lost = numbers[-1] + 1 - len(numbers)
     print(f"{kind}: {lost} of {numbers[-1] + 1} lines were on the way when somebody was killed")
+
+
+def _reading(kind: str, address: str, program: list[str]) -> tuple[str, list[str], list[str]]:
+    """The source, the program beside the gateway, and more arguments for the gateway."""
+    match kind:
+        case "exec":
+            return f"exec:{shlex.join(program)}", ["sleep", "infinity"], ["--restart", "always"]
+        case "stdin":
+            return "stdin", program, []
+        case "unix":
+            return f"unix:{address}", program, []
+        case "http":
+            return f"http://127.0.0.1:{address}/lines", program, ["--restart", "on-failure"]
+    return f"{kind}://127.0.0.1:{address}", program, []

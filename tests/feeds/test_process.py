@@ -74,7 +74,7 @@ def test_a_command_that_is_none_is_told() -> None:
         feeds.open("exec:no-such-program --flag")
     with pytest.raises(BadFeed, match="No closing quotation"):
         feeds.open("exec:echo 'half")
-    with pytest.raises(BadFeed, match=r"restart='always' \(--restart\) is for programs"):
+    with pytest.raises(BadFeed, match=r"restart='always' \(--restart\) is for programs and responses"):
         feeds.open("stdin", FeedOptions(restart="always"))
 
 

@@ -50,7 +50,7 @@ from penstock.feeds.rendezvous import FeedClosed
 from penstock.feeds.replay import DeadLetter, Replacement, ReplayReport, edited_letters, home_of, replay
 from penstock.feeds.schemes.directory import DirectoryFeed
 from penstock.feeds.schemes.file import FileFeed
-from penstock.feeds.schemes.http import HttpFeed
+from penstock.feeds.schemes.http import HttpFeed, ResponseCut
 from penstock.feeds.schemes.kafka import KafkaFeed, KafkaSettings
 from penstock.feeds.schemes.mqtt import MqttFeed, MqttSettings
 from penstock.feeds.schemes.process import ProcessFeed, ProgramFailed, UnixFeed
@@ -111,6 +111,7 @@ __all__ = [
     "RedisSettings",
     "Replacement",
     "ReplayReport",
+    "ResponseCut",
     "Restart",
     "Scheme",
     "SenderFigures",

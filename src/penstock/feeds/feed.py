@@ -95,7 +95,8 @@ class FeedOptions:
         None,
         choices=("never", "on-failure", "always"),
         shown="never",
-        help="when a program of exec: is started again after its end, with growing pauses",
+        help="when a program of exec: is started again after its end, or a response of http: asked for "
+        "again, with growing pauses",
     )
     max_line: int = option(
         1 << 20, parse=parse_size, metavar="SIZE", shown="1M", help="the longest line, in bytes"

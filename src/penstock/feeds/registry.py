@@ -164,7 +164,7 @@ _OF_SOME: Final = {
     "follow": "is for files and directories: write file:PATH or dir:PATH",
     "take_last_line": "is for files: write file:PATH",
     "format": "is for files and directories: write file:PATH or dir:PATH",
-    "restart": "is for programs: write exec:COMMAND",
+    "restart": "is for programs and responses: write exec:COMMAND or http://HOST/PATH",
 }
 """Options that only some feeds heed. For the others they would be a mistake without an effect."""
 

@@ -15,11 +15,15 @@ from penstock.net import NetError
 from penstock.spec import Publisher
 from penstock.streams import Flux
 
-__all__ = ["SCHEMES", "HttpFeed"]
+__all__ = ["SCHEMES", "HttpFeed", "ResponseCut"]
 
 _PASSING: Final = frozenset({408, 425, 429})
 _SERVER_ERRORS: Final = 500
 """Answers of a server that may have another one later: these, and those from here on."""
+
+
+class ResponseCut(Exception):
+    """The connection ended before the response did."""
 
 
 class HttpFeed(ConnectedFeed):
@@ -27,7 +31,9 @@ class HttpFeed(ConnectedFeed):
 
     A server that is not there, or that cannot answer at the moment, is asked again, with pauses that grow to
     half a minute: the feed is then down. The end of the response is the end of the feed. A response that is
-    cut short is an error: if the feed asked again, it would get its first lines twice.
+    cut short is an error: if the feed asked again, a server that has only one answer would send its first
+    lines twice. ``restart`` is for servers that continue: with on-failure the feed asks again after a cut,
+    with always also after the end of a response.
     """
 
     lost: ClassVar[tuple[type[BaseException], ...]] = (ConnectionLost,)
@@ -36,6 +42,7 @@ class HttpFeed(ConnectedFeed):
         super().__init__(name or url)
         self._url = url
         self._options = options
+        self._restart = options.restart or "never"
         self.bad = self._bad = options.bad_lines()
 
     def __call__(self, journalled: int) -> Publisher[Any]:
@@ -59,6 +66,8 @@ class HttpFeed(ConnectedFeed):
         last = list(splitter.finish())
         if last:
             yield Delivery(last)
+        if self._restart == "always":
+            raise ConnectionLost("the response has ended")
 
     async def _chunks(self) -> AsyncGenerator[bytes, None]:
         from penstock.net import http
@@ -74,7 +83,12 @@ class HttpFeed(ConnectedFeed):
                         self.connected()
                     yield chunk
         except NetError as error:
-            if begun or (isinstance(error, http.BadStatus) and not _may_pass(error.status)):
+            if begun and self._restart == "never":
+                raise ResponseCut(
+                    f"the response of {self.name} was cut short: {error}; if the server continues where it "
+                    "was, --restart on-failure asks again"
+                ) from error
+            if isinstance(error, http.BadStatus) and not _may_pass(error.status):
                 raise
             raise ConnectionLost(str(error)) from error
 
@@ -91,7 +105,11 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
 
 SCHEMES = tuple(
     Scheme(
-        name, f"{name}://HOST/PATH", "the lines of a response, for as long as the server sends them", _open
+        name,
+        f"{name}://HOST/PATH",
+        "the lines of a response, for as long as the server sends them",
+        _open,
+        options=frozenset({"restart"}),
     )
     for name in ("http", "https")
 )
