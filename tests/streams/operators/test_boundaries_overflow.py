@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.spec import UNBOUNDED
-from penstock.streams import BufferOverflow, Flux, Overflow, on_dropped
+from penstock.streams import BufferOverflow, Flux, Overflow, on_dropped, schedulers
 from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
@@ -42,6 +42,23 @@ def test_what_is_asked_for_passes(operator: str, source: Driven) -> None:
     source.emit(1, 2, 3).complete()
 
     assert (recorder.check().items, recorder.completed) == ([1, 2, 3], True)
+
+
+@ALL
+@pytest.mark.parametrize("places", ["above", "twice", "on both sides"])
+def test_what_is_asked_for_in_on_subscribe_passes_from_a_source_that_begins_at_once(
+    operator: str, places: str
+) -> None:
+    """The demand does not come later than the first elements because it goes to another scheduler."""
+    with schedulers.single("a") as a, schedulers.single("b") as b:
+        if places == "on both sides":
+            flux = getattr(Flux.range(1000).subscribe_on(a), operator)().subscribe_on(b)
+        else:
+            flux = getattr(Flux.range(1000), operator)().subscribe_on(a)
+            if places == "twice":
+                flux = flux.subscribe_on(b)
+
+        assert flux.collect_list().block(60) == list(range(1000))
 
 
 @ALL

@@ -6,7 +6,7 @@ as many again. So no more than ``prefetch`` elements ever wait, and the user set
 
 from __future__ import annotations
 
-from _thread import start_new_thread
+from _thread import get_ident, start_new_thread
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any
 
@@ -314,12 +314,14 @@ class SubscribeOnSource(Source):
 class _Remote:
     """Between a subscriber and a source on another scheduler: only requests have to change the thread."""
 
-    __slots__ = ("_downstream", "_scheduler", "_upstream", "context", "home", "on_next")
+    __slots__ = ("_connecting", "_downstream", "_scheduler", "_upstream", "context", "home", "on_next")
 
     def __init__(self, downstream: Subscriber[Any], scheduler: Scheduler) -> None:
         self._downstream = downstream
         self._scheduler = scheduler
         self._upstream: Subscription | None = None
+        self._connecting: int | None = None
+        """The thread on which the subscriber is just being told of its subscription."""
         self.context = copy_context()
         # Everything above subscribe_on(loop) runs on that loop; otherwise the subscriber's loop counts.
         self.home = Home(scheduler.loop) if isinstance(scheduler, LoopScheduler) else home_of(downstream)
@@ -327,7 +329,11 @@ class _Remote:
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         self._upstream = subscription
-        self._downstream.on_subscribe(self)
+        self._connecting = get_ident()
+        try:
+            self._downstream.on_subscribe(self)
+        finally:
+            self._connecting = None
 
     def on_error(self, error: BaseException, /) -> None:
         self._forget().on_error(error)
@@ -342,6 +348,11 @@ class _Remote:
             return
         if (number := whole(n)) is None or number <= 0:
             upstream.request(n)  # §3.9 is answered at once, not when the scheduler gets to it
+            return
+        if self._connecting == get_ident():
+            # on_subscribe came from where the source runs. A source that cannot wait begins as soon as it
+            # returns: what it sends before the demand has come would be dropped.
+            upstream.request(number)
             return
         try:
             # A copy, because a context can be entered by one thread at a time and a pool has many.
