@@ -15,7 +15,7 @@ from benchmarks.workload import Counting
 from penstock.aquifer import AquiferPublisher, Gateway, Journal, MemoryJournal, SqliteJournal
 from penstock.streams import Flux
 
-__all__ = ["serve", "serve_from_disk", "serve_lists", "subscribe"]
+__all__ = ["serve", "serve_elements", "serve_from_disk", "serve_lists", "subscribe"]
 
 JOURNAL_BYTES = 16 * 2**20
 """The bound of the memory journal: about 160 000 records."""
@@ -25,28 +25,32 @@ LIST = 2500
 
 def serve(line: Line, receivers: int, warm_up: int, records: int) -> Facts:
     """A gateway that keeps the last 16 MiB in memory; its source has one record at a time."""
-    return _serve(line, MemoryJournal(max_bytes=JOURNAL_BYTES), warm_up, records, _one_by_one)
+    return serve_elements(line, MemoryJournal(max_bytes=JOURNAL_BYTES), warm_up, records, _one_by_one)
 
 
 def serve_lists(line: Line, receivers: int, warm_up: int, records: int) -> Facts:
     """The same with a source that has 2500 records at a time, as one that reads files or tables would."""
-    return _serve(line, MemoryJournal(max_bytes=JOURNAL_BYTES), warm_up, records, _in_lists, batched=True)
+    return serve_elements(
+        line, MemoryJournal(max_bytes=JOURNAL_BYTES), warm_up, records, _in_lists, batched=True
+    )
 
 
 def serve_from_disk(line: Line, receivers: int, warm_up: int, records: int) -> Facts:
     """A gateway that has every record on the disk before it sends it."""
     with tempfile.TemporaryDirectory() as folder:
-        return _serve(line, SqliteJournal(Path(folder) / "journal.db"), warm_up, records, _one_by_one)
+        return serve_elements(line, SqliteJournal(Path(folder) / "journal.db"), warm_up, records, _one_by_one)
 
 
-def _serve(
+def serve_elements(
     line: Line,
     journal: Journal,
     warm_up: int,
     records: int,
     elements: Callable[[int], Iterator[Any]],
+    look: Callable[[Gateway], Facts] = lambda gateway: {},
     **settings: Any,
 ) -> Facts:
+    """``look`` is called when all receivers have gone, for what there is to tell."""
     going_on = threading.Event()
 
     def pause() -> Iterator[Any]:
@@ -64,7 +68,7 @@ def _serve(
         finally:
             going_on.set()
         line.hear()
-    return {}
+        return look(gateway)
 
 
 def _one_by_one(records: int) -> Iterator[bytes]:

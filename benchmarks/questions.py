@@ -29,6 +29,7 @@ NAMES = (
     "aquifer_fan_out",
     "aquifer_round_trip",
     "journals",
+    "compression",
     "observed_chain",
     "observed_gateway",
     "scrape",

@@ -64,6 +64,23 @@ def test_a_gateway_ends_when_a_reader_without_a_name_has_everything(tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_compressed_lines_take_less_space_and_arrive_as_they_are(tmp_path: Path) -> None:
+    lines = numbered(20_000)
+    source, journal = tmp_path / "lines.txt", tmp_path / "lines.db"
+    source.write_bytes(b"\n".join(lines) + b"\n")
+
+    arguments = ("--source", f"file:{source}", "--journal", str(journal), "--compress", "zstd")
+    with Gateway(*arguments, "--quiet") as gateway:
+        with Program("tail", gateway.endpoint, "--id", "reader") as tail:
+            assert tail.stdout.read().splitlines() == lines
+            assert tail.end() == 0
+        assert gateway.end() == 0
+    with closing(SqliteJournal(journal)) as opened:
+        assert opened.held.records == 20_000
+        assert opened.held.nbytes < sum(map(len, lines)) / 3
+
+
+@pytest.mark.slow
 def test_a_killed_gateway_goes_on_and_every_line_arrives_exactly_once(tmp_path: Path) -> None:
     lines = numbered(12_000)
     source, journal = tmp_path / "lines.txt", tmp_path / "lines.db"

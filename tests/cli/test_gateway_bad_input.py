@@ -63,6 +63,8 @@ def test_a_wrong_command_line(
         (("--max-bytes", "lots"), "write 500000, 512K, 64M or 2G"),
         (("--max-age", "soon"), "write 90s, 15m, 1h or 7d"),
         (("--max-records", "0"), "is not a whole number of at least 1"),
+        (("--compress", "gzip"), "'gzip' is not a compression; write zstd, or zstd:LEVEL"),
+        (("--compress", "zstd:99"), "with a level up to 19"),
         (("--codec", "xml"), "'xml' is not a codec; write bytes, text, json"),
     ],
 )

@@ -94,6 +94,7 @@ from penstock.aquifer.records import (
     values_of,
 )
 from penstock.aquifer.records.arrow import from_arrow_stream, to_arrow_stream
+from penstock.aquifer.records.compression import expanded
 from penstock.aquifer.records.dead_letter import dead_letter
 from penstock.aquifer.records.schemas import EncodedRecord, SchemaCodec, open_schema
 from penstock.aquifer.records.schemas.columns import ColumnCodec
@@ -229,6 +230,7 @@ __all__ = [
     "check_bind",
     "compact_journal",
     "dead_letter",
+    "expanded",
     "from_arrow_stream",
     "generate_keys",
     "load_keys",

@@ -8,6 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from penstock.aquifer.records import codec_named
 from penstock.aquifer.records.codecs import Codec
+from penstock.aquifer.records.compression import compressor_named, parse_compression
 from penstock.aquifer.security import check_bind
 from penstock.arguments import a_count, a_flag
 from penstock.endpoint import Endpoint
@@ -26,6 +27,11 @@ def _endpoint_or_none(text: str) -> str | None:
 
 def _file_or_memory(text: str) -> str | None:
     return None if text == "memory" else os.path.expanduser(text)
+
+
+def _compression(text: str) -> str:
+    parse_compression(text)
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +93,13 @@ class GatewayOptions:
         "out and counted, or it goes to the stream dead-letters",
         flag=None,
     )
+    compress: str | None = option(
+        None,
+        help="compress records in the log, and on the way to readers that know zstd, where that makes them "
+        "clearly smaller: zstd, or zstd:LEVEL with a level from 1 to 19",
+        metavar="zstd[:LEVEL]",
+        parse=_compression,
+    )
 
     def __post_init__(self) -> None:
         check_stream_options(self, "Gateway")
@@ -117,6 +130,8 @@ class _OfAStream(Protocol):
     def writable(self) -> bool: ...
     @property
     def on_bad_record(self) -> OnBadRecord: ...
+    @property
+    def compress(self) -> str | None: ...
 
 
 def check_stream_options(options: _OfAStream, caller: str) -> None:
@@ -134,6 +149,8 @@ def check_stream_options(options: _OfAStream, caller: str) -> None:
             f"{caller}(batched=True, on_bad_record={options.on_bad_record!r}): a list is taken as a whole; "
             "emit the records one by one"
         )
+    if options.compress is not None:
+        compressor_named(options.compress, caller)
     if codec_named(options.codec).name == "arrow" and options.batched:
         raise ValueError(f"{caller}(batched=True, codec='arrow'): an Arrow batch is a batch already")
 

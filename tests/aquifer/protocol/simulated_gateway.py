@@ -147,7 +147,7 @@ class SimulatedGateway:
             if left <= 0:
                 return
             count = min(left, self.random.randint(1, self.source.batch))
-            batch = batch_of(self.log.head, count, self.source.width, self.source.keys)
+            batch = self.log.compressed(batch_of(self.log.head, count, self.source.width, self.source.keys))
             if not self.log.make_space(batch.count, batch.nbytes):
                 return
             self.log.append([batch])

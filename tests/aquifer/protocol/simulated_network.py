@@ -12,7 +12,7 @@ from random import Random
 
 from penstock.aquifer.protocol.effects import Connect, Effect, Finish, Join, Send, Take
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
-from penstock.aquifer.protocol.frames import Frame, parse
+from penstock.aquifer.protocol.frames import Frame, parse, payload_of
 from penstock.aquifer.protocol.messages import encode
 from penstock.aquifer.protocol.session import Reply, SessionEvent
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
@@ -76,7 +76,7 @@ class SimulatedSubscriber:
                 return
             frame = self.waiting.popleft()
             if frame.records:
-                self.got += map(offset_in, unpack_values(frame.payload))
+                self.got += map(offset_in, unpack_values(payload_of(frame)))
             self.reading.hand_on(frame.first + frame.count, len(frame.payload) + len(frame.metadata))
 
     def take(self, frame: Frame) -> None:

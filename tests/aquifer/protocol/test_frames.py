@@ -21,7 +21,7 @@ def test_the_header_is_the_one_of_the_extension() -> None:
     assert header(Flag.END | Flag.ACK, 0x0102030405060708, 9) == bytes.fromhex(
         "01 09 0000 0102030405060708 00000009"
     )
-    assert [flag.value for flag in Flag] == [1, 2, 4, 8, 16, 32, 64]
+    assert [flag.value for flag in Flag] == [1, 2, 4, 8, 16, 32, 64, 128]
 
 
 @settings(deadline=None)

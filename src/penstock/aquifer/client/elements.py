@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.aquifer.errors import ProtocolViolation
-from penstock.aquifer.protocol.frames import Frame
+from penstock.aquifer.protocol.frames import Frame, payload_of
 from penstock.aquifer.records import Record
 from penstock.aquifer.records.batch import unpack_metadata, unpack_values
 from penstock.aquifer.records.codecs import Codec
@@ -28,10 +28,11 @@ class Unpacker:
 
     def of_frame(self, frame: Frame) -> list[Any]:
         """The elements of a frame; a ValueError or a ProtocolViolation if it cannot be decoded."""
+        payload = payload_of(frame)
         if self._arrow:
-            return self._batch(frame)
+            return self._batch(frame, payload)
         try:
-            values = unpack_values(frame.payload)
+            values = unpack_values(payload)
         except msgspec.DecodeError as error:
             text = f"the frame at offset {frame.first} does not hold records: {error}"
             raise ProtocolViolation(text) from error
@@ -55,9 +56,9 @@ class Unpacker:
                 "does the gateway use another codec?"
             ) from error
 
-    def _batch(self, frame: Frame) -> list[Any]:
+    def _batch(self, frame: Frame, payload: bytes | memoryview) -> list[Any]:
         try:
-            batch = self._codec.decode(bytes(frame.payload))
+            batch = self._codec.decode(bytes(payload))
         except ImportError:
             raise
         except Exception as error:
@@ -77,7 +78,7 @@ class Chunk:
     ones are still in the processor's cache when they are handed on.
     """
 
-    __slots__ = ("_chosen", "_elements", "_position", "_unpack", "end", "nbytes", "records")
+    __slots__ = ("_chosen", "_elements", "_position", "_unpack", "end", "nbytes", "records", "unpacked_bytes")
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class Chunk:
         end: int,
         nbytes: int,
         chosen: list[int] | None = None,
+        unpacked_bytes: int | None = None,
     ) -> None:
         self._chosen = chosen
         """The positions of its records, if it has only some of those that it stands for."""
@@ -97,6 +99,9 @@ class Chunk:
         self.end = end
         """The offset after its last record."""
         self.nbytes = nbytes
+        """Its size as it arrived,"""
+        self.unpacked_bytes = nbytes if unpacked_bytes is None else unpacked_bytes
+        """and that of its records, if it arrived compressed."""
 
     def take(self, most: int) -> list[Any]:
         """Up to ``most`` elements that were not handed on yet; call :meth:`handed` with how many were."""

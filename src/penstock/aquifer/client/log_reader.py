@@ -21,7 +21,7 @@ from penstock.aquifer.client.keys import key_list
 from penstock.aquifer.client.segment_reader import SegmentFinder
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import EpochChanged, OffsetGone, ProtocolViolation
-from penstock.aquifer.protocol.frames import Frame
+from penstock.aquifer.protocol.frames import Frame, payload_of
 from penstock.aquifer.protocol.messages import (
     VERSION,
     OnSubscribe,
@@ -214,7 +214,7 @@ class LogReader:
         try:
             for frame in reader.frames():
                 span = None if frame.chosen is None else frame.count
-                yield Batch(frame.first, frame.records, frame.payload, frame.metadata, format, span=span)
+                yield Batch(frame.first, frame.records, payload_of(frame), frame.metadata, format, span=span)
         finally:
             reader.close()
             if finder is not None:

@@ -22,7 +22,7 @@ from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, ref
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import SourceFailed
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
-from penstock.aquifer.protocol.frames import Frame
+from penstock.aquifer.protocol.frames import Frame, unpacked_bytes
 from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.arguments import whole
@@ -335,8 +335,9 @@ class AquiferSubscription:
 
     def _take(self, frame: Frame) -> None:
         nbytes = len(frame.payload) + len(frame.metadata)
-        unpack = partial(self._unpacker.of_frame, frame)
-        self._waiting.append(Chunk(unpack, frame.count, frame.first + frame.count, nbytes, frame.chosen))
+        unpack, end = partial(self._unpacker.of_frame, frame), frame.first + frame.count
+        unpacked = nbytes if self._pending is None else unpacked_bytes(frame)
+        self._waiting.append(Chunk(unpack, frame.count, end, nbytes, frame.chosen, unpacked))
 
     def _take_records(self, records: list[bytes], before: int, nbytes: int) -> None:
         unpack = partial(self._unpacker.of_values, records, before)
@@ -362,7 +363,7 @@ class AquiferSubscription:
                 elements = chunk.take(min(demand, self._portion))
             else:
                 elements = chunk.take(min(demand, self._portion, self._pending.room))
-                self._pending.deliver(elements, chunk.nbytes // max(chunk.count, 1))
+                self._pending.deliver(elements, chunk.unpacked_bytes // max(chunk.count, 1))
             count = self._signal_some(elements, demand)
             chunk.handed(count)
             self._reached = chunk.reached

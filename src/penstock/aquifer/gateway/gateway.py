@@ -81,6 +81,10 @@ class Gateway:
     ``"fail"`` ends the stream with an error, ``"skip"`` leaves it out and counts it, and ``"dead-letter"``
     keeps it, with the reason, in the stream ``dead-letters``.
 
+    With ``compress="zstd"`` batches are compressed when they come in, where that makes them clearly smaller.
+    The journal has them like that, and so do readers that know zstd; others get them as they were. A level
+    from 1 to 19 can be given as in ``"zstd:9"``.
+
     ``streams`` are further streams by name, each with a source, a journal and a codec of its own
     (:class:`StreamOptions`). They are read and written at ``tcp://HOST:PORT/NAME``. Without a name,
     readers get the gateway's own source, or, if it has none, the first of the streams.
@@ -106,6 +110,7 @@ class Gateway:
         allow_remote: bool = _DEFAULT.allow_remote,
         writable: bool = _DEFAULT.writable,
         on_bad_record: OnBadRecord = _DEFAULT.on_bad_record,
+        compress: str | None = _DEFAULT.compress,
         streams: Mapping[str, StreamOptions] | None = None,
         options: GatewayOptions | None = None,
     ) -> None:
@@ -121,6 +126,7 @@ class Gateway:
             allow_remote=allow_remote,
             writable=writable,
             on_bad_record=on_bad_record,
+            compress=compress,
         )
         if publisher is not None or options.writable or not streams:
             check_source(publisher, "Gateway", writable=options.writable)
@@ -159,6 +165,7 @@ class Gateway:
             keep_plain=options.keep_plain,
             writable=options.writable,
             on_bad_record=options.on_bad_record,
+            compress=options.compress,
         )
 
     # ---------------------------------------------------------------- life

@@ -19,6 +19,7 @@ from penstock.aquifer.options import GatewayOptions, OnBadRecord, check_stream_o
 from penstock.aquifer.protocol.session import DataPorts
 from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records import Codec, codec_named
+from penstock.aquifer.records.compression import compressor_named
 from penstock.aquifer.records.packer import Packer
 from penstock.aquifer.security import Access
 from penstock.spec import Publisher
@@ -60,6 +61,8 @@ class StreamOptions:
     on_bad_record: OnBadRecord = field(default=_DEFAULT.on_bad_record, kw_only=True)
     """An element that cannot become a record fails the stream (``"fail"``), is left out and counted
     (``"skip"``), or goes to the stream ``NAME.dead-letters`` (``"dead-letter"``)."""
+    compress: str | None = field(default=_DEFAULT.compress, kw_only=True)
+    """Compress batches with ``"zstd"``, or ``"zstd:LEVEL"``, where that makes them clearly smaller."""
     dead_letters: Journal | None = field(default=None, kw_only=True)
     """The journal of the dead letters; by default one in memory, or beside the file of the stream's own."""
 
@@ -101,6 +104,8 @@ class GatewayStream:
         self._codec = codec_named(options.codec)
         self._journal = options.journal if options.journal is not None else MemoryJournal()
         self.log = Log(self._journal, drops_oldest=for_dead_letters)
+        if options.compress is not None:
+            self.log.compressor = compressor_named(options.compress, "StreamOptions")
         self.intake = Intake(self.log, options.prefetch_bytes)
         self._writer: LogWriter | None = None
         self._letters: DeadLetters | None = None
@@ -111,7 +116,9 @@ class GatewayStream:
         if self.options.on_bad_record != "dead-letter":
             return [self]
         journal = self.options.dead_letters or _beside(self._journal)
-        options = StreamOptions(Flux.never(), journal=journal, codec="json", keep_plain=False)
+        options = StreamOptions(
+            Flux.never(), journal=journal, codec="json", keep_plain=False, compress=self.options.compress
+        )
         name = f"{self.name}.{_DEAD_LETTERS}" if self.name else _DEAD_LETTERS
         letters = GatewayStream(name, options, self._limits, for_dead_letters=True)
         self._letters = DeadLetters(letters.log, letters.intake)

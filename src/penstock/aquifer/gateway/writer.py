@@ -149,7 +149,7 @@ class LogWriter:
             return self._write_the_good(elements)
         if told_bad:
             batches, taken, error = self._before_bad_record(elements)
-        if batches and not self._append(batches):
+        if batches and not self._append(self._compressed(batches)):
             return False
         self._written += taken
         if error is not None:
@@ -172,7 +172,7 @@ class LogWriter:
         batches, _, error = self._packer.pack(good, self._log.head)
         if error is not None:
             return self._give_up(error)
-        if batches and not self._append(batches):
+        if batches and not self._append(self._compressed(batches)):
             return False
         self._written += len(elements)
         self._request_more()
@@ -209,6 +209,7 @@ class LogWriter:
         if error is not None:
             whole = _whole_within(deliveries, taken)
             return (not whole or self._write_deliveries(whole)) and self._give_up(error)
+        batches = self._compressed(batches)
         # An empty log takes what is larger than its bounds, if it cannot be divided; these can.
         too_many = len(deliveries) > 1 and self._log.is_oversized(*_size_of(batches))
         if batches and (too_many or not self._make_space(batches)):
@@ -259,6 +260,7 @@ class LogWriter:
         for batch in pending.batches:
             batches.append(replace(batch, first=first))
             first = batches[-1].end
+        batches = self._compressed(batches)
         if batches and not self._wait_for_space(batches, pending):
             return False
         if pending.withdrawn:
@@ -269,6 +271,11 @@ class LogWriter:
         pending.end = self._log.head
         self._log.wake_readers()
         return True
+
+    def _compressed(self, batches: list[Batch]) -> list[Batch]:
+        """The batches as they are stored and sent: this is the one time that they are compressed."""
+        compressor = self._log.compressor
+        return batches if compressor is None else compressor.all_compressed(batches)
 
     def _append(self, packed: list[Batch]) -> bool:
         """Append in portions that fit; False if the gateway is stopped while the log is full."""

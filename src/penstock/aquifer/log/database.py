@@ -23,6 +23,7 @@ from penstock.aquifer.log.schema import (
     APPLICATION_ID,
     BATCHES,
     FORMAT,
+    FORMAT_WITH_ZSTD,
     State,
     create_tables,
     state_in,
@@ -164,13 +165,13 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
                 "put it on a local disk"
             )
         (version,) = connection.execute("pragma user_version").fetchone()
-        if version > FORMAT:
+        if version > FORMAT_WITH_ZSTD:
             raise _too_new(path, version)
         if version in (1, 2):
             upgrade(connection, path, version)
             # Into the main file, whose first bytes an earlier version looks at before it opens anything.
             connection.execute("pragma wal_checkpoint(full)").fetchone()
-        elif version != FORMAT:
+        elif version not in (FORMAT, FORMAT_WITH_ZSTD):
             raise damaged(path, f"it says that it has format {version}")
         state = _read_state(connection, path)
         lost = loss_in(state, lock.left_behind, has_log)
@@ -274,14 +275,14 @@ def inspect_file(path: str, descriptor: int) -> None:
             f"the file {path} is a SQLite database, but not a journal of Penstock. "
             "Nothing was changed in it; give the journal another path"
         )
-    if version > FORMAT:
+    if version > FORMAT_WITH_ZSTD:
         raise _too_new(path, version)
 
 
 def _too_new(path: str, version: int) -> JournalTooNew:
     return JournalTooNew(
         f"the journal {path} has format {version} and needs {_needed_version(path)}; this is "
-        f"Penstock {penstock.__version__}, which knows formats up to {FORMAT}. Update Penstock, or "
+        f"Penstock {penstock.__version__}, which knows formats up to {FORMAT_WITH_ZSTD}. Update Penstock, or "
         "give the journal another path"
     )
 

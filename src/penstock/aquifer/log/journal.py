@@ -10,7 +10,17 @@ from penstock.aquifer.errors import JournalError
 from penstock.aquifer.records.batch import Batch
 from penstock.arguments import a_count, a_number
 
-__all__ = ["Cursor", "Held", "Journal", "a_bound", "a_path", "an_age", "check_codec", "remaining"]
+__all__ = [
+    "Cursor",
+    "Held",
+    "Journal",
+    "a_bound",
+    "a_path",
+    "an_age",
+    "check_codec",
+    "lacks_zstd",
+    "remaining",
+]
 
 _UNLIMITED: Final = 2**62
 
@@ -80,7 +90,10 @@ class Journal(Protocol):
         ...
 
     def find(self, offset: int) -> Batch | None:
-        """The batch with this offset in it; None if it is before ``first`` or not before ``head``."""
+        """The batch with this offset in it; None if it is before ``first`` or not before ``head``.
+
+        It may be compressed: :func:`penstock.aquifer.expanded` makes it what it was.
+        """
         ...
 
     def make_space(self, records: int, nbytes: int, low_watermark: int) -> bool:
@@ -164,3 +177,11 @@ def check_codec(journal: Journal, recorded: str, codec: str) -> None:
             f"the journal {name} has records of the codec {recorded!r}, and this gateway would add others of "
             f"{codec!r}: no reader could read both. Use the codec {recorded!r}, or another journal"
         )
+
+
+def lacks_zstd(path: str) -> JournalError:
+    """The error for a journal with compressed records where the package for them is missing."""
+    return JournalError(
+        f"the journal {path} has records that are compressed with zstd, and zstandard is not installed: "
+        "pip install 'penstock-streams[zstd]'"
+    )

@@ -35,13 +35,23 @@ from penstock.aquifer.errors import (
     JournalUnavailable,
 )
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
-from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, an_age, check_codec, remaining
+from penstock.aquifer.log.journal import (
+    Cursor,
+    Held,
+    Journal,
+    a_bound,
+    an_age,
+    check_codec,
+    lacks_zstd,
+    remaining,
+)
 from penstock.aquifer.log.kafka_index import BatchPlace, KafkaIndex
 from penstock.aquifer.log.kafka_reader import KafkaBatchReader
 from penstock.aquifer.log.kafka_segments import IndexSegments
 from penstock.aquifer.log.kafka_topics import KafkaTopics
 from penstock.aquifer.log.marks import Mark, Marks
 from penstock.aquifer.records.batch import Batch
+from penstock.aquifer.records.compression import is_compressed, knows_zstd
 from penstock.arguments import a_count, a_flag, a_number
 from penstock.kafka import KafkaAddress, require_kafka
 
@@ -51,6 +61,8 @@ _log = logging.getLogger("penstock.aquifer")
 
 _MIB: Final = 1024 * 1024
 _FORMAT: Final = 1
+_FORMAT_WITH_ZSTD: Final = 2
+"""The same with batches that are compressed, which earlier versions could not read."""
 _STATE: Final = "log"
 _CURSOR: Final = "cursor "
 _MARK: Final = "mark "
@@ -136,7 +148,9 @@ class KafkaJournal(Journal):
     def _load(self) -> None:
         stored = self._topics.state()
         state = self._state_in(stored.get(_STATE)) or _LogState(_FORMAT, secrets.token_hex(6), "", 0, 0, "")
-        self.epoch, self._codec = state.epoch, state.codec
+        if state.format == _FORMAT_WITH_ZSTD and not knows_zstd():
+            raise lacks_zstd(self.path)
+        self.epoch, self._codec, self._format = state.epoch, state.codec, state.format
         self._topic_id = self._topics.topic_id()
         if state.topic_id not in ("", self._topic_id):
             raise self._another_topic()
@@ -198,7 +212,7 @@ class KafkaJournal(Journal):
     def _state_in(self, value: bytes | None) -> _LogState | None:
         if value is None:
             return None
-        if msgspec.msgpack.decode(value)[0] > _FORMAT:
+        if msgspec.msgpack.decode(value)[0] > _FORMAT_WITH_ZSTD:
             raise JournalTooNew(
                 f"the log {self.path} was written by a later version of Penstock; update this one"
             )
@@ -343,6 +357,8 @@ class KafkaJournal(Journal):
     # ---------------------------------------------------------------- storing
     def _store(self, batches: Sequence[Batch], new: Mapping[str, str | None], end: Position) -> None:
         marks = self._marks.changes(new, time.time())
+        if any(map(is_compressed, batches)):
+            self._format = _FORMAT_WITH_ZSTD
         state, unsaved = self._state(), dict(self._unsaved)
         changes: dict[str, bytes | None] = {}
         if state != self._saved:
@@ -418,7 +434,7 @@ class KafkaJournal(Journal):
 
     def _state(self) -> _LogState:
         first, before = self._index.start
-        return _LogState(_FORMAT, self.epoch, self._codec, first, before, self._owner, self._topic_id)
+        return _LogState(self._format, self.epoch, self._codec, first, before, self._owner, self._topic_id)
 
     def _remember(self, batches: Sequence[Batch]) -> None:
         self._recent.extend(batches)

@@ -18,9 +18,11 @@ from typing import Final
 from penstock.aquifer.errors import JournalUnavailable
 from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log.excerpts import in_format, joined, leading, part
+from penstock.aquifer.log.expansion import ExpandedBatches
 from penstock.aquifer.log.growth import Growth
 from penstock.aquifer.log.journal import Cursor, Held, Journal
 from penstock.aquifer.records import MSGPACK, Batch
+from penstock.aquifer.records.compression import Compressor, plain_format
 from penstock.aquifer.status import LogFigures
 from penstock.waker import Waker
 
@@ -81,6 +83,9 @@ class Log:
         self.needed = journal.first
         """The lowest offset that a reader needs: records before it may go when they are too old."""
         self.codec = ""
+        self.compressor: Compressor | None = None
+        """Compresses the batches that come in, if the gateway does that."""
+        self._expanded = ExpandedBatches(journal.epoch)
         self.growth = Growth(journal.head)
         """When it had come how far."""
         self.clock = HopClock()
@@ -129,8 +134,16 @@ class Log:
         return _eighth(self._journal.max_bytes)
 
     def find(self, offset: int) -> Batch | None:
-        """The batch that contains this offset, if the log has it."""
+        """The batch that contains this offset, as it is stored, if the log has it."""
         return self._journal.find(offset)
+
+    def expanded(self, batch: Batch) -> Batch:
+        """A batch without compression; JournalDamaged if it cannot be expanded."""
+        return self._expanded.of(batch)
+
+    def compressed(self, batch: Batch) -> Batch:
+        """A batch with compression, if this gateway compresses and it pays."""
+        return batch if self.compressor is None else self.compressor.compressed(batch)
 
     def _find_now(self, offset: int) -> Batch | None:
         """The same, and None as well if the journal cannot be read at the moment."""
@@ -154,10 +167,13 @@ class Log:
         return joined(batches)
 
     def excerpt(self, batch: Batch, start: int, stop: int, format: str) -> Batch:
-        """The records of a batch from ``start`` up to, but not with, ``stop``, in this format."""
-        if start <= batch.first and stop >= batch.end and batch.format == format:
+        """The records of a batch from ``start`` up to, but not with, ``stop``, in this format.
+
+        A compressed batch stays compressed if all of it is wanted.
+        """
+        if start <= batch.first and stop >= batch.end and plain_format(batch) == format:
             return batch
-        return in_format(part(batch, start, stop), format)
+        return in_format(part(self.expanded(batch), start, stop), format)
 
     def measure(self, start: int, nbytes: int) -> tuple[int, int]:
         """How many records from ``start`` on fit into ``nbytes``, and how many bytes they have.
@@ -167,10 +183,11 @@ class Log:
         """
         offset, used = start, 0
         while used < _MEASURED_AT_ONCE and (batch := self._find_now(offset)) is not None:
-            if offset == batch.first and used + batch.nbytes <= nbytes:
-                offset, used = batch.end, used + batch.nbytes
+            whole = self._expanded.size_of(batch)
+            if offset == batch.first and used + whole <= nbytes:
+                offset, used = batch.end, used + whole
                 continue
-            count, size = leading(batch, offset - batch.first, nbytes - used)
+            count, size = leading(self.expanded(batch), offset - batch.first, nbytes - used)
             offset, used = offset + count, used + size
             if offset < batch.end:
                 break
@@ -183,7 +200,7 @@ class Log:
         """
         offset, end, left = start, start + most, float(nbytes)
         while offset < end and (batch := self._find_now(offset)) is not None:
-            record = max(batch.nbytes / batch.count, 1.0)
+            record = max(self._expanded.size_of(batch) / batch.count, 1.0)
             count = min(batch.end, end) - offset
             if count * record > left:
                 offset += int(left / record)

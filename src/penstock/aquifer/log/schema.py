@@ -16,15 +16,20 @@ from typing import Final, NamedTuple
 
 import penstock
 from penstock.aquifer.log.batch_sequence import Position
+from penstock.aquifer.log.journal import lacks_zstd
 from penstock.aquifer.log.sqlite_rows import CURSORS, MARKS, SEGMENTS, damaged, row_checksum
+from penstock.aquifer.records.compression import knows_zstd
 
 __all__ = [
     "APPLICATION_ID",
     "BATCHES",
     "FORMAT",
+    "FORMAT_WITH_ZSTD",
     "STATE",
     "State",
     "create_tables",
+    "may_have_compressed",
+    "note_compressed",
     "state_in",
     "transaction",
     "write_state",
@@ -35,6 +40,8 @@ APPLICATION_ID: Final = 0x50_53_41_4A
 FORMAT: Final = 3
 """The layout of the tables. If you raise it, put the version that can read it into ``state.software``, so
 that older versions can tell which one is needed."""
+FORMAT_WITH_ZSTD: Final = 4
+"""The same tables with batches that are compressed, which earlier versions could not read."""
 BATCHES: Final = "batches"
 STATE: Final = "state"
 
@@ -126,6 +133,7 @@ class State(NamedTuple):
 
 _UPDATE: Final = f"update state set {', '.join(f'{column} = ?' for column in (*State._fields, 'crc'))}"
 _UPDATE_IF: Final = f"{_UPDATE} where opened = ?"
+_COMPRESSED: Final = "select 1 from batches where first >= ? and format like '%+zstd' limit 1"
 
 
 @contextmanager
@@ -157,6 +165,21 @@ def create_tables(connection: sqlite3.Connection, state: State, *others: str) ->
         connection.execute(f"create table {table} {_COLUMNS[table]}")
     marks = ", ".join("?" * (len(State._fields) + 1))
     connection.execute(f"insert into state values (0, {marks})", (*state, row_checksum("state", *state)))
+
+
+def may_have_compressed(connection: sqlite3.Connection, path: str, first: int) -> bool:
+    """Whether batches may be compressed; JournalError if some from ``first`` on are and cannot be read."""
+    (version,) = connection.execute("pragma user_version").fetchone()
+    if version != FORMAT_WITH_ZSTD:
+        return False
+    if not knows_zstd() and connection.execute(_COMPRESSED, (first,)).fetchone() is not None:
+        raise lacks_zstd(path)
+    return True
+
+
+def note_compressed(connection: sqlite3.Connection) -> None:
+    """Say that batches may be compressed, inside a transaction."""
+    connection.execute(f"pragma user_version = {FORMAT_WITH_ZSTD}")
 
 
 _TYPES: Final = (str, int, int, int, int, str, str, int, str, int, int, int)

@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
+import penstock
 from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalInUse, JournalLocked
 from penstock.aquifer.log import segments
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
@@ -46,7 +47,13 @@ from penstock.aquifer.log.journal import (
 )
 from penstock.aquifer.log.marks import Mark, Marks
 from penstock.aquifer.log.ownership import JournalFiles, OwnerLock
-from penstock.aquifer.log.schema import State, transaction, write_state
+from penstock.aquifer.log.schema import (
+    State,
+    may_have_compressed,
+    note_compressed,
+    transaction,
+    write_state,
+)
 from penstock.aquifer.log.segments import SegmentFile, SegmentFileWriter, place_in, problems_of
 from penstock.aquifer.log.sqlite_rows import (
     CURSORS,
@@ -61,6 +68,7 @@ from penstock.aquifer.log.sqlite_rows import (
     head_in,
 )
 from penstock.aquifer.records.batch import Batch
+from penstock.aquifer.records.compression import is_compressed
 from penstock.arguments import a_count, a_flag
 
 __all__ = ["SqliteJournal"]
@@ -134,6 +142,8 @@ class SqliteJournal(Journal):
         self.epoch = state.epoch
         self._start, self._end = state.start, state.end
         self.first, self.head = state.first, state.head
+        self._compressed = may_have_compressed(self._connection, self.path, state.first)
+        """Whether the file says that batches in it may be compressed."""
         self._cursor_table = CheckedTable(self._connection, self.path, CURSORS)
         self._cursors: dict[str, Cursor] = {}
         self._unsaved: dict[str, Cursor | None] = {}
@@ -393,6 +403,7 @@ class SqliteJournal(Journal):
         if file is not None:
             files[file.name] = file.end, file.size
         before = self._state
+        first_compressed = not self._compressed and any(map(is_compressed, batches))
         try:
             with as_journal_errors(self.path), transaction(self._connection):
                 # First of all: if the journal belongs to another process now, store nothing.
@@ -400,7 +411,7 @@ class SqliteJournal(Journal):
                     before.epoch,
                     *self._start,
                     *end,
-                    before.software,
+                    penstock.__version__ if first_compressed else before.software,
                     self._codec,
                     before.serial + 1,
                     "" if closing else self._token,
@@ -410,6 +421,8 @@ class SqliteJournal(Journal):
                 )
                 if not write_state(self._connection, state, before.opened):
                     raise self._not_ours_any_more()
+                if first_compressed:
+                    note_compressed(self._connection)
                 # Deleted before, so that the new batches get their pages and the file does not grow.
                 self._delete_forgotten(end.before - self._end.before, len(batches))
                 if file is not None:
@@ -420,6 +433,7 @@ class SqliteJournal(Journal):
             raise
         self._lock.seal(self.epoch, state.serial)
         self._state = state
+        self._compressed |= first_compressed
         if files:
             self._segment_table.written(files, state.segments)
             self._reader.forget(forgotten)
@@ -431,7 +445,7 @@ class SqliteJournal(Journal):
             self._mark_table.written(mark_changes, state.marks)
             self._marks.apply(mark_changes)
         self._end = end
-        if state.opened and state.opened != before.opened:
+        if first_compressed or (state.opened and state.opened != before.opened):
             # Into the main file. If another program reads at this moment, a part may wait until later.
             with as_journal_errors(self.path):
                 self._connection.execute("pragma wal_checkpoint(passive)").fetchone()

@@ -15,6 +15,7 @@ from penstock.aquifer.protocol.frames import Flag, Frame, FrameAssembly, parse, 
 from penstock.aquifer.protocol.gateway_errors import error_from
 from penstock.aquifer.protocol.messages import Next, NextFields, OnError, OnSubscribeFields, decode, extension
 from penstock.aquifer.protocol.subscribe_options import Segment
+from penstock.aquifer.records.compression import ZSTD
 from penstock.spec import UNBOUNDED
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _SPECIAL: Final = int(Flag.ERR | Flag.GAP | Flag.END | Flag.HB)
 _ACK: Final = int(Flag.ACK)
 _SHARED: Final = int(Flag.SHARED)
 _PIECE: Final = int(Flag.PIECE)
+_ZSTD: Final = int(Flag.ZSTD)
 _REPEAT: Final = 0.5
 """Seconds after which credit is sent again if nothing arrived: the message may have been lost."""
 _LINGER: Final = 0.1
@@ -146,6 +148,9 @@ class ExtendedReader:
             return self._missed(frame, now)
         if not frame.count or frame.first < self.next:
             return []  # It is empty, or we have it already.
+        if frame.flags & _ZSTD and ZSTD not in self._side.options.compressions:
+            text = f"the frame at offset {frame.first} is compressed, and that was not asked for"
+            return [Finish(ProtocolViolation(text))]
         try:
             if frame.flags & _PIECE:
                 return self._read_piece(frame, now)

@@ -44,6 +44,7 @@ from penstock.aquifer.protocol.session import (
     refusal,
 )
 from penstock.aquifer.records import MSGPACK, Batch
+from penstock.aquifer.records.compression import ZSTD, is_compressed, plain_format
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import SessionStatus
 from penstock.spec import UNBOUNDED
@@ -59,6 +60,7 @@ _UNSAID: Final = 0.1
 _LARGEST_PIECE: Final = 1 << 20
 _ACK: Final = int(Flag.ACK)
 _PIECE: Final = int(Flag.PIECE)
+_ZSTD: Final = int(Flag.ZSTD)
 
 
 class ExtendedSession(Session):
@@ -96,6 +98,8 @@ class ExtendedSession(Session):
             self.lease = max(min(fields.lease, longest * 1000) / 1000, 0.1)
         self.filter = KeyFilter(log, fields.keys, format, start) if fields.keys is not UNSET else None
         """Finds the records that it wants; None if it wants all."""
+        self.takes_zstd = fields.compress is not UNSET and ZSTD in fields.compress
+        """Whether it takes batches that are compressed."""
         self.left_out = 0
         """How many records it was told of, and did not want."""
         self.credit_end = start
@@ -111,7 +115,8 @@ class ExtendedSession(Session):
         self.cut: CutFrame | None = None
         """The frame that is being sent in pieces."""
         self._begun = _begun(fields)
-        """How many bytes the subscriber has of the first frame, and how many records that had."""
+        """How many bytes the subscriber has of the first frame, how many records that had, and whether it was
+        compressed."""
         self.spoke = now
         """When the last frame was sent."""
         self.redelivered: int | UnsetType = UNSET
@@ -179,7 +184,7 @@ class ExtendedSession(Session):
 
     def cut_up(self, batch: Batch) -> bool:
         """Whether it goes in pieces: it is more than the line carries in a moment, or was begun before."""
-        (here, count), self._begun = self._begun, (0, 0)
+        (here, count, _), self._begun = self._begun, (0, 0, False)
         start = here if count == batch.end - batch.first else 0
         if self.pace is None or (not start and batch.nbytes <= self.pace.message):
             return False
@@ -279,6 +284,8 @@ class ExtendedSession(Session):
         flags = _ACK if self.wants_acknowledgement(count, nbytes) else 0
         if self.filter is not None and self.filter.asks(batch):
             flags = _ACK
+        if is_compressed(batch):
+            flags |= _ZSTD
         self._note_sent(count, nbytes, flags, now, count - batch.count)
         return Frame(flags, batch.first, count, batch.payload, batch.metadata)
 
@@ -288,6 +295,8 @@ class ExtendedSession(Session):
         data, position, last = cut.piece(most)
         count = cut.count if last else 0
         flags = _PIECE | (_ACK if self.wants_acknowledgement(count, len(data)) else 0)
+        if cut.compressed:
+            flags |= _ZSTD
         if last:
             self.cut = None
         self._note_sent(count, len(data), flags, now, cut.left_out if last else 0)
@@ -311,10 +320,12 @@ class ExtendedSession(Session):
         batch = self.log.find(self.cursor)
         if batch is None:
             return None
+        if not self.takes_zstd:
+            batch = self.log.expanded(batch)
         if 0 < self.begun <= min(credit, batch.end - self.cursor):
-            return self.log.excerpt(batch, self.cursor, self.cursor + self.begun, self.format)
-        fit = batch.count
-        if self.pace is not None and self.pace.slow and batch.format == self.format == MSGPACK:
+            return self._as_begun(self.log.excerpt(batch, self.cursor, self.cursor + self.begun, self.format))
+        fit, room = batch.count, nbytes
+        if self.pace is not None and self.pace.slow and plain_format(batch) == self.format == MSGPACK:
             # To cut it by records is more work than to cut it by bytes, but its first records arrive sooner.
             nbytes = min(nbytes, self.pace.message)
             fit = max(1, batch.count * nbytes // batch.nbytes)
@@ -328,19 +339,43 @@ class ExtendedSession(Session):
             count = min(count, max(1, batch.count * nbytes // batch.nbytes))
         if count < whole and self.better_whole(whole, batch.nbytes * whole // batch.count, now):
             return None
-        return self.log.excerpt(batch, self.cursor, self.cursor + count, self.format)
+        excerpt = self.log.excerpt(batch, self.cursor, self.cursor + count, self.format)
+        if is_compressed(batch) and not is_compressed(excerpt):
+            excerpt = self._part_within(excerpt, room)
+        return self._for_the_line(excerpt)
+
+    def _part_within(self, part: Batch, nbytes: int) -> Batch:
+        """A part of a compressed batch, whose share of the compressed bytes would be within the credit."""
+        if part.nbytes <= nbytes:
+            return part
+        smaller = self.log.compressed(part)
+        if smaller.nbytes <= nbytes:
+            return smaller
+        count = max(1, part.count * nbytes // part.nbytes)
+        return self.log.excerpt(part, part.first, part.first + count, self.format)
+
+    def _for_the_line(self, batch: Batch) -> Batch:
+        """On a slow line what was not compressed is, because bytes are dear there."""
+        slow = self.takes_zstd and self.pace is not None and self.pace.slow
+        return self.log.compressed(batch) if slow else batch
+
+    def _as_begun(self, batch: Batch) -> Batch:
+        """The frame that the subscriber has the beginning of, made in the same way."""
+        return self.log.compressed(batch) if self._begun[2] and self.takes_zstd else self.log.expanded(batch)
 
     def _next_chosen(self, chooser: KeyFilter, credit: int, nbytes: int, now: float) -> Batch | None:
         """The next records with one of the keys; or without, if it is time to tell how far the search is."""
         end = self.cursor + self.begun
         if self.begun and end <= self.stop and (begun := chooser.range(self.cursor, end)) is not None:
-            return begun
+            return self._as_begun(begun)
         if self.pace is not None and self.pace.slow:
             nbytes = min(nbytes, self.pace.message)
         looked_at = chooser.looked_at
         batch = chooser.next_batch(self.cursor, self.stop, credit, nbytes)
-        if batch is not None or chooser.seen <= self.cursor:
-            return batch
+        if batch is not None:
+            return self._for_the_line(batch)
+        if chooser.seen <= self.cursor:
+            return None
         due = (
             now - self.spoke >= _UNSAID
             or chooser.seen - self.cursor >= self.log.ack_every_records
@@ -515,9 +550,9 @@ class ExtendedSession(Session):
     }
 
 
-def _begun(fields: SubscribeFields) -> tuple[int, int]:
+def _begun(fields: SubscribeFields) -> tuple[int, int, bool]:
     """What a subscriber has of its first frame, if what it says makes sense."""
     here = fields.pieces if fields.pieces is not UNSET else []
-    if len(here) != 2 or min(here) <= 0 or not isinstance(fields.from_, int):
-        return 0, 0
-    return here[0], here[1]
+    if len(here) < 2 or here[2:] not in ([], [1]) or min(here) <= 0 or not isinstance(fields.from_, int):
+        return 0, 0, False
+    return here[0], here[1], len(here) == 3

@@ -30,6 +30,7 @@ import msgspec
 
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.records.batch import Batch, unpack_chosen
+from penstock.aquifer.records.compression import claimed_bytes, expand, is_compressed
 
 __all__ = [
     "HEADER",
@@ -43,6 +44,8 @@ __all__ = [
     "FrameAssembly",
     "header",
     "parse",
+    "payload_of",
+    "unpacked_bytes",
     "with_positions",
 ]
 
@@ -73,6 +76,8 @@ class Flag(IntFlag):
     """The payload is in shared memory; here is its position: number, first byte, length, 8 bytes each."""
     PIECE = 64
     """A piece of a frame; its position takes the place of the metadata."""
+    ZSTD = 128
+    """The payload is compressed with zstd; that of the whole frame, if this is a piece."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -115,6 +120,28 @@ def with_positions(frame: Frame) -> Frame:
     return msgspec.structs.replace(frame, chosen=chosen)
 
 
+def payload_of(frame: Frame) -> bytes | memoryview:
+    """The payload of a whole frame, expanded if it is compressed; or a ``ProtocolViolation``."""
+    if not frame.flags & _ZSTD_FLAG:
+        return frame.payload
+    try:
+        return expand(frame.payload)
+    except ValueError as error:
+        text = f"the frame at offset {frame.first} is compressed, and {error}"
+        raise ProtocolViolation(text) from error
+
+
+def unpacked_bytes(frame: Frame) -> int:
+    """How many bytes a whole frame has when its payload is expanded; or a ``ProtocolViolation``."""
+    if not frame.flags & _ZSTD_FLAG:
+        return frame.nbytes
+    try:
+        return claimed_bytes(frame.payload) + len(frame.metadata)
+    except ValueError as error:
+        text = f"the frame at offset {frame.first} is compressed, and {error}"
+        raise ProtocolViolation(text) from error
+
+
 def header(flags: int, first: int, count: int) -> bytes:
     """The second part of a frame."""
     return HEADER.pack(FRAME_VERSION, flags, 0, first, count)
@@ -136,6 +163,7 @@ def parse(parts: Sequence[bytes | memoryview]) -> Frame:
 PIECE: Final = Struct(">QQQI")
 """How a :class:`_Piece` is packed; it takes the place of the metadata."""
 _PIECE_FLAG: Final = int(Flag.PIECE)
+_ZSTD_FLAG: Final = int(Flag.ZSTD)
 
 
 class _Piece(NamedTuple):
@@ -160,6 +188,7 @@ class CutFrame:
         """How many records it stands for,"""
         self.left_out = self.count - batch.count
         """and how many of them it does not have, because the subscriber wants other keys."""
+        self.compressed = is_compressed(batch)
         self._payload = memoryview(batch.payload)
         self._metadata = memoryview(batch.metadata)
         self._total = batch.nbytes
@@ -185,6 +214,8 @@ class FrameAssembly:
         """The offset of the frame."""
         self.count = 0
         """The number of its records."""
+        self.compressed = False
+        """Whether its payload is compressed."""
         self.have = 0
         """How many of its bytes have arrived; 0 if no frame is on its way."""
         self.carried = 0
@@ -213,6 +244,7 @@ class FrameAssembly:
         if place.start == 0:
             self.drop()
             self.first, self.count, self._place = frame.first, frame.count, place
+            self.compressed = bool(frame.flags & _ZSTD_FLAG)
         self._pieces.append(frame.payload)
         self.have += len(frame.payload)
         return self._whole(frame, place) if self.have == place.total else None

@@ -64,6 +64,8 @@ class KeyFilter:
             metadata = unpack_metadata(batch.metadata)
             numbers = self._matching(metadata, end - batch.first, min(batch.end, stop) - batch.first)
             if numbers:
+                stored, batch = batch.nbytes, self._log.expanded(batch)
+                looked += batch.nbytes - stored
                 if not found.may_add(batch):
                     break
                 taken = found.add(batch, metadata, numbers, most, nbytes)
@@ -93,6 +95,7 @@ class KeyFilter:
             metadata = unpack_metadata(batch.metadata)
             numbers = self._matching(metadata, end - batch.first, min(batch.end, stop) - batch.first)
             if numbers:
+                batch = self._log.expanded(batch)
                 if not found.may_add(batch):
                     return None  # Not a frame of this filter.
                 found.add(batch, metadata, numbers, _UNLIMITED, _UNLIMITED)

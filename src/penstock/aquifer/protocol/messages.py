@@ -127,8 +127,8 @@ class SubscribeFields(_Extension):
     """Both may be on the same machine, so that large payloads can be in shared memory: the token of the
     segment from the session before, or an empty string."""
     pieces: list[int] | UnsetType = UNSET
-    """Frames may come in pieces. If pieces of the frame at ``from`` are here: how many bytes of it, and how
-    many records it has."""
+    """Frames may come in pieces. If pieces of the frame at ``from`` are here: how many bytes of it, how many
+    records it has, and 1 if it is compressed."""
     admin: AdminRequest | UnsetType = UNSET
     """With ``probe``: something for an administrator to ask."""
     stream: str | UnsetType = UNSET
@@ -137,6 +137,8 @@ class SubscribeFields(_Extension):
     """With ``probe`` and ``id``: what a query says about its last batch."""
     keys: list[bytes] | UnsetType = UNSET
     """Only the records with one of these keys are wanted; in JSON each key is base64."""
+    compress: list[str] | UnsetType = UNSET
+    """The ways of compressing a payload that are understood."""
 
 
 class SegmentFields(_Extension):

@@ -67,6 +67,7 @@ class PlainSession(Session):
         batch = None if not credit or self.overtaken else self.log.find(self.cursor)
         if batch is None:
             return []
+        batch = self.log.expanded(batch)
         start = self.cursor - batch.first
         values = values_of(batch)[start : start + credit]
         self.sent(len(values), batch.nbytes * len(values) // batch.count)

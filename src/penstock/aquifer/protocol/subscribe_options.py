@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from penstock.aquifer.protocol.messages import SegmentFields
 from penstock.aquifer.records.batch import MSGPACK
+from penstock.aquifer.records.compression import ZSTD, knows_zstd
 from penstock.backoff import Backoff
 
 __all__ = ["RECONNECT", "Segment", "Segments", "SubscribeOptions"]
@@ -62,6 +63,8 @@ class SubscribeOptions:
     keep: bool = True
     """Whether this is a required reader: the source waits for it."""
     formats: list[str] = field(default_factory=lambda: [MSGPACK])
+    compressions: list[str] = field(default_factory=lambda: [ZSTD] if knows_zstd() else [])
+    """The ways of compressing a payload that this subscriber understands."""
     lease: float = 60.0
     dialect: str = "auto"
     """``"auto"``, ``"extended"`` or ``"plain"``."""

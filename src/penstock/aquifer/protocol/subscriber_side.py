@@ -288,12 +288,15 @@ class SubscriberSide:
             pieces=[],
             stream=options.stream or UNSET,
             keys=options.keys if options.keys is not None else UNSET,
+            compress=options.compressions or UNSET,
         )
         if resumed is not None:
             # Not the same as what has arrived: if we die, our successor has to get what lies between.
             fields.ack = resumed.acknowledged
             if resumed.assembly.have:
                 fields.pieces = [resumed.assembly.have, resumed.assembly.count]
+                if resumed.assembly.compressed:
+                    fields.pieces.append(1)
         return fields
 
     def _only_plain(self) -> AquiferError:

@@ -46,6 +46,8 @@ examples:
   penstock gateway --source file:app.log --journal kafka://127.0.0.1:9092/app-log
                                      the log is a Kafka topic: start the gateway on another machine, and it
                                      continues there
+  penstock gateway --source file:app.log --journal app.db --compress zstd
+                                     JSON and other text in a fraction of the space, and of a slow line
   penstock gateway --source tcp://feed.example:9000 --max-bytes 256M --max-age 1h --journal feed.db
                                      lines from a server, which waits while the log is full
   penstock gateway --source udp://127.0.0.1:5140 --codec json --on-bad-line skip

@@ -227,6 +227,7 @@ def _gateway(
                 codec=codec,
                 writable=keeps or one.feed is None,
                 on_bad_record=on_bad,
+                compress=options.gateway.compress,
             )
             for one in streams
         }
