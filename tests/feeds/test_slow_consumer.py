@@ -35,8 +35,10 @@ RATE = 1000
 WARM_UP = 5
 WINDOW = 10
 """Seconds of the consumer, by its own count."""
-LONGEST = 20
-"""Seconds after which the window ends in any case."""
+LONGEST = 60
+"""Seconds after which there are no more windows: on a busy machine the sender may not keep up for a while."""
+LONGEST_OF_FEW = 20
+"""The same where there is only what is there from the beginning."""
 TICKS = 20
 """How often it asks in a second."""
 LOG = 2000
@@ -305,6 +307,8 @@ FEEDS: dict[str, tuple[Callable[[Stage], Sent], int, int]] = {
     "mqtt": (mqtt, SOCKET, 8),
     "kafka": (kafka, SOCKET + READ_AHEAD, 15),
 }
+OF_FEW = {"tcp-listen with acknowledgements", "file", "dir", "redis", "mqtt", "kafka"}
+"""Those whose sender has only the records that are there from the beginning."""
 
 
 @pytest.fixture
@@ -314,8 +318,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def ratio_in(samples: list[tuple[int, int, int]]) -> float:
-    """How much the sender got rid of for each record that the consumer took."""
-    first, last = samples[0], samples[-1]
+    """How much the sender got rid of for each record that the consumer took, in the last window."""
+    first, last = samples[-WINDOW - 1], samples[-1]
     return (last[1] - first[1]) / (last[0] - first[0])
 
 
@@ -330,6 +334,7 @@ def ratio_in(samples: list[tuple[int, int, int]]) -> float:
 )
 def test_the_sender_goes_at_the_pace_of_a_slow_consumer(feed: str, stage: Stage) -> None:
     opened, on_the_way, _ = FEEDS[feed]
+    longest = LONGEST_OF_FEW if feed in OF_FEW else LONGEST
     sent = opened(stage)
     pid = stage.gateway.process.pid
     most = LOG + DELIVERIES + on_the_way // SIZE
@@ -341,7 +346,7 @@ def test_the_sender_goes_at_the_pace_of_a_slow_consumer(feed: str, stage: Stage)
         if tick >= TICKS * WARM_UP and tick % TICKS == 0:
             samples.append((taken, sent(), resident(pid)))
             # Some senders get rid of thousands at once: a short window can end just before or after that.
-            if len(samples) > WINDOW and (len(samples) > LONGEST or 0.9 <= ratio_in(samples) <= 1.1):
+            if len(samples) > WINDOW and (len(samples) > longest or 0.9 <= ratio_in(samples) <= 1.1):
                 break
         reader.subscription.request(RATE // TICKS)
         values = reader.take(RATE // TICKS)
