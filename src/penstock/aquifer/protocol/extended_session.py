@@ -324,7 +324,7 @@ class ExtendedSession(Session):
             batch = self.log.expanded(batch)
         if 0 < self.begun <= min(credit, batch.end - self.cursor):
             return self._as_begun(self.log.excerpt(batch, self.cursor, self.cursor + self.begun, self.format))
-        fit, room = batch.count, nbytes
+        fit, bytes_left = batch.count, nbytes
         if self.pace is not None and self.pace.slow and plain_format(batch) == self.format == MSGPACK:
             # To cut it by records is more work than to cut it by bytes, but its first records arrive sooner.
             nbytes = min(nbytes, self.pace.message)
@@ -341,7 +341,7 @@ class ExtendedSession(Session):
             return None
         excerpt = self.log.excerpt(batch, self.cursor, self.cursor + count, self.format)
         if is_compressed(batch) and not is_compressed(excerpt):
-            excerpt = self._part_within(excerpt, room)
+            excerpt = self._part_within(excerpt, bytes_left)
         return self._for_the_line(excerpt)
 
     def _part_within(self, part: Batch, nbytes: int) -> Batch:
