@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks import machine, profiles, report
 from benchmarks.claims import examine
-from benchmarks.measuring import Answer
+from benchmarks.measuring import Answer, Question
 from benchmarks.questions import NAMES, ask
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -36,11 +36,13 @@ def main(arguments: list[str] | None = None) -> int:
     processes, seconds = (QUICK_PROCESSES, QUICK_SECONDS) if options.quick else (PROCESSES, SECONDS)
     facts = machine.describe()  # first, so that a missing peer is known before twenty minutes have passed
     answers = {name: _unanswered(name) for name in names}
+    for answer in answers.values():
+        _check_python(answer.question)
     for number in range(1, processes + 1):
         print(f"pass {number} of {processes}", file=sys.stderr, flush=True)
         for name in names:
             if number <= (answers[name].question.most_processes or processes):
-                answers[name].add(**_measured(name, seconds, number - 1))
+                answers[name].add(**_measured(answers[name].question, seconds, number - 1))
     for answer in answers.values():
         print(report.answer_text(answer))
     findings = examine(answers)
@@ -57,8 +59,15 @@ def _unanswered(name: str) -> Answer:
         return Answer(question)
 
 
-def _measured(name: str, seconds: float, before: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.worker", name, str(seconds), str(before)]
+def _check_python(question: Question) -> None:
+    if question.python is not None and not question.python.exists():
+        environment = question.python.parents[1].name
+        raise SystemExit(f"{question.name} needs {environment}: run make {environment}/.installed")
+
+
+def _measured(question: Question, seconds: float, before: int) -> dict[str, Any]:
+    python = str(question.python or sys.executable)
+    command = [python, "-m", "benchmarks.worker", question.name, str(seconds), str(before)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     figures: dict[str, Any] = json.loads(done.stdout)
     return figures

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
+from pathlib import Path
 from statistics import median
 from time import perf_counter, perf_counter_ns, process_time_ns
 
@@ -81,7 +82,10 @@ class Question:
     """How many rounds each process measures, even if they take longer than they should."""
     most_processes: int | None = None
     """How many processes measure it at most: fewer than for other questions where a process starts slowly."""
-
+    unmeasured_rounds: int = 0
+    """How many rounds come before those that count: where Java compiles what every alternative needs."""
+    python: Path | None = None
+    """The interpreter that measures it, if not this one: of an environment with another version of a peer."""
     matrix: bool = False
     """Whether the alternatives are named "row: column", and the table has a row and a column for each."""
 
@@ -140,13 +144,15 @@ def measure(question: Question, seconds: float, first_turn: int = 0) -> Answer:
             _time(question, alternative, question.elements // 10)  # whatever is compiled or cached at first
     answer = Answer(question)
     stop = perf_counter() + seconds
-    for turn in count():
+    for turn in count(-question.unmeasured_rounds):
         if turn >= question.fewest_rounds and perf_counter() > stop:
             return answer
         gc.collect()
         first = (first_turn + turn) % len(question.alternatives)
         for alternative in question.alternatives[first:] + question.alternatives[:first]:
             taken, facts = _time(question, alternative, question.elements)
+            if turn < 0:
+                continue
             seen = {alternative.name: {heading: [fact] for heading, fact in facts.items()}}
             answer.add({alternative.name: [taken]}, seen)
     raise AssertionError("count() never ends")

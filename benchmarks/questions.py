@@ -37,6 +37,9 @@ NAMES = (
     "spark_throughput",
     "spark_trigger",
     "spark_latency",
+    "spark_kafka",
+    "spark_kafka_trigger",
+    "spark_kafka_latency",
     *(_NET if sys.platform == "linux" else ()),
 )
 

@@ -12,18 +12,22 @@ from select import select
 from typing import Any
 
 from benchmarks.processes import RECORD, Facts, Line
-from benchmarks.spark_sources import ROWS_A_BATCH, arrow_rows
+from benchmarks.spark_rows import ROWS_A_BATCH, arrow_rows
+from penstock import feeds
 from penstock.aquifer import Gateway, Journal, MemoryJournal, Record, SqliteJournal
 from penstock.streams import Flux
 
 __all__ = [
     "STAMP",
     "serve_a_journal",
+    "serve_feed",
     "serve_few",
     "serve_live",
     "serve_on_disk",
     "serve_records",
     "serve_rows",
+    "serve_stored",
+    "stamped",
     "store",
     "take_in",
 ]
@@ -63,6 +67,22 @@ def serve_few(line: Line, records: int) -> Facts:
     return _serve(line, gateway, complete=True)
 
 
+def serve_stored(line: Line, records: int, folder: str | None) -> Facts:
+    """Records of 100 bytes, all of them there from the beginning: in memory, or on the disk."""
+    bounds = (2 * records, 1 << 40)
+    journal = (
+        MemoryJournal(*bounds) if folder is None else SqliteJournal(Path(folder) / "records.db", *bounds)
+    )
+    source = Flux.from_iterable(repeat([RECORD] * LIST, -(-records // LIST)))
+    return _serve(line, Gateway(source, ANYWHERE, journal=journal, batched=True), complete=True)
+
+
+def serve_feed(line: Line, url: str, records_per_trigger: int) -> Facts:
+    """What a feed has, with room in memory for a few triggers."""
+    with feeds.open(url) as feed:
+        return _serve(line, Gateway(feed, ANYWHERE, journal=MemoryJournal(*_room(records_per_trigger))))
+
+
 def store(line: Line, path: str, rows: int) -> Facts:
     """Write Arrow batches to a journal, and say when all are there."""
     with Gateway(_rows(rows), ANYWHERE, journal=_on_disk(path), codec="arrow") as gateway:
@@ -83,7 +103,7 @@ def _on_disk(path: str) -> Journal:
 
 def serve_live(line: Line, records_per_second: int) -> Facts:
     """Stamped records at this rate, whoever reads them."""
-    return _serve(line, Gateway(Flux.from_iterable(_stamped(records_per_second)), ANYWHERE, batched=True))
+    return _serve(line, Gateway(Flux.from_iterable(stamped(records_per_second)), ANYWHERE, batched=True))
 
 
 def take_in(line: Line) -> Facts:
@@ -115,7 +135,7 @@ def _room(rows_per_trigger: int) -> tuple[int, int]:
     return rows, 2 * rows * arrow_rows().nbytes // ROWS_A_BATCH
 
 
-def _stamped(records_per_second: int) -> Iterator[list[Record]]:
+def stamped(records_per_second: int) -> Iterator[list[Record]]:
     """Lists of records at a steady pace; what came too late is made up for, as a clock would."""
     size = round(records_per_second * _PACE)
     due = time.monotonic()

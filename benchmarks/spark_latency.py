@@ -26,7 +26,7 @@ from penstock.spec import Subscription
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["question"]
+__all__ = ["RATE", "Arrivals", "arrived", "question", "read_latest", "to_a_subscriber"]
 
 RATE = 10_000
 """Records per second."""
@@ -50,7 +50,7 @@ def question() -> Iterator[Question]:
             most_processes=2,
             alternatives=(
                 Alternative("into a function of the query", partial(_into_a_function, spark)),
-                Alternative("through the aquifer sink to a subscriber", partial(_to_a_subscriber, spark)),
+                Alternative("through the aquifer sink to a subscriber", partial(to_a_subscriber, spark)),
             ),
         )
 
@@ -119,30 +119,32 @@ def _into_a_function(spark: Spark, records: int) -> Timed:
         stamps = rows.selectExpr("unix_micros(timestamp) as stamp").toArrow()
         arrivals.came(stamps.column("stamp").to_pylist())
 
-    with beside(gateways.serve_live, RATE) as line, running(_source(spark, line.hear()), take) as query:
-        return _timed(arrivals, query)
+    with beside(gateways.serve_live, RATE) as line, running(read_latest(spark, line.hear()), take) as query:
+        return arrived(arrivals, query)
 
 
-def _to_a_subscriber(spark: Spark, records: int) -> Timed:
+def to_a_subscriber(spark: Spark, records: int) -> Timed:
+    """From one gateway through a query to another one, and to its subscriber."""
     arrivals = Arrivals(records)
     with beside(gateways.serve_live, RATE) as source, beside(gateways.take_in) as sink:
         endpoint = sink.hear()
         taking = _Taking(arrivals)
         AquiferPublisher(endpoint, batches=True).subscribe(taking)
         try:
-            values = _source(spark, source.hear()).select("value")
+            values = read_latest(spark, source.hear()).select("value")
             with running(values, "aquifer", endpoint=endpoint, value="binary") as query:
-                return _timed(arrivals, query)
+                return arrived(arrivals, query)
         finally:
             taking.subscription.cancel()
 
 
-def _source(spark: Spark, endpoint: str) -> DataFrame:
+def read_latest(spark: Spark, endpoint: str) -> DataFrame:
+    """What comes into a gateway from now on."""
     source = spark.session.readStream.format("aquifer").option("endpoint", endpoint)
     return source.option("startingOffsets", "latest").load()
 
 
-def _timed(arrivals: Arrivals, query: Any) -> Timed:
+def arrived(arrivals: Arrivals, query: Any) -> Timed:
     """What came; why not, if the query failed before."""
     deadline = time.monotonic() + PATIENCE
     while not arrivals.complete.wait(0.1):

@@ -21,12 +21,23 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.measuring import Timed
+from penstock.spark.versions import has_admission_control
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["PATIENCE", "Batch", "Spark", "reported", "running", "silenced", "spark_when_needed", "timed"]
+__all__ = [
+    "PATIENCE",
+    "Batch",
+    "Spark",
+    "batch_of",
+    "reported",
+    "running",
+    "silenced",
+    "spark_when_needed",
+    "timed",
+]
 
 PATIENCE = 180.0
 """Seconds after which a query that does nothing counts as lost: on a busy machine its start takes long."""
@@ -50,16 +61,19 @@ class Batch(NamedTuple):
 class Spark:
     """The session of this process: started when it is first asked for, as Penstock tunes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Callable[[], Mapping[str, str]]) -> None:
+        self._settings = settings
         self._session: SparkSession | None = None
 
     @property
     def session(self) -> SparkSession:
         """Ready and warm, with the sources that the alternatives read from."""
         if self._session is None:
+            settings = self._settings()
             with silenced():
-                self._session = _started()
-            _warm_up(self._session)
+                self._session = _started(settings)
+            if has_admission_control():
+                _warm_up(self._session)
         return self._session
 
     def stop(self) -> None:
@@ -70,27 +84,32 @@ class Spark:
 
 
 @contextmanager
-def spark_when_needed() -> Iterator[Spark]:
-    """A session that costs nothing until somebody uses it: the one who prints the tables does not."""
-    spark = Spark()
+def spark_when_needed(settings: Callable[[], Mapping[str, str]] = dict) -> Iterator[Spark]:
+    """A session that costs nothing until somebody uses it: the one who prints the tables does not.
+
+    Before Spark 4.2 it has no sources in memory, because these need what is new there, and is not warm.
+    """
+    spark = Spark(settings)
     try:
         yield spark
     finally:
         spark.stop()
 
 
-def _started() -> SparkSession:
-    from benchmarks.spark_sources import ArrowInMemory, TuplesInMemory
+def _started(settings: Mapping[str, str]) -> SparkSession:
     from penstock.spark import session
 
     # Spark's Python processes import the sources by name.
     root = str(Path(__file__).resolve().parent.parent)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    started = session("benchmarks", "local[2]")
+    started = session("benchmarks", "local[2]", settings)
     # To stop a query in the middle of a batch is no error here, but Spark writes pages about it.
     started.sparkContext.setLogLevel("OFF")
-    started.dataSource.register(ArrowInMemory)
-    started.dataSource.register(TuplesInMemory)
+    if has_admission_control():
+        from benchmarks.spark_sources import ArrowInMemory, TuplesInMemory
+
+        started.dataSource.register(ArrowInMemory)
+        started.dataSource.register(TuplesInMemory)
     return started
 
 
@@ -185,10 +204,13 @@ def _batches(query: StreamingQuery, rows: int, rows_per_trigger: int) -> list[Ba
 
 def reported(query: StreamingQuery) -> list[Batch]:
     """The last batches that had rows."""
-    return [_batch(report) for report in query.recentProgress if report["numInputRows"]]
+    # Their JSON: in PySpark 4.0, the attributes of a report have offsets as Python writes dictionaries.
+    reports = (json.loads(report.json) for report in query.recentProgress)
+    return [batch_of(report) for report in reports if report["numInputRows"]]
 
 
-def _batch(report: Any) -> Batch:
+def batch_of(report: Mapping[str, Any]) -> Batch:
+    """What a report says of its batch."""
     durations = report["durationMs"]
     began = datetime.fromisoformat(report["timestamp"]).timestamp() * 1000
     source = report["sources"][0]
@@ -198,12 +220,13 @@ def _batch(report: Any) -> Batch:
     )
 
 
-def _offset(text: str) -> int:
+def _offset(offset: Mapping[str, Any] | None) -> int:
     """The number in an offset of ours, of the sources in memory, or of Spark's own; none at the beginning."""
-    offset = json.loads(text)
     if offset is None:
         return 0
     if "offsets" in offset:
         return sum(offset["offsets"].values())
-    number: int = offset["offset"]
-    return number
+    if "offset" in offset:
+        number: int = offset["offset"]
+        return number
+    return sum(sum(partitions.values()) for partitions in offset.values())  # Kafka's, by topic and partition.

@@ -8,36 +8,15 @@ yields the same rows again and again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from itertools import repeat
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 
-__all__ = ["ROWS_A_BATCH", "SCHEMA", "ArrowInMemory", "TuplesInMemory", "arrow_rows"]
+from benchmarks.spark_rows import ROW_PAYLOAD, ROW_SENSOR, ROWS_A_BATCH, SCHEMA, arrow_rows
 
-SCHEMA = "id bigint, moment bigint, sensor string, payload string"
-"""About 100 bytes in a row."""
-ROWS_A_BATCH = 10_000
-"""Rows in an Arrow batch."""
-_SENSOR = "sensor-00042"
-_PAYLOAD = "0123456789abcdef" * 4
-
-
-@cache
-def arrow_rows() -> pa.RecordBatch:
-    """Rows of the schema, as many as a batch has."""
-    numbers = range(ROWS_A_BATCH)
-    return pa.record_batch(
-        {
-            "id": pa.array(numbers, pa.int64()),
-            "moment": pa.array(numbers, pa.int64()),
-            "sensor": pa.array([_SENSOR] * ROWS_A_BATCH, pa.string()),
-            "payload": pa.array([_PAYLOAD] * ROWS_A_BATCH, pa.string()),
-        }
-    )
+__all__ = ["ArrowInMemory", "TuplesInMemory"]
 
 
 class _Rows(InputPartition):
@@ -119,4 +98,4 @@ class _TupleReader(_Reader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, _Rows)
         for number in range(partition.count):
-            yield number, number, _SENSOR, _PAYLOAD
+            yield number, number, ROW_SENSOR, ROW_PAYLOAD

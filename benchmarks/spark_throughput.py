@@ -112,7 +112,7 @@ def _stored(spark: Spark, stored: _Stored, rows: int) -> Timed:
 
 
 def _aquifer(spark: Spark, endpoint: str, rows: int, partitions: int, *, arrow: bool = True) -> Any:
-    from benchmarks.spark_sources import SCHEMA
+    from benchmarks.spark_rows import SCHEMA
 
     source = spark.session.readStream.format("aquifer").options(
         endpoint=endpoint, maxRecordsPerTrigger=rows // TRIGGERS, partitions=partitions

