@@ -46,11 +46,14 @@ _MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 _STORE: Final = "org.apache.spark.sql.execution.streaming.state"
 _ROCKS: Final = {"spark.sql.streaming.stateStore.providerClass": f"{_STORE}.RocksDBStateStoreProvider"}
 _CHANGELOG: Final = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
+_ONE_PARTITION: Final = {"spark.sql.shuffle.partitions": "1"}
 
 _STORES: Final = {
     "no checksums of its files": {"spark.sql.streaming.checkpoint.fileChecksum.enabled": "false"},
     "RocksDB": _ROCKS,
     "RocksDB with a changelog": _ROCKS | _CHANGELOG,
+    "one partition": _ONE_PARTITION,
+    "one partition, RocksDB with a changelog": _ONE_PARTITION | _ROCKS | _CHANGELOG,
 }
 """Other ways to store state, which ``session()`` does not choose."""
 
@@ -177,11 +180,13 @@ def _beside(spark: SparkSession, java: int) -> dict[str, Cost]:
     with _source(spark) as rows, running(rows, asyncProgressTrackingEnabled="true") as query:
         costs["stateless, asyncProgressTracking"] = _cost(query, java)
     for name, state in _STORES.items():
+        before = {key: spark.conf.get(key) for key in state}
         for key, value in state.items():
             spark.conf.set(key, value)
         costs[f"stateful, {name}"] = _stateful(spark, java)
-        for key in state:
-            spark.conf.unset(key)
+        for key, usual in before.items():
+            if usual is not None:  # To unset it would give Spark's default, not ours.
+                spark.conf.set(key, usual)
     return costs
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import main
-from benchmarks.claims import CLAIMS, Claim, Direction, examine
+from benchmarks.claims import CLAIMS, Claim, Direction, FactClaim, examine
 from benchmarks.measuring import Alternative, Answer, Clock, Question, Timed, measure
 from benchmarks.questions import NAMES, ask
 from benchmarks.report import findings_text
@@ -119,3 +119,15 @@ def test_the_records_of_a_batch_are_counted_by_the_offsets_of_any_source(
 
     assert (batch.number, batch.rows, batch.records) == (3, 19, records)
     assert batch.ended == 1_794_916_800_250
+
+
+@pytest.mark.parametrize(("bound", "met"), [(130, False), (140, True)])
+def test_a_claim_about_a_fact_is_judged_by_its_median(bound: float, met: bool) -> None:
+    question = Question("q", "a question", 1, "ours", lambda n: n, (Alternative("ours", lambda n: n),))
+    answer = Answer(question, {"ours": [1.0, 1.0, 1.0]}, {"ours": {"p99, ms": [120.0, 135.0, 300.0]}})
+    claim = FactClaim("it is quick", "q", "ours", None, Direction.AT_MOST, bound, "p99, ms")
+
+    (finding,) = examine({"q": answer}, [claim])
+
+    assert finding.met is met
+    assert (finding.ratio, finding.ratio_of_best) == (135.0, 120.0)
