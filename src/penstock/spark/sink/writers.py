@@ -26,6 +26,7 @@ from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.batch_times import note_commit
 from penstock.spark.spark_interface import StreamArrowWriter
 from penstock.spark.stop_notices import QueryRun, StopNotice
+from penstock.spark.worker_garbage import exclude_imports_from_collection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,9 @@ def _prepare(
         for rows in batches:
             for records in packer.batches(rows):
                 transaction.write_batch(records)
-        return PreparedRows(query, transaction.prepare(), _this_run(task))
+        prepared = PreparedRows(query, transaction.prepare(), _this_run(task))
+    exclude_imports_from_collection()
+    return prepared
 
 
 def _commit(messages: list[WriterCommitMessage | None], batch: int, options: SinkOptions) -> None:
@@ -98,6 +101,7 @@ class AquiferStreamWriter(StreamArrowWriter):
             remedy = "a stream has its own id and batch numbers; writerId and batchId are for df.write"
             raise BadOption("writerId", options.writer_id, remedy)
         RowPacker(schema, options.value)  # Raises here, rather than in a task, if the schema does not fit.
+        exclude_imports_from_collection()  # In the process that makes a writer for each batch.
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Prepare the rows of a task; runs in the task."""
@@ -130,6 +134,7 @@ class AquiferBatchWriter(DataSourceArrowWriter):
         self._options = options
         self._query, self._batch = options.transaction or (f"write-{secrets.token_hex(8)}", 0)
         RowPacker(schema, options.value)
+        exclude_imports_from_collection()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Prepare the rows of a task; runs in the task."""

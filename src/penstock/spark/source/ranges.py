@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import zmq
@@ -22,6 +20,7 @@ from penstock.spark.source.keys import KeyShare
 from penstock.spark.source.lease_renewal import renewed
 from penstock.spark.source.positions import OffsetRange
 from penstock.spark.source.pushed_filters import Conditions
+from penstock.spark.worker_garbage import exclude_imports_from_collection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,7 +114,6 @@ def read_range(
     The gateway gets more credit only when Spark asks for the next batch, so a query that stands still stops
     the gateway. While a task reads, it renews the lease of the query's cursor.
     """
-    _freeze_garbage_collector()
     span, task = partition.span, partition.task
     with (
         _renewed_lease(span, options, lease),
@@ -124,6 +122,7 @@ def read_range(
         choices = [choice for choice in (partition.share, conditions) if choice is not None]
         yield from _read(span, columns, options, letters, choices)
         letters.commit()
+    exclude_imports_from_collection()
 
 
 def _read(
@@ -179,17 +178,6 @@ def _renewed_lease(span: OffsetRange, options: SourceOptions, lease: float) -> A
             )
 
     return renewed(lease / 4, renew)
-
-
-@cache
-def _freeze_garbage_collector() -> None:
-    """Exclude the imported modules from garbage collection, once in a worker.
-
-    A worker collects garbage after each task. With all that Spark and Arrow have imported, that takes about
-    20 ms, a large part of a small batch.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _keys_in(choices: Sequence[KeyShare | Conditions]) -> frozenset[bytes] | None:
