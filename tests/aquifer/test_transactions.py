@@ -160,6 +160,14 @@ def test_the_same_batch_twice_is_published_once(gateway: Gateway) -> None:
     assert log(gateway) == [*numbered(0, 10), *numbered(1, 10)]
 
 
+def test_a_transaction_knows_that_its_batch_was_published_before(gateway: Gateway) -> None:
+    for batch, last in ((0, None), (7, None), (7, 7), (3, 7), (8, None)):
+        with Producer(gateway.endpoint, "writer") as producer, producer.transaction(batch) as transaction:
+            transaction.write([b"%d" % batch])
+        assert transaction.published_before == last, batch
+    assert log_of(gateway.endpoint) == [b"0", b"7", b"8"]
+
+
 def test_producers_without_a_name_are_different_ones(gateway: Gateway) -> None:
     for _ in range(2):
         with Producer(gateway.endpoint) as producer, producer.transaction(0) as transaction:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import shutil
 import tempfile
 import threading
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.aquifer import AquiferPublisher, SourceFailed, SqliteJournal
-from penstock.spark import Pipeline, QueryFailed
+from penstock.spark import BadCheckpoint, Pipeline, QueryFailed
 from penstock.streams import Flux
 from tests.spark.collector import PATIENCE, Collector
 from tests.spark.conftest import Serve
@@ -182,6 +183,9 @@ def test_stopped_in_the_middle_and_started_again_every_record_comes_once(
     assert [row["n"] for row in first.elements + second.elements] == list(range(3000))
     assert began_at[0] == 0
     assert began_at[1] > 0
+    shutil.rmtree(tmp_path / "state" / "checkpoint")
+    with pytest.raises(BadCheckpoint, match="put it back, or remove all of"):
+        pipeline(Collector()).start(spark=spark, checkpoint=tmp_path / "state")
 
 
 def test_a_subscriber_that_wants_no_more_ends_the_pipeline(spark: SparkSession) -> None:
@@ -351,6 +355,13 @@ def test_wrong_ends_are_refused_where_they_are_written(tmp_path: Path) -> None:
         Pipeline(numbers(1)).through("df")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"a pipeline needs a sink: \.into"):
         Pipeline(numbers(1)).start(checkpoint=tmp_path)
+
+
+def test_a_checkpoint_that_was_deleted_is_told_before_anything_runs(tmp_path: Path) -> None:
+    pipeline = Pipeline(numbers(1), schema=N).into("noop")
+    (tmp_path / "started").touch()
+    with pytest.raises(BadCheckpoint, match=r"the folder checkpoint in it is gone .*: put it back, or"):
+        pipeline.start(checkpoint=tmp_path)
 
 
 def test_a_file_that_is_not_there_is_told_at_once(spark: SparkSession) -> None:

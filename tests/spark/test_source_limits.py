@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from penstock.aquifer import Gateway, GatewayUnreachable, Limits, LogReader, MemoryJournal
-from penstock.spark import BadOption, SharedSubscription
+from penstock.spark import BadCheckpoint, BadOption, SharedSubscription
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import Columns
 from penstock.spark.source.dead_letters import TaskId
@@ -263,6 +263,66 @@ def test_a_new_query_goes_on_with_a_subscription_unless_it_says_where_to_start(
         assert gateway.status()["absent"]["totals"]["acknowledged"] == first
         told = "knows the subscription 'totals': the query continues there, at offset 600"
         assert (told in caplog.text) == (starting is None), "the checkpoint may have been deleted by mistake"
+
+
+def test_a_checkpoint_that_is_older_than_what_the_query_has_acknowledged_is_told(
+    readers: Readers, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Gateway(Numbers(1000), ANYWHERE) as gateway:
+        gateway.join(120)
+        before = readers(gateway)
+        start = before.initialOffset()
+        old = before.latestOffset(start, ReadMaxRows(100))
+        new = before.latestOffset(old, ReadMaxRows(100))
+        before.commit(new)
+        told = r"before 200, and its checkpoint ends at 100: .*Put the .*\"subscription\", \"%s\"\) to .* 200"
+        with pytest.raises(BadCheckpoint, match=told % start["name"]):
+            readers(gateway).latestOffset(old, ReadMaxRows(100))
+        assert readers(gateway).latestOffset(new, ReadMaxRows(100))["offsets"] == {gateway.endpoint: 300}
+
+        willing = readers(gateway, failOnDataLoss="false")
+        assert willing.latestOffset(old, ReadMaxRows(100))["offsets"] == {gateway.endpoint: 200}
+        assert "its checkpoint ends at 100: files of the checkpoint were deleted" in caplog.text
+
+        repeated = readers(gateway)  # A batch that is logged and not noted as done is read again.
+        assert len(repeated.partitions(old, new)) > 0
+        assert repeated.latestOffset(new, ReadMaxRows(100))["offsets"] == {gateway.endpoint: 300}
+
+
+@pytest.mark.parametrize(
+    ("starting", "seconds", "warned"),
+    [
+        ("earliest", -1.0, True),
+        ("latest", -1.0, True),
+        ("600", -1.0, False),  # Both begin with the same record.
+        ("earliest", 3600.0, False),  # The other query may run.
+    ],
+)
+def test_a_new_query_is_told_of_one_that_has_stopped_and_how_to_continue_it(
+    readers: Readers,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    starting: str,
+    seconds: float,
+    warned: bool,
+) -> None:
+    monkeypatch.setattr("penstock.spark.source.gateway_logs._SILENT", seconds)
+    with Gateway(Numbers(1000), ANYWHERE) as gateway, closing(LogReader(gateway.endpoint)) as log:
+        gateway.join(120)
+        before = readers(gateway)
+        start = before.initialOffset()
+        before.commit(before.latestOffset(start, ReadMaxRows(600)))
+        log.state(name="spark-read-0", lease=60.0, acknowledge=100)  # A batch read,
+        log.state(name="somebody", lease=60.0, acknowledge=100)  # and somebody else.
+
+        readers(gateway, startingOffsets=starting).initialOffset()
+
+        told = "keeps records from offset 600 on for a query that has been silent for"
+        assert (told in caplog.text) == warned
+        remedy = f'another new checkpoint and option("subscription", "{start["name"]}") to continue where'
+        assert (remedy in caplog.text) == warned
+        continued = readers(gateway, subscription=start["name"]).initialOffset()
+        assert continued["offsets"] == {gateway.endpoint: 600}
 
 
 def test_a_lease_of_its_own_is_what_a_task_renews() -> None:

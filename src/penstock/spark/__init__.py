@@ -28,6 +28,7 @@ if any(find_spec(needed) is None for needed in ("pyspark", "pyarrow", "zmq", "ms
     )
 
 from penstock.spark.errors import (
+    BadCheckpoint,
     BadOption,
     BadSchema,
     DataLoss,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from penstock.spark.processor import SparkProcessor
 
 __all__ = [
+    "BadCheckpoint",
     "BadOption",
     "BadSchema",
     "DataLoss",

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 __all__ = [
+    "BadCheckpoint",
     "BadOption",
     "BadSchema",
     "DataLoss",
@@ -46,6 +47,10 @@ class BadOption(ValueError):
 
 class BadSchema(ValueError):
     """The schema does not fit the records or the option ``value``; the message says which schema does."""
+
+
+class BadCheckpoint(RuntimeError):
+    """Files of a query's checkpoint were deleted, or it is an older copy: batches would get lost."""
 
 
 class UnreadableRecord(ValueError):

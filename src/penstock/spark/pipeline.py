@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.aquifer import Endpoint
 from penstock.arguments import a_function
-from penstock.spark.errors import QueryFailed, is_from_spark, reason_of
+from penstock.spark.checkpoints import check_whole
+from penstock.spark.errors import BadCheckpoint, QueryFailed, is_from_spark, reason_of
 from penstock.spark.pipeline_ends import PipelineSink, PipelineSource
 from penstock.spark.queries import activate, process_everything
 from penstock.spark.sessions import option_text, session
@@ -33,6 +34,10 @@ _log = logging.getLogger("penstock.spark")
 
 _LOOK: Final = 0.2
 """Seconds between checks of a running query."""
+_CHECKPOINT: Final = "checkpoint"
+"""Spark's part of the folder with the state of a pipeline."""
+_STARTED: Final = "started"
+"""An empty file beside it, from the first start on: without the checkpoint, that was not the first."""
 _LAST_WORD: Final = 5.0
 """Seconds that a Subscriber has to receive the error of a failed query."""
 
@@ -121,7 +126,8 @@ class Pipeline:
         With ``once``, a pipeline that reads from an endpoint ends when it has processed the records that the
         gateway has now. A source in this process is always read to its end.
 
-        Raises :class:`~penstock.spark.QueryFailed` if Spark does not accept the query.
+        Raises :class:`~penstock.spark.QueryFailed` if Spark does not accept the query, and
+        :class:`~penstock.spark.BadCheckpoint` if files of the checkpoint were deleted.
         """
         if self.sink is None:
             raise ValueError("a pipeline needs a sink: .into(…)")
@@ -157,7 +163,10 @@ class Pipeline:
             writer = writer.outputMode(self.mode)
         if trigger:
             writer = writer.trigger(**trigger)
-        return writer.option("checkpointLocation", str(folder / "checkpoint")).start()
+        query = writer.option("checkpointLocation", str(folder / _CHECKPOINT)).start()
+        if _metadata(folder).exists():  # Not if the driver has another file system.
+            (folder / _STARTED).touch()
+        return query
 
     def run(self, **how: Any) -> None:
         """:meth:`start` the pipeline and wait for its end; Ctrl-C stops it cleanly."""
@@ -290,12 +299,17 @@ class RunningPipeline:
 
     # ---------------------------------------------------------------- the end
     def stop(self) -> None:
-        """Stop the query, then the gateways; idempotent."""
+        """Stop the query, then the gateways; idempotent.
+
+        The gateways close their journals even if Spark is gone and the query cannot be stopped.
+        """
         self._stopped.set()
         self._sink.lift_bounds()
-        self.query.stop()
-        self._watcher.join()
-        self._closing.close()
+        try:
+            self.query.stop()
+        finally:
+            self._watcher.join()
+            self._closing.close()
 
     def __enter__(self) -> RunningPipeline:
         return self
@@ -324,6 +338,13 @@ def _folder(checkpoint: str | Path | None, opened: ExitStack) -> Path:
     if checkpoint is not None:
         folder = Path(checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
+        if (folder / _STARTED).exists() and not _metadata(folder).exists():
+            raise BadCheckpoint(
+                f"a pipeline has run with {folder}, and the folder {_CHECKPOINT} in it is gone or not whole: "
+                f"put it back, or remove all of {folder} to begin anew; then records that were processed "
+                "before may take effect again"
+            )
+        check_whole(folder / _CHECKPOINT)
         return folder
     folder = Path(mkdtemp(prefix="penstock-pipeline-"))
     opened.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -331,6 +352,11 @@ def _folder(checkpoint: str | Path | None, opened: ExitStack) -> Path:
         "there is no checkpoint: %s is used and removed at the end, and a restart begins anew", folder
     )
     return folder
+
+
+def _metadata(folder: Path) -> Path:
+    """The first file of a checkpoint: Spark writes it when a query starts for the first time."""
+    return folder / _CHECKPOINT / "metadata"
 
 
 def _lag(progress: Any) -> int:

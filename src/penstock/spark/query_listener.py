@@ -1,7 +1,8 @@
 """What the driver does for the stream readers of its queries, which run in processes beside it.
 
-It reports how long a batch took, which only the driver knows, and that a query is being stopped. With Spark
-4.0 and 4.1 it also notes the trigger of a query, because these versions do not tell a reader about it.
+It reports how long a batch took, which only the driver knows, and that a query is being stopped, and notes
+where a query is when it starts. With Spark 4.0 and 4.1 it also notes the trigger of a query, because these
+versions do not tell a reader about it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.spark.checkpoints import note_planned
 from penstock.spark.source.batch_times import reports_folder, write_reports
 from penstock.spark.stop_notices import StopWatch
 
@@ -41,7 +43,8 @@ def listen_to_queries(spark: SparkSession, note_trigger: Any = None) -> None:
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         streaming = context._jvm.org.apache.spark.sql.streaming
         queries = spark._jsparkSession.streams()
-        listener = streaming.PythonStreamingQueryListenerWrapper(_QueryListener(queries, note_trigger))
+        heard = _QueryListener(queries, context._jsc, note_trigger)
+        listener = streaming.PythonStreamingQueryListenerWrapper(heard)
         queries.addListener(listener)
         _listening.add(key)
     except Exception as error:  # This is not part of Spark's public interface.
@@ -51,18 +54,23 @@ def listen_to_queries(spark: SparkSession, note_trigger: Any = None) -> None:
 class _QueryListener:
     """Called by Spark. PySpark's own listener would fetch some sixty figures each time."""
 
-    def __init__(self, queries: Any, note_trigger: Any) -> None:
+    def __init__(self, queries: Any, context: Any, note_trigger: Any) -> None:
         self._queries = queries
+        self._context = context
         self._note_trigger = note_trigger
         self._stop_watch = StopWatch(queries)
 
     def onQueryStarted(self, event: Any) -> None:
-        """Note a query and its trigger; Spark waits for that before it starts the query's planner."""
+        """Note a query, its trigger and its checkpoint; Spark waits for that before it plans anything.
+
+        It calls this on the thread of the query, and what is called in Java from here runs on that thread.
+        """
         try:
             self._stop_watch.begin(str(event.runId()))
+            execution = self._queries.get(event.id()).streamingQuery()
             if self._note_trigger is not None:
-                query = self._queries.get(event.id())
-                self._note_trigger(query.streamingQuery().trigger().getClass().getSimpleName().rstrip("$"))
+                self._note_trigger(execution.trigger().getClass().getSimpleName().rstrip("$"))
+            note_planned(execution, self._context)
         except Exception as error:
             _log.info("could not note the start of a query: %s", error)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.aquifer.limits import Limits
-from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext
+from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext, OnNextFields
 from penstock.aquifer.records.arrow import to_arrow_stream
 from penstock.aquifer.records.batch import RecordMetadata, pack_metadata, unpack_metadata
 from tests.aquifer.protocol.writable_table import METADATA, WritableTable, end
@@ -148,13 +148,26 @@ def test_a_commit_that_comes_again_publishes_nothing(table: WritableTable) -> No
 
 
 def test_a_batch_that_is_run_again_is_not_published_again(table: WritableTable) -> None:
-    for attempt in (1, 2):
-        assert table.put(b"a", attempt=attempt) == OnNext(1)
-        table.commit(0, (0, attempt, 1))
-        table.write()
+    assert table.put(b"a", attempt=1) == OnNext(1)
+    table.commit(0, (0, 1, 1))
+    table.write()
 
+    assert table.put(b"a", attempt=2) == OnNext(1, x=OnNextFields(published=0))
+    table.commit(0, (0, 2, 1))
+    table.write()
     assert table.written == [b"a"]
     assert table.table.transactions.nbytes == 0
+
+
+def test_a_producer_that_has_lost_count_is_told_which_batch_was_its_last(table: WritableTable) -> None:
+    for batch in (0, 41):
+        assert table.put(b"a", batch=batch) == OnNext(1)
+        table.commit(batch, (0, 0, 1))
+        table.write()
+
+    assert table.put(b"b", batch=3) == OnNext(1, x=OnNextFields(published=41))
+    assert table.put(b"b", batch=42) == OnNext(1)
+    assert table.put(b"b", batch=3, query="another") == OnNext(1)
 
 
 def test_a_commit_that_comes_again_while_the_first_waits_is_answered_with_it(table: WritableTable) -> None:
@@ -203,7 +216,8 @@ def test_what_comes_for_a_published_batch_is_answered_and_not_kept(table: Writab
     table.commit(3, (1, 0, 1))
     table.write()
 
-    assert table.put(b"a task that was given up", batch=3) == OnNext(1)
+    answer = OnNext(1, x=OnNextFields(published=3))
+    assert table.put(b"a task that was given up", batch=3) == answer
     assert table.table.transactions.nbytes == 0
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from types import TracebackType
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
 
 import zmq
@@ -34,7 +34,7 @@ from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
 from penstock.aquifer.records.batch import MSGPACK, Batch, unpack_metadata
 from penstock.aquifer.security import CurveClient
-from penstock.aquifer.status import GatewayStatus, QueryReport
+from penstock.aquifer.status import CursorStatus, GatewayStatus, QueryReport
 from penstock.endpoint import Endpoint
 
 __all__ = ["LogReader", "LogState"]
@@ -69,6 +69,8 @@ class LogState(NamedTuple):
     """The seconds for which the gateway keeps the cursor, if there is one and the gateway says so."""
     fits: tuple[int, int] | None = None
     """How many records from ``start`` on are ``within`` a number of bytes, and how many bytes they have."""
+    saved: Mapping[str, CursorStatus] = MappingProxyType({})
+    """The cursors of this caller that the gateway keeps, by id; if there are very many, some of them."""
 
 
 class LogReader:
@@ -167,6 +169,7 @@ class LogReader:
             nbytes=status.bytes,
             lease=details.lease / 1000 if details.lease is not UNSET else None,
             fits=details.fits if details.fits is not UNSET else None,
+            saved=status.saved,
         )
 
     def read(

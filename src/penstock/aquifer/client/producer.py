@@ -235,14 +235,19 @@ class Producer:
             "writes. What Transaction.prepare() returns can be pickled"
         )
 
-    def _stage(self, batch_id: int, part: int, attempt: int, seq: int, batch: Batch) -> None:
-        """Leave a piece with the gateway; no reader sees it before the commit."""
+    def _stage(self, batch_id: int, part: int, attempt: int, seq: int, batch: Batch) -> int | None:
+        """Leave a piece with the gateway; no reader sees it before the commit.
+
+        Returns the last batch that was published, if that is this one or a later one.
+        """
         put = Put(query=self.name, batch=batch_id, part=part, attempt=attempt, seq=seq, fmt=batch.format)
         question = Next(batch.count, x=NextFields(put=put))
         with self._turn, self._busy(_SENDING):
             answer = self._connection.ask(question, batch.payload, batch.metadata)
         self._check(answer, OnNext)
         self._written += batch.count
+        fields = extension(answer.x) if isinstance(answer, OnNext) else None
+        return fields.published if fields is not None and fields.published is not UNSET else None
 
     def _check(self, answer: Control, expected: type[Control]) -> None:
         if not isinstance(answer, expected):
@@ -270,6 +275,9 @@ class Transaction:
     def __init__(self, producer: Producer, batch_id: int, part: int, packer: Packer) -> None:
         """Made by :meth:`Producer.transaction`."""
         self.batch_id = batch_id
+        self.published_before: int | None = None
+        """The last batch of this producer, if the gateway had published this one, or a later one, when
+        records of this transaction arrived. Then they are not published; a commit succeeds all the same."""
         self._producer = producer
         self._part = part
         # A random number: after a restart the gateway may still have what an earlier attempt left.
@@ -379,7 +387,9 @@ class Transaction:
 
     def _send(self, batch: Batch) -> None:
         self._phase = _Phase.FAILED
-        self._producer._stage(self.batch_id, self._part, self._attempt, self._pieces, batch)
+        published = self._producer._stage(self.batch_id, self._part, self._attempt, self._pieces, batch)
+        if published is not None:
+            self.published_before = published
         self._pieces += 1
         self._phase = _Phase.OPEN
 

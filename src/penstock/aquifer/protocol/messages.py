@@ -254,6 +254,9 @@ class OnNextFields(_Extension):
     head: int | UnsetType = UNSET
     stream: str | UnsetType = UNSET
     """In the answer to ``put``: the name of the stream that the records are for."""
+    published: int | UnsetType = UNSET
+    """In the answer to ``put``: the last batch of this producer, if it is this one or a later one. Then
+    nothing was staged."""
 
 
 class OnErrorFields(_Extension):

@@ -141,10 +141,13 @@ class Transactions:
             return [Reply(envelope, refusal(piece, ErrorCode.BAD))]
         if not self._is_owner(put.query, caller):
             return [Reply(envelope, _not_owner(put.query))]
+        published = self._published(put.query)
+        if published >= put.batch:
+            # A task that does not know yet that another did its work, or a batch that is run again.
+            told = OnNextFields(stream=self._stream, published=published)
+            return [Reply(envelope, OnNext(message.count, x=told))]
         fields = OnNextFields(stream=self._stream) if self._stream else UNSET
         done = [Reply(envelope, OnNext(message.count, x=fields))]
-        if self._published(put.query) >= put.batch:
-            return done  # A task that does not know yet that another did its work.
         key = caller.owner, put.query, put.batch, put.part, put.attempt
         attempt = self._staged.get(key) or _Attempt(began=now, touched=now)
         before = attempt.pieces.get(put.seq)  # If the answer was lost, it comes again.

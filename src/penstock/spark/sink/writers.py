@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from penstock.aquifer import PreparedPart, Producer
+from penstock.spark.checkpoints import BATCH_PROPERTY, check_not_published, is_repeated
 from penstock.spark.errors import BadOption
 from penstock.spark.options import SinkOptions
 from penstock.spark.sink.rows import RowPacker
@@ -45,6 +46,10 @@ class PreparedRows(WriterCommitMessage):
     part: PreparedPart
     run: QueryRun | None = None
     """The run of a streaming query that the task belongs to, if any: also of one with ``foreachBatch``."""
+    published_before: int | None = None
+    """The last batch that the gateway has, if that is this one or a later one."""
+    repeated: bool | None = None
+    """Whether the batch was planned by an earlier run; None if that is not known."""
 
 
 @contextmanager
@@ -73,7 +78,8 @@ def _prepare(
         for rows in batches:
             for records in packer.batches(rows):
                 transaction.write_batch(records)
-        prepared = PreparedRows(query, transaction.prepare(), _this_run(task))
+        part, before = transaction.prepare(), transaction.published_before
+        prepared = PreparedRows(query, part, _this_run(task), before, is_repeated(task))
     exclude_imports_from_collection()
     return prepared
 
@@ -83,6 +89,11 @@ def _commit(messages: list[WriterCommitMessage | None], batch: int, options: Sin
     if not prepared:
         return  # Without tasks there are no rows.
     parts = [message.part for message in prepared]
+    for message in prepared:
+        if message.run is not None:
+            check_not_published(
+                batch, message.published_before, message.repeated, options.endpoint, options.writer_id
+            )
     waits_for = f"batch {batch} waited for the gateway at {options.endpoint}"
     with (
         _producer(options, prepared[0].query) as producer,
@@ -163,7 +174,7 @@ def _this_batch() -> tuple[str, int]:
     task = TaskContext.get()
     assert task is not None, "only tasks write rows"
     query = task.getLocalProperty("sql.streaming.queryId")
-    batch = task.getLocalProperty("streaming.sql.batchId")
+    batch = task.getLocalProperty(BATCH_PROPERTY)
     if query is None or batch is None:
         raise RuntimeError("this version of Spark does not tell a task which batch it belongs to")
     return query, int(batch)

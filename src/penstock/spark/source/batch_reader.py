@@ -20,7 +20,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import columns_of
 from penstock.spark.source.dead_letters import TaskId
 from penstock.spark.source.decoders import session_zone
-from penstock.spark.source.gateway_logs import GatewayLogs
+from penstock.spark.source.gateway_logs import READ_PREFIX, GatewayLogs
 from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
 from penstock.spark.source.pushed_filters import Conditions, conditions_in
 from penstock.spark.source.ranges import (
@@ -56,7 +56,7 @@ class AquiferBatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks of the read; Spark asks once, when it plans the query."""
         options, logs = self._options, GatewayLogs(self._options)
-        name = f"spark-read-{secrets.token_hex(8)}"
+        name = f"{READ_PREFIX}{secrets.token_hex(8)}"
         try:
             starts, ends, epochs = {}, {}, {}
             for endpoint in options.endpoints:

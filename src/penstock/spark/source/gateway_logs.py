@@ -15,14 +15,20 @@ from penstock.aquifer import (
     OffsetGone,
     QueryReport,
 )
-from penstock.spark.errors import BadOption, DataLoss, SharedSubscription
+from penstock.spark.errors import BadCheckpoint, BadOption, DataLoss, SharedSubscription
 from penstock.spark.options import Offsets, SourceOptions
 from penstock.spark.source.positions import QueryPosition
 
-__all__ = ["GatewayLogs", "StateOptions", "offset_in"]
+__all__ = ["QUERY_PREFIX", "READ_PREFIX", "GatewayLogs", "StateOptions", "offset_in"]
 
 _log = logging.getLogger("penstock.spark")
 
+QUERY_PREFIX: Final = "spark-"
+"""What the name of a query's cursor begins with, if the user has not chosen it,"""
+READ_PREFIX: Final = "spark-read-"
+"""and that of a batch read."""
+_SILENT: Final = 10.0
+"""Seconds after which a query that a gateway has not heard from is probably not running."""
 _PATIENCE_AT_END: Final = 2.0
 """Seconds to wait for the answer of a gateway whose stream has ended."""
 _SHORT_LEASE: Final = 300.0
@@ -201,6 +207,36 @@ class GatewayLogs:
             "each query needs a subscription and a checkpoint of its own"
         )
 
+    def warn_of_silent_query(self, endpoint: str, state: LogState, begins: int) -> None:
+        """Warn if this may be a query that has run before, and whose checkpoint was deleted.
+
+        A new checkpoint has no trace of the old one. But the gateway still keeps the cursor of a query that
+        has stopped. If several have, the warning names the one that was heard from last.
+        """
+        silent = {
+            name: cursor.lease_ms / 1000 - cursor.remaining
+            for name, cursor in state.saved.items()
+            if name.startswith(QUERY_PREFIX)
+            and not name.startswith(READ_PREFIX)
+            and cursor.acknowledged != begins  # Otherwise both have the same records.
+        }
+        stopped = [name for name, seconds in silent.items() if seconds > _SILENT]
+        if not stopped:
+            return
+        name = min(stopped, key=silent.__getitem__)
+        _log.warning(
+            "the checkpoint is new, so this query begins at offset %d of %s, which also keeps records from "
+            "offset %d on for a query that has been silent for %.0f s. If that is the same query, and its "
+            "checkpoint was deleted, records are processed again or left out: start it with another new "
+            'checkpoint and option("subscription", "%s") to continue where it was',
+            begins,
+            endpoint,
+            state.saved[name].acknowledged,
+            silent[name],
+            name,
+            extra={"endpoint": endpoint},
+        )
+
     def drop_cursor(self, endpoint: str, name: str) -> None:
         """Drop a cursor, and wait until the gateway has: only then can it be set to an earlier offset."""
         deadline = time.monotonic() + self._options.patience
@@ -248,11 +284,33 @@ class GatewayLogs:
                 f"{endpoint} has lost its last records: its log ends before {state.head}, and the query has "
                 f"read up to {here.offsets[endpoint]}. Start the query with a new checkpoint"
             )
+        self._check_checkpoint(endpoint, here, state)
         self._check_cursor(endpoint, here, state)
         if state.epoch == here.epochs[endpoint] and state.acknowledged is None:
             # The gateway was restarted without a journal on disk, or the lease has expired.
             self.keep(endpoint, here)
         return here
+
+    def _check_checkpoint(self, endpoint: str, here: QueryPosition, state: LogState) -> None:
+        """Raise if the query has acknowledged more than its checkpoint knows, when it plans its first batch.
+
+        It acknowledges records when their batch is noted as done. So the checkpoint has lost that note.
+        """
+        kept = self._kept.get(endpoint)
+        is_first = kept is None or kept[:2] != (here.name, state.epoch)
+        is_added = self._added.get(endpoint, ("", 0))[0] != ""
+        acknowledged, end = state.acknowledged or 0, here.offsets[endpoint]
+        if not is_first or is_added or acknowledged <= end:
+            return
+        text = (
+            f"this query has acknowledged the records of {endpoint} before {acknowledged}, and its "
+            f"checkpoint ends at {end}: files of the checkpoint were deleted, or it is an older copy, or "
+            "another run of the query is active. Put the checkpoint back; or start with a new one and "
+            f'option("subscription", "{here.name}") to continue at {acknowledged}'
+        )
+        if self._options.fail_on_data_loss:
+            raise BadCheckpoint(text)
+        _log.warning("%s", text, extra={"endpoint": endpoint})
 
     def relocated(self, logged: QueryPosition) -> QueryPosition:
         """The same position with today's endpoints.

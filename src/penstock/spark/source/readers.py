@@ -22,7 +22,7 @@ from penstock.spark.source.columns import columns_of
 from penstock.spark.source.dead_letters import TaskId
 from penstock.spark.source.decoders import session_zone
 from penstock.spark.source.demand import shares
-from penstock.spark.source.gateway_logs import GatewayLogs, StateOptions
+from penstock.spark.source.gateway_logs import QUERY_PREFIX, GatewayLogs, StateOptions
 from penstock.spark.source.lag import Lag
 from penstock.spark.source.positions import QueryPosition, cut_ranges
 from penstock.spark.source.ranges import RangePartition, key_partitions, read_partition
@@ -83,7 +83,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _begin(self) -> QueryPosition:
         options = self._options
-        name = options.subscription or f"spark-{secrets.token_hex(8)}"
+        name = options.subscription or f"{QUERY_PREFIX}{secrets.token_hex(8)}"
         offsets, epochs = {}, {}
         for endpoint in options.endpoints:
             state = self._logs.state(endpoint, name=name)
@@ -102,6 +102,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             elif kept is not None and kept > offset:
                 self._logs.drop_cursor(endpoint, name)
+            elif options.subscription is None:
+                self._logs.warn_of_silent_query(endpoint, state, offset)
             offsets[endpoint] = offset
             epochs[endpoint] = state.epoch
         beginning = QueryPosition(offsets, epochs, offsets, name, 1, query=secrets.token_hex(8))
