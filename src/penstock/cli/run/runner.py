@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -25,7 +26,7 @@ from penstock.cli.signals import Interruption
 from penstock.cli.spark_start import SparkStart
 from penstock.cli.style import print_json
 from penstock.observe import Observer, OtlpExport
-from penstock.spark import Pipeline, Progress, QueryFailed, RunningPipeline, session
+from penstock.spark import BadCheckpoint, Pipeline, Progress, QueryFailed, RunningPipeline, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from penstock.observe import Snapshot
 
 __all__ = ["run_pipeline"]
+
+_log = logging.getLogger("penstock.cli")
 
 _LOOK: Final = 0.1
 _LOOKS_PER_SHOW: Final = 10
@@ -65,7 +68,8 @@ def run_pipeline(options: RunOptions) -> int:
             try:
                 return _run(pipeline, spark, options, view, interruption, (page, metrics, exported), export)
             finally:
-                _bounded(spark.stop, interruption, view)
+                with _unless_interrupted(interruption):
+                    _bounded(spark.stop, interruption, view)
 
 
 class _PipelineView:
@@ -96,24 +100,27 @@ def _run(
     export: contextlib.AbstractContextManager[object],
 ) -> int:
     again = f"--checkpoint {options.checkpoint}" if options.checkpoint else None
+    progress = None
     try:
-        running = pipeline.start(spark=spark, checkpoint=options.checkpoint, once=options.once)
-        view.note(f"running {options.target}; stop it with Ctrl-C")
-        try:
-            for observing in observed_by:
-                observing.begin(running)
-            with export:  # It looks at the gateways, and ends before they do.
-                _watch(running, view, interruption)
-        finally:
-            _bounded(running.stop, interruption, view)
+        with _unless_interrupted(interruption):
+            running = pipeline.start(spark=spark, checkpoint=options.checkpoint, once=options.once)
+            view.note(f"running {options.target}; stop it with Ctrl-C")
+            try:
+                for observing in observed_by:
+                    observing.begin(running)
+                with export:  # It looks at the gateways, and ends before they do.
+                    _watch(running, view, interruption)
+            finally:
+                _bounded(running.stop, interruption, view)
+            progress = running.progress()
     except QueryFailed as error:
         remedy = f"; fix it and run again with {again}: it continues there" if again else ""
         raise CommandError(f"the query failed: {error}{remedy}", 1) from None
-    except (AquiferError, JournalError, OSError) as error:
+    except (AquiferError, BadCheckpoint, JournalError, OSError) as error:
         raise CommandError(str(error), 1) from None
     except ValueError as error:  # A wrong option.
         raise CommandError(str(error)) from None
-    progress = running.progress()
+    progress = progress or view.last  # If Spark is gone, nobody knows better.
     view.end(progress, interrupted=interruption.signal is not None)
     records = f"{progress.records:,} records" if progress is not None else "no records"
     if interruption.signal is None:
@@ -137,14 +144,40 @@ def _watch(running: RunningPipeline, view: RunView, interruption: Interruption) 
             return
 
 
+@contextlib.contextmanager
+def _unless_interrupted(interruption: Interruption) -> Iterator[None]:
+    """Log an error instead of raising it if a signal has arrived, because Java may have got it as well.
+
+    A service manager sends SIGTERM to all processes of a service. Then Spark is gone before it is stopped.
+    """
+    try:
+        yield
+    except Exception as error:
+        if interruption.signal is None:
+            raise
+        _log.info("after the signal: %s", error)
+
+
 def _bounded(stop: Callable[[], object], interruption: Interruption, view: RunView) -> None:
     """Stop something that may hang, but wait no longer than a user would; exiting without it is safe."""
-    thread = threading.Thread(target=stop, name="penstock-run-stop", daemon=True)
+    failures: list[BaseException] = []
+
+    def stop_and_note() -> None:
+        try:
+            stop()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=stop_and_note, name="penstock-run-stop", daemon=True)
     thread.start()
     thread.join(_STOPPING)
     if thread.is_alive():
         view.warn(f"stopping takes longer than {_STOPPING:g} s: exiting without it; nothing is lost")
         os._exit(interruption.exit_code if interruption.signal is not None else 1)
+    for error in failures:
+        if sys.exception() is None:
+            raise error
+        _log.info("stopping failed as well: %s", error)
 
 
 # ---------------------------------------------------------------- Spark
@@ -201,18 +234,22 @@ def _ended_by_sigterm() -> Iterator[None]:
 @contextlib.contextmanager
 def _not_interrupted() -> Iterator[None]:
     """Let Spark finish its start, and stop it then: a half-started Spark would stay behind."""
+    code = None
     with Interruption() as interruption:
         try:
-            yield
-            code = None if interruption.signal is None else interruption.exit_code
+            with _unless_interrupted(interruption):
+                yield
+            if interruption.signal is not None:
+                code = interruption.exit_code
         except KeyboardInterrupt:  # Towards the end of its start, Spark installs a handler of its own.
             code = 130
-    if code is not None:
-        from pyspark import SparkContext
+        if code is not None:
+            from pyspark import SparkContext
 
-        if SparkContext._active_spark_context is not None:
-            SparkContext._active_spark_context.stop()
-        raise _Interrupted(code)
+            with _unless_interrupted(interruption):
+                if SparkContext._active_spark_context is not None:
+                    SparkContext._active_spark_context.stop()
+            raise _Interrupted(code)
 
 
 def _log_file(options: RunOptions) -> str | None:
@@ -265,7 +302,8 @@ class RunView:
         self._progress = not quiet
         self._as_json = as_json
         self._drawn = False
-        self._last: Progress | None = None
+        self.last: Progress | None = None
+        """The progress that was shown last."""
 
     def note(self, text: str) -> None:
         """Write something that happened."""
@@ -310,9 +348,9 @@ class RunView:
 
     def show(self, progress: Progress | None) -> None:
         """Show the progress, if it has changed."""
-        if progress is None or progress == self._last:
+        if progress is None or progress == self.last:
             return
-        self._last = progress
+        self.last = progress
         if self._as_json and self._progress:
             print_json({"event": "progress", **asdict(progress)})
         if self._quiet:
