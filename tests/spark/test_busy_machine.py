@@ -70,6 +70,17 @@ def test_a_process_connects_before_it_has_imported_a_thing(cache: Path, spark_li
     assert said.split() == ["yes", "__main__", sys.executable]
 
 
+@pytest.mark.parametrize("error", ["BrokenPipeError", "ConnectionResetError"])
+def test_a_process_whose_query_was_stopped_ends_without_a_traceback(
+    cache: Path, spark_listens: socket.socket, error: str
+) -> None:
+    (cache / "planner.py").write_text(f"raise {error}")
+    environment = os.environ | {"PYTHON_WORKER_FACTORY_SOCK_PATH": spark_listens.getsockname()}
+    command = [python_for_workers(), "-m", "planner"]
+    ended = subprocess.run(command, cwd=cache, env=environment, capture_output=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, b"", b"")
+
+
 @pytest.mark.parametrize("arguments", [["-c", "print(1)"], ["-m", "this"], ["-V"]])
 def test_other_processes_start_as_ever(cache: Path, arguments: list[str]) -> None:
     clean = {name: value for name, value in os.environ.items() if "FACTORY" not in name}

@@ -17,7 +17,7 @@ from pyspark.errors import StreamingQueryException
 from penstock.aquifer import Gateway, MemoryJournal, SqliteJournal
 from tests.aquifer.faults.processes import GatewayProcess
 from tests.aquifer.faults.rigs import ANYWHERE, eventually, free_endpoint, has, reading, stays
-from tests.spark.conftest import Serve
+from tests.spark.conftest import Serve, failure_of
 from tests.spark.sinking import PATIENCE, Files, log_of, run, start
 
 if TYPE_CHECKING:
@@ -196,6 +196,20 @@ def test_a_slow_reader_behind_the_gateway_slows_the_query_down(
         assert query.awaitTermination(PATIENCE)
         eventually(has(reader, 100))
         assert [row["n"] for row in reader.items] == list(range(100))
+
+
+def test_a_gateway_that_is_not_there_fails_the_query_and_its_next_run_publishes_the_batch(
+    spark: SparkSession, files: Files, tmp_path: Path
+) -> None:
+    endpoint, checkpoint = free_endpoint(), tmp_path / "checkpoint"
+    writer = files.stream(spark).writeStream.format("aquifer").options(endpoint=endpoint, patienceSeconds="1")
+    writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+    told = failure_of(writer.start())
+    assert told.startswith(f"GatewayUnreachable: no gateway answers at {endpoint} after 1 s; is it running")
+
+    with Gateway(None, endpoint, writable=True, codec="json") as gateway:
+        run(files.stream(spark), gateway, checkpoint)
+        assert [row["n"] for row in log_of(gateway)] == list(range(30))
 
 
 def test_a_batch_that_nobody_makes_room_for_fails_the_query_and_is_published_by_the_next_run(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +27,35 @@ if TYPE_CHECKING:
 
 RUN = QueryRun("a-query", "a-run")
 AN_HOUR = 3600.0
+ROOT = Path(__file__).parents[2]
+
+STOPPING = """
+import sys
+from penstock.spark import session
+from tests.spark.conftest import SPARK_SETTINGS
+
+source, sink, folder = sys.argv[1:]
+spark = session(master="local[2]", config=SPARK_SETTINGS)
+
+
+def start(checkpoint, **options):
+    rows = spark.readStream.format("aquifer").options(endpoint=source, **options).load().select("value")
+    writer = rows.writeStream.format("aquifer").options(endpoint=sink, value="binary")
+    return writer.option("checkpointLocation", f"{folder}/{checkpoint}").start()
+
+
+idle = start("idle")
+idle.processAllAvailable()
+idle.stop()
+print(sum(progress.numInputRows for progress in idle.recentProgress))
+busy = start("busy", maxRecordsPerTrigger="10")
+while busy.lastProgress is None and busy.isActive:
+    busy.awaitTermination(1)
+busy.stop()
+print("stopped" if busy.exception() is None else busy.exception())
+spark.stop()
+"""
+"""A program that stops a query that has nothing to do, and one in the middle of its work."""
 
 
 class FakeQuery:
@@ -215,3 +247,20 @@ def test_a_query_stops_while_its_sink_waits_for_a_gateway_that_is_gone(
     eventually(lambda: crowded.status()["log"]["full_seconds"] is not None, "the log is not full", 400)
     crowded.close()
     assert ended(query)
+
+
+@pytest.mark.slow
+@pytest.mark.rare(20)
+@pytest.mark.timeout(900)
+def test_queries_that_are_stopped_leave_no_traceback_on_the_screen(serve: Serve, tmp_path: Path) -> None:
+    source, sink = serve([b"%d" % number for number in range(3000)]), serve(None, writable=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", STOPPING, source.endpoint, sink.endpoint, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert ended.stdout == "3000\nstopped\n", ended.stderr[-5000:]
+    assert "Traceback" not in ended.stderr, ended.stderr[-5000:]
