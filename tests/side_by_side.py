@@ -46,6 +46,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         "tests/spark/test_pipeline.py",
         "tests/spark/test_sessions.py",
         "tests/spark/test_source_killed.py",
+        "tests/spark/test_two_machines.py",
     ),
     "commands": ("tests/cli", "tests/end_to_end"),
     "kits": ("tests/conformance", "tests/interop", "tests/tck"),

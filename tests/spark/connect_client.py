@@ -29,7 +29,7 @@ def read_and_write(spark: SparkSession, source: str, sink: str, folder: str) -> 
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(400)
+    assert query.awaitTermination(400), "it does not end"
     failure = query.exception()
     return {"total": total[0]["total"], "failure": None if failure is None else str(failure)}
 
@@ -55,6 +55,28 @@ def run_a_pipeline(spark: SparkSession, folder: str) -> Any:
     }
 
 
+def use_sql(spark: SparkSession, source: str, sink: str, folder: str) -> Any:
+    """Tables of the server's catalog that are gateways."""
+    spark.sql("CREATE TABLE readings (n BIGINT) USING aquifer")
+    spark.sql("CREATE TABLE hot (n BIGINT) USING aquifer")
+    options = {"endpoint": source, "value": "json"}
+    statement = f"SELECT sum(n) AS total FROM readings WITH (endpoint = '{source}', value = 'json')"
+    spark.sql(f"INSERT INTO hot WITH (endpoint = '{sink}') VALUES (-1)")
+    stream = spark.readStream.options(**options).table("readings").where("n >= 990")
+    query = (
+        stream.writeStream.options(endpoint=sink, checkpointLocation=f"{folder}/sql")
+        .trigger(availableNow=True)
+        .toTable("hot")
+    )
+    assert query.awaitTermination(400), "it does not end"
+    written = spark.read.options(endpoint=sink, value="json").table("hot")
+    return {
+        "statement": spark.sql(statement).collect()[0]["total"],
+        "table": spark.read.options(**options).table("readings").count(),
+        "written": sorted(row["n"] for row in written.collect()),
+    }
+
+
 def refuse(make: Callable[[], object]) -> str:
     """What an error says that has to come."""
     try:
@@ -64,7 +86,7 @@ def refuse(make: Callable[[], object]) -> str:
     return f"no error, but {made!r}"
 
 
-def main(server: str, source: str, sink: str, folder: str) -> None:
+def main(server: str, source: str, sink: str, folder: str, sql_sink: str) -> None:
     from penstock.spark import register, session, ship
 
     spark = session("client", server)
@@ -74,6 +96,7 @@ def main(server: str, source: str, sink: str, folder: str) -> None:
         "batch": spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch"),
         "copied": read_and_write(spark, source, sink, folder),
         "pipeline": run_a_pipeline(spark, folder),
+        "sql": use_sql(spark, source, sql_sink, folder),
         "shipping": refuse(lambda: ship(spark)),
     }
     spark.stop()

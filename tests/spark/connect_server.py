@@ -44,11 +44,12 @@ def run_of_client(folder: Path) -> ClientRun:
     with (
         Gateway(records, ANYWHERE, codec="json") as source,
         Gateway(None, ANYWHERE, writable=True) as sink,
+        Gateway(None, ANYWHERE, writable=True) as sql_sink,
         _server(folder) as server,
     ):
         assert source.join(120), "the records did not get into the log within 120 s"
         client = subprocess.run(
-            [sys.executable, _CLIENT, server, source.endpoint, sink.endpoint, folder],
+            [sys.executable, _CLIENT, server, source.endpoint, sink.endpoint, folder, sql_sink.endpoint],
             capture_output=True,
             text=True,
             timeout=800,

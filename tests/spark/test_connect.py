@@ -30,7 +30,7 @@ def test_a_session_of_a_server_is_told_what_a_session_can_have() -> None:
     assert all(name.startswith("spark.sql.") for name in settings("sc://host:15002"))
 
 
-def test_a_client_reads_writes_and_runs_pipelines(run_of_client: ClientRun) -> None:
+def test_a_client_reads_writes_runs_pipelines_and_uses_sql(run_of_client: ClientRun) -> None:
     found = run_of_client.found
 
     assert found["module"].startswith("pyspark.sql.connect.")
@@ -38,4 +38,9 @@ def test_a_client_reads_writes_and_runs_pipelines(run_of_client: ClientRun) -> N
     assert found["copied"] == {"total": sum(range(RECORDS)), "failure": None}
     assert run_of_client.doubled == [2 * number for number in range(RECORDS)]
     assert found["pipeline"] == {"rows": list(range(0, RECORDS, 100)), "records": RECORDS}
+    assert found["sql"] == {
+        "statement": sum(range(RECORDS)),
+        "table": RECORDS,
+        "written": [-1, *range(990, RECORDS)],
+    }
     assert "Install the package on the server and on its executors" in found["shipping"]

@@ -149,6 +149,7 @@ def test_a_client_of_a_server_reads_and_writes(run_of_client: ClientRun) -> str 
     found, written = run_of_client.found, run_of_client.doubled
     assert found["copied"] == {"total": sum(range(RECORDS)), "failure": None}
     assert found["pipeline"]["rows"] == list(range(0, RECORDS, 100))
+    assert found["sql"]["written"] == [-1, *range(990, RECORDS)]
     if has_admission_control():
         assert written == [2 * number for number in range(RECORDS)]
         return None
@@ -161,6 +162,8 @@ def test_a_project_of_declarative_pipelines_reads_and_writes(serve: Serve, tmp_p
     if find_spec("pyspark.pipelines") is None:
         return "no: Spark has them from 4.1 on"
     import shutil
+
+    import pyarrow.parquet as pq
 
     source, sink = serve(NUMBERS, codec="json"), serve(None, writable=True)
     project = tmp_path / "project"
@@ -186,6 +189,8 @@ def test_a_project_of_declarative_pipelines_reads_and_writes(serve: Serve, tmp_p
     )
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-5000:]
     assert sorted(row["n"] for row in log_of(sink)) == list(range(500, RECORDS))
+    hottest = pq.read_table(project / "spark-warehouse" / "hottest")
+    assert sorted(hottest.column("n").to_pylist()) == list(range(990, RECORDS))
     return None
 
 
