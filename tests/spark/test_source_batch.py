@@ -53,6 +53,18 @@ def test_a_log_is_a_table_of_its_records(spark: SparkSession, serve: Serve) -> N
     assert all(before - 1 < row.timestamp.timestamp() < time.time() + 1 for row in rows)
 
 
+@pytest.mark.parametrize("value", ["string", "json"])
+def test_tasks_read_compressed_batches(spark: SparkSession, serve: Serve, value: str) -> None:
+    lines = [json.dumps({"n": number, "state": "in order"}) for number in range(5000)]
+    gateway = serve([line.encode() for line in lines], compress="zstd")
+    assert gateway.status().bytes < sum(map(len, lines)) / 4
+    schema = "n long, state string" if value == "json" else None
+    frame = load(spark, gateway, schema, startingOffsets=77, endingOffsets=4900, partitions=3, value=value)
+    rows = frame.collect()
+    found = [row.n for row in rows] if value == "json" else [json.loads(row.value)["n"] for row in rows]
+    assert sorted(found) == list(range(77, 4900))
+
+
 def test_a_part_of_a_log_is_read_by_as_many_tasks_as_are_wanted(spark: SparkSession, serve: Serve) -> None:
     frame = load(
         spark, serve(numbers(1000)), startingOffsets=100, endingOffsets=900, partitions=3, value="string"
