@@ -29,7 +29,6 @@ from penstock.aquifer import (
 from penstock.aquifer.client.elements import Unpacker
 from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.records.codecs import codec_named
-from penstock.aquifer.records.compression import is_compressed
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, UNBOUNDED, eventually, has, read, reading
 from tests.aquifer.faults.test_slow_lines import KBIT, over_a_slow_line
@@ -95,7 +94,7 @@ def test_records_without_a_pattern_are_stored_and_sent_as_they_are(tmp_path: Pat
     with Gateway(Flux.from_iterable(records), ANYWHERE, journal=journal, compress="zstd") as gateway:
         assert gateway.join(60)
         stored = [journal.find(offset) for offset in range(0, 5000, 100)]
-        assert not any(is_compressed(batch) for batch in stored if batch is not None)
+        assert not any(batch.compressed for batch in stored if batch is not None)
         assert read(gateway.endpoint).wait().items == records
 
 

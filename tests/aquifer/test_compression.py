@@ -21,7 +21,6 @@ from penstock.aquifer.records.compression import (
     expand,
     expanded,
     expanded_bytes,
-    is_compressed,
     plain_format,
 )
 from penstock.streams import Flux
@@ -59,15 +58,15 @@ def test_what_is_expanded_is_what_was_compressed(values: list[bytes], format: st
         plain.metadata,
     )
     assert expanded_bytes(stored) == plain.nbytes
-    assert is_compressed(stored) == (stored.nbytes < plain.nbytes)
-    if is_compressed(stored):
+    assert stored.compressed == (stored.nbytes < plain.nbytes)
+    if stored.compressed:
         assert len(stored.payload) <= 0.9 * len(plain.payload)
 
 
 def test_a_batch_that_is_compressed_stays_as_it_is() -> None:
     compressor = Compressor()
     stored = compressor.compressed(batch_of([LINE] * 1000))
-    assert is_compressed(stored)
+    assert stored.compressed
     assert compressor.compressed(stored) is stored
 
 
@@ -104,14 +103,14 @@ def test_batches_without_a_pattern_are_tried_less_and_less_often(monkeypatch: py
 
     lines = [batch_of([LINE] * 100, first) for first in range(200)]
     stored = compressor.all_compressed(lines)
-    assert [is_compressed(batch) for batch in stored] == [False] * 55 + [True] * 145
+    assert [batch.compressed for batch in stored] == [False] * 55 + [True] * 145
     assert [expanded(batch) for batch in stored] == lines
 
 
 def test_batches_that_are_too_small_do_not_count_as_without_a_pattern() -> None:
     compressor = Compressor()
     compressor.all_compressed([batch_of([b"."], first) for first in range(100)])
-    assert is_compressed(compressor.all_compressed([batch_of([LINE] * 100)])[0])
+    assert compressor.all_compressed([batch_of([LINE] * 100)])[0].compressed
 
 
 def test_an_empty_batch_stays_empty() -> None:
@@ -192,7 +191,7 @@ def test_a_log_keeps_what_it_expanded_last_within_a_bound(monkeypatch: pytest.Mo
     for first in (*range(8), 5, 6, 7):
         found = log.find(first)
         assert found is not None
-        assert is_compressed(found)
+        assert found.compressed
         assert log.expanded(found) == batches[first]
     assert len(made) == 2 + 8, "the last three were still there"
     assert log._expanded._bytes == sum(batch.nbytes for batch in log._expanded._kept.values()) <= 8 << 20
@@ -218,10 +217,10 @@ def test_an_excerpt_is_the_same_with_and_without_compression(start: int, count: 
     log, plain = Log(MemoryJournal()), batch_of([LINE + b"%d" % number for number in range(80)])
     log.compressor = Compressor()
     stored, stop = log.compressed(plain), min(start + count, 80)
-    assert is_compressed(stored)
+    assert stored.compressed
     if start < stop:
         part = log.excerpt(stored, start, stop, MSGPACK)
-        assert is_compressed(part) == (stop - start == 80)
+        assert part.compressed == (stop - start == 80)
         assert log.expanded(part) == log.excerpt(plain, start, stop, MSGPACK)
         assert unpack_values(log.expanded(part).payload) == unpack_values(plain.payload)[start:stop]
 

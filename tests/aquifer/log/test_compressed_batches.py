@@ -24,7 +24,7 @@ from penstock.aquifer.log import (
 )
 from penstock.aquifer.log.database import inspect_file
 from penstock.aquifer.records.batch import Batch
-from penstock.aquifer.records.compression import Compressor, expanded, is_compressed
+from penstock.aquifer.records.compression import Compressor, expanded
 from tests.aquifer.log.conftest import Open
 from tests.aquifer.log.format_two import write_format_two
 from tests.aquifer.log.making import NO_WATERMARK, batches_from, copy_of, everything, fill, segment_files
@@ -49,7 +49,7 @@ def format_of(path: Path) -> int:
 # ---------------------------------------------------------------- every journal
 def test_compressed_and_plain_batches_come_back_as_they_went_in(journal: Journal) -> None:
     stored, plain = fill_both(journal, [3, 20, 1, 30])
-    assert [is_compressed(batch) for batch in stored] == [False, True, False, True]
+    assert [batch.compressed for batch in stored] == [False, True, False, True]
     assert everything(journal) == stored
     assert [expanded(batch) for batch in everything(journal)] == plain
     assert [journal.find(offset) for offset in (2, 3, 22, 23, 53)] == [

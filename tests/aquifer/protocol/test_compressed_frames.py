@@ -20,7 +20,7 @@ from penstock.aquifer.protocol.key_filter import KeyFilter
 from penstock.aquifer.protocol.pace import Pace
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.records import MSGPACK, Batch, compression, offsets_of, unpack_values
-from penstock.aquifer.records.compression import Compressor, expanded, is_compressed
+from penstock.aquifer.records.compression import Compressor, expanded
 from tests.aquifer.protocol.on_the_line import OnTheLine, asked, taken
 from tests.aquifer.protocol.simulated_gateway import Source, batch_of, offset_in
 from tests.aquifer.protocol.simulated_network import Trouble
@@ -36,7 +36,7 @@ def everything_pays(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def compressed(first: int = 0, count: int = 50, width: int = 100) -> Batch:
     made = Compressor().compressed(batch_of(first, count, width))
-    assert is_compressed(made)
+    assert made.compressed
     return made
 
 
@@ -244,7 +244,7 @@ def test_a_compressed_record_that_takes_longer_than_any_connection_holds_arrives
     assert played.lines[0].subscriber.got == [0]
     assert played.lines[0].subscriber.side.subscriptions > 3
     stored = played.gateway.log.find(0)
-    assert is_compressed(stored)
+    assert stored.compressed
     assert played.gateway.pieces < 2 * stored.nbytes, "and is not sent from its beginning each time"
 
 
@@ -263,7 +263,7 @@ def test_what_is_sent_is_within_the_credit_in_records_and_bytes(
     session.spoke = -10.0
     batch = session._next_batch(min(records, 100 - start), nbytes, 0.0)
     assert batch is not None
-    assert is_compressed(batch) <= knows
+    assert batch.compressed <= knows
     plain = expanded(batch)
     assert list(map(offset_in, unpack_values(plain.payload))) == list(range(start, start + batch.count))
     assert batch.count <= records
@@ -279,16 +279,16 @@ def test_on_a_slow_line_parts_and_small_batches_are_compressed_as_well() -> None
     session.pace._fastest, session.pace._quick = 1.0, False
     joined = session._next_batch(1000, 1 << 20, 0.0)
     assert joined is not None
-    assert (joined.first, joined.count, is_compressed(joined)) == (0, 20, True)
+    assert (joined.first, joined.count, joined.compressed) == (0, 20, True)
     session.cursor = 70
     session.spoke = -10.0
     part = session._next_batch(300, 1 << 20, 0.0)
     assert part is not None
-    assert (part.first, is_compressed(part)) == (70, True)
+    assert (part.first, part.compressed) == (70, True)
     session.takes_zstd = False
     plain = session._next_batch(300, 1 << 20, 0.0)
     assert plain is not None
-    assert not is_compressed(plain)
+    assert not plain.compressed
 
 
 # ---------------------------------------------------------------- a few keys

@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.aquifer.errors import JournalDamaged
 from penstock.aquifer.records import Batch
-from penstock.aquifer.records.compression import expanded, expanded_bytes, is_compressed
+from penstock.aquifer.records.compression import expanded, expanded_bytes
 
 __all__ = ["ExpandedBatches"]
 
@@ -33,7 +33,7 @@ class ExpandedBatches:
 
     def of(self, batch: Batch) -> Batch:
         """The batch expanded; JournalDamaged if that is not possible."""
-        if not is_compressed(batch):
+        if not batch.compressed:
             return batch
         key = batch.first, batch.end
         with self._lock:

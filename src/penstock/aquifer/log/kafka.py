@@ -51,7 +51,7 @@ from penstock.aquifer.log.kafka_segments import IndexSegments
 from penstock.aquifer.log.kafka_topics import KafkaTopics
 from penstock.aquifer.log.marks import Mark, Marks
 from penstock.aquifer.records.batch import Batch
-from penstock.aquifer.records.compression import is_compressed, knows_zstd
+from penstock.aquifer.records.compression import knows_zstd
 from penstock.arguments import a_count, a_flag, a_number
 from penstock.kafka import KafkaAddress, require_kafka
 
@@ -357,7 +357,7 @@ class KafkaJournal(Journal):
     # ---------------------------------------------------------------- storing
     def _store(self, batches: Sequence[Batch], new: Mapping[str, str | None], end: Position) -> None:
         marks = self._marks.changes(new, time.time())
-        if any(map(is_compressed, batches)):
+        if any(batch.compressed for batch in batches):
             self._format = _FORMAT_WITH_ZSTD
         state, unsaved = self._state(), dict(self._unsaved)
         changes: dict[str, bytes | None] = {}

@@ -171,7 +171,8 @@ class Log:
 
         A compressed batch stays compressed if all of it is wanted.
         """
-        if start <= batch.first and stop >= batch.end and plain_format(batch) == format:
+        stored = plain_format(batch) if batch.compressed else batch.format
+        if start <= batch.first and stop >= batch.end and stored == format:
             return batch
         return in_format(part(self.expanded(batch), start, stop), format)
 

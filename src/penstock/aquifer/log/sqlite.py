@@ -68,7 +68,6 @@ from penstock.aquifer.log.sqlite_rows import (
     head_in,
 )
 from penstock.aquifer.records.batch import Batch
-from penstock.aquifer.records.compression import is_compressed
 from penstock.arguments import a_count, a_flag
 
 __all__ = ["SqliteJournal"]
@@ -403,7 +402,7 @@ class SqliteJournal(Journal):
         if file is not None:
             files[file.name] = file.end, file.size
         before = self._state
-        first_compressed = not self._compressed and any(map(is_compressed, batches))
+        first_compressed = not self._compressed and any(batch.compressed for batch in batches)
         try:
             with as_journal_errors(self.path), transaction(self._connection):
                 # First of all: if the journal belongs to another process now, store nothing.

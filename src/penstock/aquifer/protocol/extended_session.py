@@ -44,7 +44,7 @@ from penstock.aquifer.protocol.session import (
     refusal,
 )
 from penstock.aquifer.records import MSGPACK, Batch
-from penstock.aquifer.records.compression import ZSTD, is_compressed, plain_format
+from penstock.aquifer.records.compression import ZSTD, plain_format
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import SessionStatus
 from penstock.spec import UNBOUNDED
@@ -284,7 +284,7 @@ class ExtendedSession(Session):
         flags = _ACK if self.wants_acknowledgement(count, nbytes) else 0
         if self.filter is not None and self.filter.asks(batch):
             flags = _ACK
-        if is_compressed(batch):
+        if batch.compressed:
             flags |= _ZSTD
         self._note_sent(count, nbytes, flags, now, count - batch.count)
         return Frame(flags, batch.first, count, batch.payload, batch.metadata)
@@ -325,7 +325,7 @@ class ExtendedSession(Session):
         if 0 < self.begun <= min(credit, batch.end - self.cursor):
             return self._as_begun(self.log.excerpt(batch, self.cursor, self.cursor + self.begun, self.format))
         fit, bytes_left = batch.count, nbytes
-        if self.pace is not None and self.pace.slow and plain_format(batch) == self.format == MSGPACK:
+        if self.pace is not None and self.pace.slow and self.format == MSGPACK == plain_format(batch):
             # To cut it by records is more work than to cut it by bytes, but its first records arrive sooner.
             nbytes = min(nbytes, self.pace.message)
             fit = max(1, batch.count * nbytes // batch.nbytes)
@@ -340,7 +340,7 @@ class ExtendedSession(Session):
         if count < whole and self.better_whole(whole, batch.nbytes * whole // batch.count, now):
             return None
         excerpt = self.log.excerpt(batch, self.cursor, self.cursor + count, self.format)
-        if is_compressed(batch) and not is_compressed(excerpt):
+        if batch.compressed and not excerpt.compressed:
             excerpt = self._part_within(excerpt, bytes_left)
         return self._for_the_line(excerpt)
 

@@ -30,7 +30,7 @@ import msgspec
 
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.records.batch import Batch, unpack_chosen
-from penstock.aquifer.records.compression import claimed_bytes, expand, is_compressed
+from penstock.aquifer.records.compression import claimed_bytes, expand
 
 __all__ = [
     "HEADER",
@@ -188,7 +188,7 @@ class CutFrame:
         """How many records it stands for,"""
         self.left_out = self.count - batch.count
         """and how many of them it does not have, because the subscriber wants other keys."""
-        self.compressed = is_compressed(batch)
+        self.compressed = batch.compressed
         self._payload = memoryview(batch.payload)
         self._metadata = memoryview(batch.metadata)
         self._total = batch.nbytes

@@ -86,6 +86,9 @@ MSGPACK: Final = "msgpack"
 ARROW: Final = "arrow"
 """Payload: one Arrow IPC stream with one record batch, a row for each record."""
 
+COMPRESSED: Final = "+zstd"
+"""What the format ends with if the payload is compressed."""
+
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
     """Some consecutive records of the log; with ``span``, those of them that a reader has chosen."""
@@ -105,10 +108,13 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     """The size of the batch, as bounds count it."""
     span: int | None = None
     """How many records of the log it stands for, if it does not have all of them."""
+    compressed: bool = False
+    """Whether the payload has to be expanded: the format says so."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "end", self.first + (self.count if self.span is None else self.span))
         force_setattr(self, "nbytes", len(self.payload) + len(self.metadata))
+        force_setattr(self, "compressed", self.format.endswith(COMPRESSED))
 
 
 def offsets_of(batch: Batch) -> Sequence[int]:

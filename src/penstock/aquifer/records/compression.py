@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from penstock.aquifer.records.batch import Batch
+from penstock.aquifer.records.batch import COMPRESSED, Batch
 
 if TYPE_CHECKING:
     import zstandard
@@ -32,7 +32,6 @@ __all__ = [
     "expand",
     "expanded",
     "expanded_bytes",
-    "is_compressed",
     "knows_zstd",
     "parse_compression",
     "plain_format",
@@ -42,7 +41,6 @@ __all__ = [
 ZSTD: Final = "zstd"
 MOST_EXPANDED: Final = 64 * 1024 * 1024
 """Larger payloads are not compressed, and what claims to be larger is not expanded."""
-_SUFFIX: Final = "+zstd"
 _LEAST: Final = 1024
 """Smaller payloads are not compressed."""
 _PAYS: Final = 0.9
@@ -70,14 +68,9 @@ def require_zstd(what: str) -> None:
         )
 
 
-def is_compressed(batch: Batch) -> bool:
-    """Whether its payload has to be expanded."""
-    return batch.format.endswith(_SUFFIX)
-
-
 def plain_format(batch: Batch) -> str:
     """The format of its payload, once that is expanded."""
-    return batch.format.removesuffix(_SUFFIX)
+    return batch.format.removesuffix(COMPRESSED)
 
 
 class Compressor:
@@ -95,12 +88,12 @@ class Compressor:
     def compressed(self, batch: Batch) -> Batch:
         """The batch with its payload compressed; as it is if that does not pay."""
         size = len(batch.payload)
-        if not _LEAST <= size <= MOST_EXPANDED or is_compressed(batch):
+        if not _LEAST <= size <= MOST_EXPANDED or batch.compressed:
             return batch
         payload = self._context().compress(batch.payload)
         if len(payload) > _PAYS * size:
             return batch
-        return replace(batch, payload=payload, format=batch.format + _SUFFIX)
+        return replace(batch, payload=payload, format=batch.format + COMPRESSED)
 
     def all_compressed(self, batches: Sequence[Batch]) -> list[Batch]:
         """The batches of a writer, each compressed where it pays. Used by one thread.
@@ -171,14 +164,14 @@ def expand(payload: bytes | memoryview) -> bytes:
 
 def expanded(batch: Batch) -> Batch:
     """The batch as it was before it was compressed; a ValueError if that is not possible."""
-    if not is_compressed(batch):
+    if not batch.compressed:
         return batch
     return replace(batch, payload=expand(batch.payload), format=plain_format(batch))
 
 
 def expanded_bytes(batch: Batch) -> int:
     """The size of the batch when it is expanded, without expanding it."""
-    return claimed_bytes(batch.payload) + len(batch.metadata) if is_compressed(batch) else batch.nbytes
+    return claimed_bytes(batch.payload) + len(batch.metadata) if batch.compressed else batch.nbytes
 
 
 def claimed_bytes(payload: bytes | memoryview) -> int:
