@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import threading
@@ -18,12 +17,13 @@ from penstock.arguments import a_function
 from penstock.spark.checkpoints import check_whole
 from penstock.spark.errors import BadCheckpoint, QueryFailed, is_from_spark, reason_of
 from penstock.spark.pipeline_ends import PipelineSink, PipelineSource
-from penstock.spark.queries import activate, process_everything
+from penstock.spark.queries import activate, process_everything, reported_offsets
 from penstock.spark.sessions import option_text, session
 from penstock.spec import Publisher, Subscriber
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.aquifer import GatewayStatus
@@ -359,14 +359,10 @@ def _metadata(folder: Path) -> Path:
     return folder / _CHECKPOINT / "metadata"
 
 
-def _lag(progress: Any) -> int:
+def _lag(progress: StreamingQueryProgress) -> int:
     lag = 0
-    for source in progress.sources:
-        try:
-            heads, ends = json.loads(source.latestOffset or "{}"), json.loads(source.endOffset or "{}")
-        except ValueError:
-            continue  # The source is not ours.
-        if isinstance(heads, dict) and isinstance(ends, dict):
-            for endpoint, head in heads.get("offsets", {}).items():
-                lag += max(head - ends.get("offsets", {}).get(endpoint, head), 0)
+    for latest, end in reported_offsets(progress):
+        ends = end.get("offsets", {})
+        for endpoint, head in latest.get("offsets", {}).items():
+            lag += max(head - ends.get(endpoint, head), 0)
     return lag

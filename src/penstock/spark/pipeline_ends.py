@@ -6,8 +6,6 @@ journal is beside the checkpoint, so a restarted pipeline resumes where it was.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,7 +27,7 @@ from penstock.aquifer import (
     probe,
 )
 from penstock.spark.options import SinkOptions, SourceOptions
-from penstock.spark.queries import listen_address
+from penstock.spark.queries import listen_address, reported_offsets
 from penstock.spec import Publisher, Subscriber, Subscription
 
 if TYPE_CHECKING:
@@ -322,9 +320,5 @@ def _opened(url: str, closing: ExitStack) -> feeds.Feed:
 def _ended_for(query: StreamingQuery) -> list[str]:
     """The gateways whose streams have ended, as the query reports it."""
     last = query.lastProgress
-    ended: list[str] = []
-    for source in last.sources if last is not None else []:
-        with contextlib.suppress(ValueError):  # The source is not ours.
-            report = json.loads(source.latestOffset or "{}")
-            ended += report.get("ended", []) if isinstance(report, dict) else []
-    return ended
+    reports = reported_offsets(last) if last is not None else []
+    return [endpoint for latest, _ in reports for endpoint in latest.get("ended", [])]

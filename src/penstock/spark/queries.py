@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from penstock.aquifer import Endpoint
 from penstock.spark.registration import is_remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ListenAddress", "activate", "listen_address", "process_everything"]
+__all__ = ["ListenAddress", "activate", "listen_address", "process_everything", "reported_offsets"]
 
 _LOOPBACK: Final = "127.0.0.1"
 
@@ -32,6 +34,19 @@ def activate(spark: SparkSession) -> None:
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:  # A session of Spark Connect has no JVM here, and belongs to no thread.
         jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def reported_offsets(progress: StreamingQueryProgress) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """What each source reported as ``latestOffset`` and as ``endOffset``; empty where a source is not ours.
+
+    The JSON of the report has them. In PySpark 4.0 its attributes have them as Python writes dictionaries.
+    """
+    sources = json.loads(progress.json)["sources"]
+    return [(_object(source.get("latestOffset")), _object(source.get("endOffset"))) for source in sources]
+
+
+def _object(offset: object) -> dict[str, Any]:
+    return offset if isinstance(offset, dict) else {}
 
 
 def process_everything(query: StreamingQuery) -> None:
