@@ -34,6 +34,7 @@ DOCUMENT = [
 SECTIONS = {
     "Subscribe.x": messages.SubscribeFields,
     "Subscribe.x.admin": messages.AdminRequest,
+    "Subscribe.x.group": messages.GroupFields,
     "OnSubscribe.x": messages.OnSubscribeFields,
     "OnSubscribe.x.shelf": messages.SegmentFields,
     "Next.x": messages.NextFields,

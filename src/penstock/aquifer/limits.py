@@ -25,6 +25,10 @@ class Limits:
     """The most characters in an id."""
     max_keys: int = 1024
     """How many keys a subscriber may ask for that wants only the records of a few."""
+    max_partitions: int = 64
+    """The most partitions of a reader group."""
+    member_timeout: float = 10.0
+    """Seconds of silence after which a member of a reader group is gone, and others take its partitions."""
     requests_per_second: int = 10_000
     """How many control messages a peer may send, with a burst of as many."""
     max_frame: int = 256 * 1024

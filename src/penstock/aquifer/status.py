@@ -21,12 +21,15 @@ __all__ = [
     "CursorStatus",
     "DepartedStatus",
     "GatewayStatus",
+    "GroupStatus",
     "Handover",
     "HopTimes",
     "IdList",
     "IdStatus",
     "LeftOut",
     "LogFigures",
+    "MemberStatus",
+    "PartitionStatus",
     "ProducerStatus",
     "QueryReport",
     "SenderStatus",
@@ -256,6 +259,8 @@ class SessionStatus(_Status):
     """and how many others it was not sent."""
     redelivered: int | UnsetType = UNSET
     """How many records the subscriber has delivered again, because they were refused."""
+    member: str | UnsetType = UNSET
+    """The member of a reader group that reads this partition of it."""
     lag_seconds: float | UnsetType = UNSET
     """How long the next record to send has been in the log."""
     times: HopTimes | UnsetType = UNSET
@@ -296,6 +301,47 @@ class LeftOut(_Status):
 
     subscribers: int = 0
     absent: int = 0
+
+
+class MemberStatus(_Status):
+    """A member of a reader group that is there."""
+
+    name: str = ""
+    address: str = ""
+    silent: float = 0.0
+    """Seconds since it was last heard of."""
+    partitions: list[int] = field(default_factory=list)
+    """Those that it reads."""
+    leaving: bool = False
+    """Whether it leaves, and is still at work on the last records."""
+
+
+class PartitionStatus(_Status):
+    """A partition of a reader group."""
+
+    number: int = 0
+    acknowledged: int = 0
+    lag: int = 0
+    """How many records of the log its cursor is behind, whatever their keys are."""
+    member: str | None = None
+    """The member that reads it, or did until it was lost."""
+    free: bool = False
+    """Whether a member may take it."""
+
+
+class GroupStatus(_Status):
+    """A reader group: its partitions, and the members that share them."""
+
+    name: str = ""
+    owner: str | None = None
+    """The key that all its members have; empty if they have none."""
+    timeout: float = 0.0
+    """Seconds of silence after which a member is gone."""
+    end: int | None = None
+    """Where the stream ends, once that is known."""
+    failure: str | None = None
+    partitions: list[PartitionStatus] = field(default_factory=list)
+    members: list[MemberStatus] = field(default_factory=list)
 
 
 class StreamStatus(_Status):
@@ -362,6 +408,8 @@ class GatewayStatus(_Status):
     log: LogFigures | UnsetType = UNSET
     producers: list[ProducerStatus] | UnsetType = UNSET
     """The programs that write to this gateway."""
+    groups: list[GroupStatus] | UnsetType = UNSET
+    """The reader groups, if there are any."""
     left_out: LeftOut | UnsetType = UNSET
     """In the answer to a probe: how much of ``subscribers`` and ``saved`` it does not show."""
 
@@ -396,6 +444,7 @@ class IdStatus(_Status):
     keys: int | UnsetType = UNSET
     left_out: int | UnsetType = UNSET
     redelivered: int | UnsetType = UNSET
+    member: str | UnsetType = UNSET
     lag_seconds: float | UnsetType = UNSET
     times: HopTimes | UnsetType = UNSET
 

@@ -1,6 +1,7 @@
 """The client's side of a gateway: reading its log, writing to it, and asking how it is."""
 
 from penstock.aquifer.client.administrator import Administrator
+from penstock.aquifer.client.group import GroupSubscription
 from penstock.aquifer.client.log_reader import LogReader, LogState
 from penstock.aquifer.client.probe import probe
 from penstock.aquifer.client.producer import PreparedPart, Producer, Transaction
@@ -13,6 +14,7 @@ __all__ = [
     "AquiferPublisher",
     "AquiferSubscription",
     "Deficit",
+    "GroupSubscription",
     "LogReader",
     "LogState",
     "Metrics",

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.aquifer.client.connection import gateway_endpoint
+from msgspec import UNSET
+
+from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoint
 from penstock.aquifer.client.elements import Unpacker
+from penstock.aquifer.client.group import GroupSubscription
 from penstock.aquifer.client.keys import key_list
+from penstock.aquifer.client.partition_subscription import PartitionSubscription
 from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, Redelivery
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
+from penstock.aquifer.protocol.messages import VERSION, GroupFields, SubscribeFields
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
+from penstock.aquifer.records import Partition
 from penstock.aquifer.records.batch import ARROW, MSGPACK
 from penstock.aquifer.records.codecs import Codec, codec_named
 from penstock.aquifer.security import CurveClient
@@ -48,6 +55,11 @@ class AquiferPublisher(Publisher[Any]):
     With ``keys`` only the records with one of these keys come: the gateway leaves the others out, and they
     count as passed. A key is bytes, or text in UTF-8.
 
+    With a ``group``, each subscriber is a member of a reader group: the gateway divides the records by their
+    keys into ``partitions``, and each partition is read by one member at a time. Partitions change hands when
+    members come, leave or die. All members together get every record, and acknowledged ones once. ``start``
+    is where a new group begins, and ``lease`` is how long the gateway remembers it while no member is there.
+
     Elements are the values, decoded by ``codec``. With ``records=True`` they are
     :class:`~penstock.aquifer.Record` objects with offset, time and key. With ``batches=True`` they are lists,
     one for each data frame. Delivered elements are acknowledged, unless ``acknowledge="manual"``: then call
@@ -65,6 +77,8 @@ class AquiferPublisher(Publisher[Any]):
         endpoint: str,
         *,
         id: str | None = None,
+        group: str | None = None,
+        partitions: int | None = None,
         start: int | str | None = None,
         stop: int | None = None,
         epoch: str | None = None,
@@ -89,6 +103,12 @@ class AquiferPublisher(Publisher[Any]):
         self._endpoint = gateway_endpoint(endpoint, "AquiferPublisher")
         if id is not None and (not isinstance(id, str) or not id):
             raise ValueError(f"id={id!r}: give a name that is not empty, or None")
+        if group is not None and (not isinstance(group, str) or not group):
+            raise ValueError(f"group={group!r}: give a name that is not empty, or None")
+        if partitions is not None:
+            a_count(partitions, f"AquiferPublisher({partitions=!r})")
+            if group is None:
+                raise ValueError(f"{partitions=!r} needs group=…: only a reader group has partitions")
         if start is not None and not _is_offset(start) and start not in ("earliest", "latest"):
             raise ValueError(f"start={start!r}: give an offset, 'earliest' or 'latest'")
         if stop is not None and not _is_offset(stop):
@@ -99,6 +119,10 @@ class AquiferPublisher(Publisher[Any]):
             raise ValueError(
                 "acknowledge='each' needs records=True, without batches=True and keep=False: records are "
                 "settled by their offset, and have to be kept until then"
+            )
+        if group is not None:
+            _check_for_group(
+                {"id": id, "keys": keys, "stop": stop, "on_gap": on_gap}, keep, acknowledge, dialect
             )
         if redelivery is not None and acknowledge != "each":
             raise ValueError("redelivery=… needs acknowledge='each'")
@@ -137,24 +161,71 @@ class AquiferPublisher(Publisher[Any]):
         self._acknowledge = acknowledge
         self._redelivery = redelivery if redelivery is not None else Redelivery()
         self._curve = curve
+        self._group = group
+        self._partitions = partitions
         self._subscriptions: weakref.WeakSet[AquiferSubscription] = weakref.WeakSet()
 
     def subscribe(self, subscriber: Subscriber[Any], /) -> None:
         """Open a subscription; it connects in the background."""
         check_subscriber(subscriber)
+        if self._group is not None:
+            self._join(subscriber, self._group)
+            return
         subscription = AquiferSubscription(
             subscriber,
             SubscriberSide(self._endpoint.address, self._options),
             GatewaySockets(self._endpoint, self._curve),
-            Unpacker(self._codec, records=self._records, batches=self._batches),
+            self._unpacker(),
             acknowledge=self._acknowledge,
-            pending=PendingRecords(self._redelivery) if self._acknowledge == "each" else None,
+            pending=self._pending(),
             letters=None if self._redelivery.dead_letters is None else self._letters,
         )
         self._subscriptions.add(subscription)
         subscription.start()
         for meter in meters_for_new_streams():
             meter.add(subscription)
+
+    def _join(self, subscriber: Subscriber[Any], group: str) -> None:
+        meters = meters_for_new_streams()
+
+        def make(
+            partition: Partition, fields: GroupFields, group: GroupSubscription, sure_until: float
+        ) -> PartitionSubscription:
+            options = dataclasses.replace(self._options, name=partition.id, start=None, group=fields)
+            one = PartitionSubscription(
+                group.subscriber,
+                SubscriberSide(self._endpoint.address, options),
+                GatewaySockets(self._endpoint, self._curve),
+                self._unpacker(),
+                acknowledge=self._acknowledge,
+                pending=self._pending(),
+                letters=None if self._redelivery.dead_letters is None else self._letters,
+                demand=group.demand,
+                turns=group.turns,
+                sure_until=sure_until,
+                closed=group.wake,
+            )
+            self._subscriptions.add(one)
+            for meter in meters:
+                meter.add(one)
+            return one
+
+        options = self._options
+        connection = GatewayConnection(self._endpoint, self._curve, patience=options.patience)
+        fields = SubscribeFields(
+            v=VERSION,
+            probe=True,
+            from_=options.start if options.start is not None else UNSET,
+            epoch=options.epoch if options.epoch is not None else UNSET,
+            lease=max(round(options.lease * 1000), 1),
+        )
+        GroupSubscription(subscriber, connection, group, self._partitions, fields, make).start()
+
+    def _unpacker(self) -> Unpacker:
+        return Unpacker(self._codec, records=self._records, batches=self._batches)
+
+    def _pending(self) -> PendingRecords | None:
+        return PendingRecords(self._redelivery) if self._acknowledge == "each" else None
 
     def _letters(self, pending: PendingRecords, subscription: AquiferSubscription) -> LetterWriter:
         assert self._redelivery.dead_letters is not None, "only then there are dead letters"
@@ -175,6 +246,23 @@ class AquiferPublisher(Publisher[Any]):
     def metrics(self) -> list[Metrics]:
         """The metrics of the subscriptions that are still in use, the oldest first."""
         return [subscription.metrics() for subscription in self._subscriptions]
+
+
+def _check_for_group(others: dict[str, object], keep: bool, acknowledge: str, dialect: str) -> None:
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(
+                f"group=… and {name}=… do not go together: the group has ids and keys of its own"
+            )
+    if not keep:
+        raise ValueError("group=… and keep=False do not go together: nothing of a group may be missed")
+    if acknowledge == "manual":
+        raise ValueError(
+            "group=… and acknowledge='manual' do not go together: records of several partitions do not come "
+            "in the order of their offsets. Settle each with acknowledge='each'"
+        )
+    if dialect == "plain":
+        raise ValueError("group=… and dialect='plain' do not go together: the plain dialect has no groups")
 
 
 def _is_offset(value: Any) -> bool:

@@ -107,6 +107,9 @@ class PendingRecords:
     def __len__(self) -> int:
         return len(self._records)
 
+    def __contains__(self, offset: object) -> bool:
+        return offset in self._records
+
     # ---------------------------------------------------------------- the reader
     def ack(self, offset: int) -> None:
         """This record was processed; to say so twice changes nothing."""

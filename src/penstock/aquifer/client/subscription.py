@@ -16,6 +16,7 @@ from functools import partial
 from operator import length_hint
 from typing import Any, ClassVar
 
+from penstock.aquifer.client.demand import Demand
 from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.elements import Chunk, Unpacker
 from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, refused_too_often
@@ -100,6 +101,7 @@ class AquiferSubscription:
         acknowledge: str,
         pending: PendingRecords | None = None,
         letters: Callable[[PendingRecords, AquiferSubscription], LetterWriter] | None = None,
+        demand: Demand | None = None,
     ) -> None:
         """Made by ``AquiferPublisher.subscribe``."""
         self._pending = pending
@@ -114,7 +116,7 @@ class AquiferSubscription:
         self._waiting: deque[Chunk] = deque()
         """Elements that have arrived and were not requested yet: never more than the window."""
         self._mutex = threading.Lock()
-        self._demand = 0
+        self._demand = demand or Demand()
         self._illegal: RuleViolation | None = None
         self._cancelled = False
         """No more signals: the subscription was cancelled, or has ended."""
@@ -146,6 +148,7 @@ class AquiferSubscription:
             # It has cancelled already, so there is no need to connect.
             self._subscriber = None
             self._sockets.close()
+            self._closed()
         else:
             self._thread.start()
 
@@ -160,7 +163,7 @@ class AquiferSubscription:
                 if self._illegal is None:
                     self._illegal = non_positive_request(n)
             else:
-                self._demand = min(self._demand + number, UNBOUNDED)
+                self._demand.add(number)
         self.wake()
 
     def cancel(self) -> None:
@@ -247,13 +250,13 @@ class AquiferSubscription:
             return Glimpse(0)  # the subscriber is at work
         if not self._waiting:
             return Glimpse(1)
-        return Glimpse(2 if self._demand else 0)
+        return Glimpse(2 if self._demand.left else 0)
 
     def meter_state(self) -> StageState:
         """The records that have arrived, and the window that bounds them."""
         reader, options = self._side.reader, self._side.options
         queued = max(reader.next - reader.handed, 0) if reader is not None else 0
-        requested = min(self._delivered + self._demand, UNBOUNDED)
+        requested = min(self._delivered + self._demand.left, UNBOUNDED)
         name, runs_on = options.name or self._side.endpoint, self._thread.name
         return StageState(
             name, requested, self._delivered, queued, self._side.ahead.size, runs_on, self._cancelled
@@ -291,9 +294,11 @@ class AquiferSubscription:
                 if self._over():
                     break
                 due = float("inf") if self._driver.finished is not None else side.deadline()
-                if self._pending is not None and self._demand:
+                may_signal = self._may_signal()
+                if self._pending is not None and self._demand.left and may_signal:
                     due = min(due, self._pending.next_due())
-                sockets.wait(0.0 if self._deliverable() else min(due - now, _LONGEST_WAIT))
+                ready = may_signal and self._deliverable()
+                sockets.wait(0.0 if ready else min(due - now, _LONGEST_WAIT))
                 self._listen(time.monotonic())
             self._end()
         except Exception as error:
@@ -303,6 +308,7 @@ class AquiferSubscription:
         finally:
             self._subscriber = None  # §3.13
             sockets.close()
+            self._closed()
 
     def _over(self) -> bool:
         """Whether there is nothing left to signal but the end."""
@@ -347,24 +353,35 @@ class AquiferSubscription:
     def _deliverable(self) -> bool:
         if self._pending is not None and not self._pending.room:
             return False
-        return bool(self._waiting) and self._demand > 0 and not self._cancelled
+        return bool(self._waiting) and self._demand.left > 0 and not self._cancelled
+
+    # A partition of a group shares its subscriber with others: it says when it may signal, and ends its turn.
+    def _may_signal(self) -> bool:
+        return True
+
+    def _has_turn(self) -> bool:
+        return True
+
+    def _end_turn(self) -> None: ...
+
+    def _closed(self) -> None: ...
 
     def _deliver(self) -> None:
         """Signal what was requested."""
         self._pass_over()
         if self._pending is not None:
             self._see_to(self._pending)
-        while self._deliverable():
+        while self._deliverable() and self._has_turn():
             chunk = self._waiting[0]
-            with self._mutex:
-                demand = self._demand
+            demand = self._demand.left
             began = time.monotonic()
             if self._pending is None:
                 elements = chunk.take(min(demand, self._portion))
             else:
                 elements = chunk.take(min(demand, self._portion, self._pending.room))
                 self._pending.deliver(elements, chunk.unpacked_bytes // max(chunk.count, 1))
-            count = self._signal_some(elements, demand)
+            count = self._signal_some(elements)
+            self._end_turn()
             chunk.handed(count)
             self._reached = chunk.reached
             reader = self._side.reader
@@ -387,12 +404,11 @@ class AquiferSubscription:
 
     def _see_to(self, pending: PendingRecords) -> None:
         """Deliver again what is due, and see to the records that were refused the last time."""
-        with self._mutex:
-            demand = self._demand
-        if demand and not self._cancelled:
-            again = pending.take_due(time.monotonic(), min(demand, self._portion))
-            if again:
-                self._signal_some(again, demand)
+        now = time.monotonic()
+        if self._demand.left and pending.next_due() <= now and not self._cancelled and self._has_turn():
+            again = pending.take_due(now, min(self._demand.left, self._portion))
+            self._signal_some(again)
+            self._end_turn()
         if self._letters is not None and self._letters.failure is not None:
             raise self._letters.failure
         if dead := pending.dead():
@@ -400,13 +416,11 @@ class AquiferSubscription:
                 raise refused_too_often(dead[0])
             self._letters.write_soon()
 
-    def _signal_some(self, elements: list[Any], demand: int) -> int:
+    def _signal_some(self, elements: list[Any]) -> int:
         self._signalling = True
         count = self._signal_elements(elements)
         self._signalling = False
-        if demand < UNBOUNDED:
-            with self._mutex:
-                self._demand -= count
+        self._demand.spend(count)
         self._delivered += count
         return count
 

@@ -308,10 +308,11 @@ class Gateway:
     def drained(self) -> bool:
         """Whether the source has ended, a reader has had all of it, and no required reader lacks anything.
 
-        With several streams: of each, but for dead letters, which nobody has to read.
+        With several streams: of each, but for dead letters, which nobody has to read. Members of reader
+        groups have left, too, because they know of the end then.
         """
         counted = set(self._streams).difference(self.dead_letters)
-        return self._server.look(lambda streams: all(streams[name].registry.is_drained() for name in counted))
+        return self._server.look(lambda streams: all(streams[name].is_drained() for name in counted))
 
     # ---------------------------------------------------------------- what there is to know
     @property

@@ -183,7 +183,13 @@ def why_not(message: Control, caller: Caller) -> str | None:
         needed = Right.WRITE
     elif fields is not None and fields.probe is True and fields.admin is not UNSET:
         needed = Right.ADMIN
-    elif fields is not None and fields.probe is True and fields.id is UNSET and caller.rights:
+    elif (
+        fields is not None
+        and fields.probe is True
+        and fields.id is UNSET
+        and fields.group is UNSET
+        and caller.rights
+    ):
         return None  # Any key with a right may ask for the status.
     else:
         needed = Right.READ

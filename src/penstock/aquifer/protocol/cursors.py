@@ -62,6 +62,9 @@ class Cursors:
         """When the lease of each that is away ends, on the clock of leases."""
         self._stored: dict[str, float] = {}
         """When a cursor was last given to the log."""
+        self.inherited = set(self.saved)
+        """Those of an earlier run of the gateway that nobody has come back for: a reader that was connected
+        then may not know yet that the gateway was restarted."""
         self._origins: dict[str, str] = {}
         """The addresses that ids without an owner came from, as far as is known: that is not stored."""
 
@@ -101,7 +104,12 @@ class Cursors:
     def come_back(self, name: str) -> Cursor | None:
         """It is here again: its cursor, if that is still known."""
         self._ends.pop(name, None)
+        self.inherited.discard(name)
         return self.saved.pop(name, None)
+
+    def renew(self, name: str) -> None:
+        """Begin the lease of one that is away anew."""
+        self._ends[name] = self._clock.now + self.saved[name].lease_ms / 1000
 
     def forget(self, name: str) -> None:
         """Keep nothing for it any longer."""

@@ -80,7 +80,7 @@ class ExtendedReader:
         """The frame that arrives in pieces at the moment."""
         self._pieces = False
         """Whether this session's gateway sends pieces, and so wants to know how many bytes have arrived."""
-        self._chooses = side.options.keys is not None
+        self._chooses = side.options.is_choosy
         """Whether frames may have only some of the records that they stand for."""
         self._jumps: deque[tuple[int, int]] = deque()
         """Reported gaps that lie after what was handed on: first missing and next available offset."""

@@ -43,7 +43,7 @@ from penstock.aquifer.protocol.session import (
     Table,
     refusal,
 )
-from penstock.aquifer.records import MSGPACK, Batch
+from penstock.aquifer.records import MSGPACK, Batch, Partition
 from penstock.aquifer.records.compression import ZSTD, plain_format
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import SessionStatus
@@ -96,8 +96,10 @@ class ExtendedSession(Session):
             if self.name is None:
                 longest = min(longest, limits.max_nameless_lease)
             self.lease = max(min(fields.lease, longest * 1000) / 1000, 0.1)
-        self.filter = KeyFilter(log, fields.keys, format, start) if fields.keys is not UNSET else None
+        self.filter: KeyFilter | None = None
         """Finds the records that it wants; None if it wants all."""
+        if (wanted := _wanted(fields)) is not None:
+            self.filter = KeyFilter(log, wanted, format, start)
         self.takes_zstd = fields.compress is not UNSET and ZSTD in fields.compress
         """Whether it takes batches that are compressed."""
         self.left_out = 0
@@ -458,7 +460,7 @@ class ExtendedSession(Session):
 
     def _problem(self, message: Next, fields: NextFields) -> str | None:
         if fields.limit is UNSET and self.filter is not None:
-            return "a subscription with keys needs x.limit in Next: its records cannot be counted beforehand"
+            return "a subscription to some records needs x.limit in Next: they cannot be counted beforehand"
         if fields.limit is UNSET and message.count <= 0:
             return f"§3.9: Next must ask for at least one record, not {message.count}"
         for name in ("limit", "limitb", "ack", "got", "gotb", "again"):
@@ -517,7 +519,11 @@ class ExtendedSession(Session):
         status.repeats = self.repeats
         status.redelivered = self.redelivered
         if self.fields.keys is not UNSET:
-            status.keys, status.left_out = len(self.fields.keys), self.left_out
+            status.keys = len(self.fields.keys)
+        if self.filter is not None:
+            status.left_out = self.left_out
+        if self.fields.group is not UNSET:
+            status.member = self.fields.group.member
         return status
 
     # ---------------------------------------------------------------- the table
@@ -548,6 +554,13 @@ class ExtendedSession(Session):
         },
         SessionState.CLOSED: {},
     }
+
+
+def _wanted(fields: SubscribeFields) -> list[bytes] | Partition | None:
+    """The keys of a subscriber, or its partition; None if it wants all records."""
+    if fields.keys is not UNSET:
+        return fields.keys
+    return Partition.of_id(fields.id) if fields.group is not UNSET and fields.id is not UNSET else None
 
 
 def _begun(fields: SubscribeFields) -> tuple[int, int, bool]:

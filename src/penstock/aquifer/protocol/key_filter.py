@@ -1,7 +1,8 @@
-"""The records of a log that have one of a few keys, for a subscriber that wants no others.
+"""The records of a log with certain keys, for a subscriber that wants no others.
 
-A filtered frame stands for a range of offsets, as every frame does, and has the records of that range whose
-key was asked for: perhaps none. So a record that is left out counts as passed, for the cursor, for gaps and
+The keys are a few that the subscriber names, or those of a partition of a reader group. A filtered frame
+stands for a range of offsets, as every frame does, and has the records of that range that are wanted: perhaps
+none. So a record that is left out counts as passed, for the cursor, for gaps and
 for acknowledgement, and nothing but the payload is smaller.
 """
 
@@ -16,6 +17,7 @@ from penstock.aquifer.records import (
     MSGPACK,
     Batch,
     ChosenMetadata,
+    Partition,
     RecordMetadata,
     arrow,
     pack_metadata,
@@ -37,12 +39,12 @@ class KeyFilter:
     at_once: ClassVar[int] = 1 << 20
     """Bytes of the log that are searched before other subscribers have their turn."""
 
-    def __init__(self, log: Log, keys: Collection[bytes], format: str, start: int) -> None:
+    def __init__(self, log: Log, wanted: Collection[bytes] | Partition, format: str, start: int) -> None:
         self._log = log
-        self._keys = frozenset(keys)
+        self._matching = wanted.matching if isinstance(wanted, Partition) else _OneOf(wanted).matching
         self._format = format
         self.seen = start
-        """Between what the session was sent and this offset, no record has one of the keys."""
+        """Between what the session was sent and this offset, no record is wanted."""
         self.looked_at = 0
         """Bytes of the log that were searched in all."""
         self.unsaid = 0
@@ -50,7 +52,7 @@ class KeyFilter:
         self._asked_at = 0
 
     def next_batch(self, cursor: int, stop: int, most: int, nbytes: int) -> Batch | None:
-        """The next records with one of the keys, at most so many and so large; None if there are none yet.
+        """The next records that are wanted, at most so many and so large; None if there are none yet.
 
         One record may be larger than ``nbytes``. The batch begins at the cursor, with what is left out.
         """
@@ -62,7 +64,9 @@ class KeyFilter:
                 break
             looked += batch.nbytes
             metadata = unpack_metadata(batch.metadata)
-            numbers = self._matching(metadata, end - batch.first, min(batch.end, stop) - batch.first)
+            numbers = self._matching(
+                metadata, batch.first, end - batch.first, min(batch.end, stop) - batch.first
+            )
             if numbers:
                 stored, batch = batch.nbytes, self._log.expanded(batch)
                 looked += batch.nbytes - stored
@@ -93,7 +97,9 @@ class KeyFilter:
             if batch is None:
                 return None
             metadata = unpack_metadata(batch.metadata)
-            numbers = self._matching(metadata, end - batch.first, min(batch.end, stop) - batch.first)
+            numbers = self._matching(
+                metadata, batch.first, end - batch.first, min(batch.end, stop) - batch.first
+            )
             if numbers:
                 batch = self._log.expanded(batch)
                 if not found.may_add(batch):
@@ -115,7 +121,15 @@ class KeyFilter:
         self._asked_at = self.looked_at
         return True
 
-    def _matching(self, metadata: RecordMetadata, low: int, high: int) -> list[int]:
+
+class _OneOf:
+    """Chooses the records that have one of a few keys."""
+
+    def __init__(self, keys: Collection[bytes]) -> None:
+        self._keys = frozenset(keys)
+
+    def matching(self, metadata: RecordMetadata, first: int, low: int, high: int) -> list[int]:
+        """Which records of a batch have one of the keys: their numbers, from ``low`` on, below ``high``."""
         keys, wanted = metadata.keys, self._keys
         if keys is None:
             return []

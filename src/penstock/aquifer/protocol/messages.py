@@ -31,6 +31,7 @@ __all__ = [
     "CompleteFields",
     "Control",
     "Error",
+    "GroupFields",
     "Next",
     "NextFields",
     "OnComplete",
@@ -88,6 +89,31 @@ class AdminRequest(_Extension):
     offset: int | UnsetType = UNSET
 
 
+class GroupFields(_Extension):
+    """``Subscribe.x.group``: a member of a reader group.
+
+    With ``probe`` it says that it is there, and gets the state of the group. In a subscription it takes one
+    of the partitions.
+    """
+
+    name: str
+    """The name of the group."""
+    member: str
+    """The name of this member, which no other has."""
+    partitions: int | UnsetType = UNSET
+    """How many partitions the group has; in a probe: as far as the member knows or wishes."""
+    partition: int | UnsetType = UNSET
+    """Which one is taken by this subscription."""
+    reads: list[int] | UnsetType = UNSET
+    """With ``probe``: the partitions that this member reads. Its sessions of others are over: it has left
+    them, and that was lost on the way."""
+    leave: bool | UnsetType = UNSET
+    """With ``probe``: the member leaves."""
+    lapsed: bool | UnsetType = UNSET
+    """In a subscription that continues: the gateway was not heard of for so long that another member may
+    have the partition."""
+
+
 class SubscribeFields(_Extension):
     """``Subscribe.x``: what an extended subscriber wants."""
 
@@ -139,6 +165,8 @@ class SubscribeFields(_Extension):
     """Only the records with one of these keys are wanted; in JSON each key is base64."""
     compress: list[str] | UnsetType = UNSET
     """The ways of compressing a payload that are understood."""
+    group: GroupFields | UnsetType = UNSET
+    """This subscriber is a member of a reader group."""
 
 
 class SegmentFields(_Extension):
@@ -184,7 +212,7 @@ class OnSubscribeFields(_Extension):
     stream: str | UnsetType = UNSET
     """The stream that was asked for by its name."""
     keys: bool | UnsetType = UNSET
-    """Only the records with the keys that were asked for will come."""
+    """Only the records with the keys, or of the partition, that were asked for will come."""
 
 
 class Put(_Extension):

@@ -188,8 +188,12 @@ def status_for(caller: Caller, status: GatewayStatus, most: int) -> GatewayStatu
         status.saved = {name: one for name, one in status.saved.items() if one.owner == caller.owner}
         if status.producers is not UNSET:
             status.producers = [one for one in status.producers if one.owner == caller.owner]
+        if status.groups is not UNSET:
+            status.groups = [one for one in status.groups if one.owner == caller.owner]
     subscribers, saved = len(status.subscribers), len(status.saved)
     status.left_out = LeftOut(subscribers=max(subscribers - most, 0), absent=max(saved - most, 0))
     status.subscribers = status.subscribers[:most]
     status.saved = dict(islice(status.saved.items(), most))
+    if status.groups is not UNSET:
+        status.groups = status.groups[:most]
     return status

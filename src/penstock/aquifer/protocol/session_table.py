@@ -21,6 +21,7 @@ from penstock.aquifer.protocol.administration import Administration
 from penstock.aquifer.protocol.admission import acknowledged_for, format_for, problem_with, start_for, why_not
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import TOPIC_BYTES, Flag, Frame
+from penstock.aquifer.protocol.groups import Groups
 from penstock.aquifer.protocol.messages import (
     VERSION,
     Complete,
@@ -111,6 +112,7 @@ class SessionTable:
         self.transactions = Transactions(log, limits, writable=writable, stream=name)
         """What others write to this gateway, if it lets them."""
         self.administration = Administration(self.registry, self.transactions, log, limits, access)
+        self.groups = Groups(registry, log, limits)
         self.limits = limits
         self._ports = ports
         self._keep_plain = keep_plain
@@ -140,7 +142,12 @@ class SessionTable:
         """The log, the source, the sessions and the counters at this moment."""
         status = self.registry.status()
         status.producers = self.transactions.producers()
+        status.groups = self.groups.all() or UNSET
         return status
+
+    def is_drained(self) -> bool:
+        """Whether the stream has ended, and everybody who had to read it has, and knows of the end."""
+        return self.registry.is_drained() and self.groups.is_at_rest
 
     # ---------------------------------------------------------------- messages
     def receive(self, parts: Sequence[bytes], now: float, caller: Caller = LOCAL) -> list[Reply]:
@@ -265,6 +272,8 @@ class SessionTable:
             return self._refuse(envelope, "not allowed", text, ErrorCode.AUTH)
         if fields.probe is True and fields.admin is not UNSET:
             return [Reply(envelope, self.administration.answer(fields.admin))]
+        if fields.probe is True and fields.group is not UNSET:
+            return [Reply(envelope, self.groups.answer(fields, caller))]
         if fields.probe is True:
             if fields.id is not UNSET and fields.id and registry.named(fields.id) is not None:
                 text = f"somebody is reading as {fields.id!r}, and acknowledges for itself"
@@ -313,11 +322,13 @@ class SessionTable:
         self, fields: SubscribeFields, envelope: tuple[bytes, ...], now: float, caller: Caller
     ) -> list[Reply]:
         registry, log = self.registry, self.log
-        problem = problem_with(fields, log, self.limits)
+        problem = problem_with(fields, log, self.limits) or self.groups.why_not(fields, caller)
         if problem is not None:
             text, code = problem
-            where = {"first": log.first, "head": log.head, "epoch": log.epoch}
-            return self._refuse(envelope, f"refused: {code}", text, code, **where)
+            more = {"first": log.first, "head": log.head, "epoch": log.epoch}
+            if code is ErrorCode.BUSY:
+                more["retry"] = 1000
+            return self._refuse(envelope, f"refused: {code}", text, code, **more)
         name = fields.id if fields.id is not UNSET else None
         before = registry.replaced_by(fields, caller)
         if any(is_older(fields, other.fields) for other in before):

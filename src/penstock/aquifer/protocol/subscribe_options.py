@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from penstock.aquifer.protocol.messages import SegmentFields
+from penstock.aquifer.protocol.messages import GroupFields, SegmentFields
 from penstock.aquifer.records.batch import MSGPACK
 from penstock.aquifer.records.compression import ZSTD, knows_zstd
 from penstock.backoff import Backoff
@@ -58,6 +58,8 @@ class SubscribeOptions:
     epoch: str | None = None
     keys: list[bytes] | None = None
     """Only the records with one of these keys are wanted; None for all records."""
+    group: GroupFields | None = None
+    """The partition of a reader group that is wanted; the durable id is that of the partition then."""
     each: bool = False
     """Whether each record is acknowledged by itself, so that offsets are needed."""
     keep: bool = True
@@ -84,8 +86,15 @@ class SubscribeOptions:
     """Called with declared, received and the new size of requests (plain dialect)."""
 
     @property
+    def is_choosy(self) -> bool:
+        """Whether some records are left out, because of their keys."""
+        return self.keys is not None or self.group is not None
+
+    @property
     def needs_extended(self) -> str | None:
         """The option that a plain gateway cannot fulfil, if there is one."""
+        if self.group is not None:
+            return "a reader group"
         if self.name is not None:
             return "a durable id"
         if self.stream:

@@ -289,6 +289,7 @@ class SubscriberSide:
             stream=options.stream or UNSET,
             keys=options.keys if options.keys is not None else UNSET,
             compress=options.compressions or UNSET,
+            group=options.group if options.group is not None else UNSET,
         )
         if resumed is not None:
             # Not the same as what has arrived: if we die, our successor has to get what lies between.

@@ -16,6 +16,7 @@ from penstock.aquifer.records.batch import (
     values_of,
 )
 from penstock.aquifer.records.codecs import Codec, codec_named
+from penstock.aquifer.records.partition import Partition, partition_of
 
 __all__ = [
     "ARROW",
@@ -23,12 +24,14 @@ __all__ = [
     "Batch",
     "ChosenMetadata",
     "Codec",
+    "Partition",
     "Record",
     "RecordMetadata",
     "codec_named",
     "offsets_of",
     "pack_metadata",
     "pack_values",
+    "partition_of",
     "unpack_chosen",
     "unpack_metadata",
     "unpack_values",

@@ -223,7 +223,8 @@ _COLUMNS: Final = (
 def _row(one: IdStatus | SessionStatus) -> tuple[str, str, str, str, str]:
     number = f"{one.number}" if one.number else "-"
     if one.number:
-        state = f"{one.state} from {one.address}"
+        member = f" by {one.member}" if one.member else ""
+        state = f"{one.state}{member} from {one.address}"
     else:
         cursor = one.to_dict()
         remaining, lease = max(cursor["remaining"], 0), cursor["lease_ms"] / 1000

@@ -84,6 +84,8 @@ class GatewayFigures:
     """How many more there are than the gateway lists: ``subscribers`` and ``absent``."""
     streams: list[dict[str, Any]] = field(default_factory=list)
     """All streams of a gateway that has several: their status, each as a dict."""
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    """The reader groups, in the same way."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for a line of JSON."""
@@ -159,6 +161,7 @@ class Meter:
             counters=dict(status.counters),
             left_out=status.left_out.to_dict() if status.left_out else {"subscribers": 0, "absent": 0},
             streams=[one.to_dict() for one in status.streams] if len(status.streams) > 1 else [],
+            groups=[one.to_dict() for one in status.groups] if status.groups else [],
         )
 
 

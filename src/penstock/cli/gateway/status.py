@@ -114,6 +114,22 @@ def _stream(one: dict[str, Any]) -> str:
     return f"{name}{default}: {one['records']:,} records up to {one['head']:,}{trouble};"
 
 
+def _group(one: dict[str, Any]) -> list[str]:
+    """A reader group: who reads which of its partitions."""
+    partitions = one["partitions"]
+    said = [f"{printable(one['name'])}: {len(partitions)} partitions,", f"{len(one['members'])} members;"]
+    read: set[int] = set()
+    for member in one["members"]:
+        numbers = ", ".join(map(str, member["partitions"])) or "none"
+        said.append(f"{printable(member['name'])} reads {numbers};")
+        read.update(member["partitions"])
+    left = [str(partition["number"]) for partition in partitions if partition["number"] not in read]
+    if left:
+        said.append(f"nobody reads {', '.join(left)};")
+    said.append(f"up to {max(partition['lag'] for partition in partitions):,} behind")
+    return said
+
+
 def _rates(figures: GatewayFigures) -> dict[str, Any]:
     return {
         "source": round(figures.source_rate, 1),
@@ -130,6 +146,8 @@ def _lines(endpoint: str, figures: GatewayFigures, width: int) -> Iterator[str]:
     yield from block(figures, width)
     if figures.streams:
         yield from row("streams", [_stream(one) for one in figures.streams], width)
+    for number, one in enumerate(figures.groups):
+        yield from row("" if number else "groups", _group(one), width)
     if figures.counters:
         odd = [f"{name} {count:,}," for name, count in sorted(figures.counters.items())]
         yield from row("counters", [*odd[:-1], odd[-1].rstrip(",")], width)

@@ -20,7 +20,8 @@ Print the records of a gateway, from the oldest that it still has, until the str
 A slow reader of the output slows this subscriber down. It is a required reader: when the log is full of
 records that it still needs, the gateway's source pauses, and nothing is lost. With --optional the source does
 not wait for it, and it misses what the log no longer has. With --id the gateway remembers what was printed,
-and the next `tail` with that id continues there.
+and the next `tail` with that id continues there. Several with the same --group share the records by key: each
+prints a part of them, and when one leaves or dies, the others take over its part.
 """
 
 _EXAMPLES = """\
@@ -34,6 +35,7 @@ examples:
                                                             only the records with one of these keys
   penstock tail tcp://127.0.0.1:5556 --id nightly --count 100
                                                             the next hundred that `nightly` has not seen
+  penstock tail tcp://127.0.0.1:5556 --group printers       in several terminals: each prints some of the keys
   penstock tail tcp://127.0.0.1:5556 --rate 10/s            slowly: the gateway sends no faster
   penstock tail tcp://127.0.0.1:5556 --json | jq .value
                                                             with offset, timestamp and key
@@ -80,7 +82,7 @@ class TailOptions(ConnectionOptions):
         flag="--from",
         parse=_start,
         metavar="WHERE",
-        shown="earliest, or with --id where it left off",
+        shown="earliest, or with --id or --group where it left off",
         help="where to start: earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z (without a "
         "zone it is in UTC)",
     )
@@ -94,6 +96,19 @@ class TailOptions(ConnectionOptions):
     )
     id: str | None = option(
         None, metavar="NAME", help="a name under which the gateway remembers what was printed"
+    )
+    group: str | None = option(
+        None,
+        metavar="NAME",
+        help="be a member of this reader group: all with this name share the records by key, and the gateway "
+        "remembers what they have printed",
+    )
+    partitions: int | None = option(
+        None,
+        parse=parse_count,
+        metavar="N",
+        shown="what the group has, or 8",
+        help="into how many partitions a new group divides the records; as many members can share them",
     )
     lease: float = option(
         60.0, parse=parse_duration, metavar="TIME", shown="60s", help="for how long it remembers"

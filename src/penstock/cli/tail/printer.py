@@ -23,8 +23,10 @@ from penstock.aquifer import (
     AquiferPublisher,
     AquiferSubscription,
     GatewayUnreachable,
+    GroupSubscription,
     LogReader,
     Record,
+    Redelivery,
     SourceFailed,
     probe,
 )
@@ -60,7 +62,7 @@ class Inbox:
     """The Subscriber. Elements wait here for the printing thread."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self.subscription: AquiferSubscription | None = None
+        self.subscription: AquiferSubscription | GroupSubscription | None = None
         self.error: BaseException | None = None
         self.is_over = False
         self._wake = wake
@@ -69,7 +71,7 @@ class Inbox:
         self._dealt_with = threading.Event()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
-        assert isinstance(subscription, AquiferSubscription)
+        assert isinstance(subscription, AquiferSubscription | GroupSubscription)
         self.subscription = subscription
 
     def on_next(self, element: Any, /) -> None:
@@ -170,6 +172,7 @@ class Output:
 
 def run_tail(options: TailOptions) -> int:
     """Print until the stream ends, enough is printed, or a signal arrives."""
+    _check_group(options)
     _publisher(options, "bytes")  # First, so that a wrong command line is reported at once.
     if was_output_closed():
         return 0  # Nobody can read the output.
@@ -199,6 +202,26 @@ def run_tail(options: TailOptions) -> int:
     if inbox.error is not None:
         raise CommandError(str(inbox.error), 1)
     return 0
+
+
+def _check_group(options: TailOptions) -> None:
+    """Say which options do not go together with --group."""
+    if options.group is None:
+        if options.partitions is not None:
+            raise CommandError("--partitions is for a reader group: add --group NAME")
+        return
+    others = {
+        "--id": options.id is not None,
+        "--key": bool(options.keys),
+        "--to": options.stop is not None,
+        "--optional": options.optional,
+        "--dialect plain": options.dialect == "plain",
+    }
+    for flag, is_given in others.items():
+        if is_given:
+            raise CommandError(
+                f"--group and {flag} do not go together: a group shares all records of a stream"
+            )
 
 
 def _say(text: str, **fields: object) -> None:
@@ -259,6 +282,8 @@ def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = 
         return AquiferPublisher(
             options.endpoint,
             id=options.id,
+            group=options.group,
+            partitions=options.partitions,
             start=start if only_acknowledge is None else only_acknowledge,
             stop=options.stop if only_acknowledge is None else only_acknowledge,
             keys=options.keys or None,
@@ -266,7 +291,8 @@ def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = 
             lease=options.lease,
             codec=codec,
             records=_with_offsets(options),
-            acknowledge="manual" if _with_offsets(options) else "auto",
+            acknowledge=_acknowledge(options),
+            redelivery=None if options.group is None else Redelivery(max_pending=READ_AHEAD),
             dialect=options.dialect,
             window=window,
             max_window=window if options.rate is not None else 262_144,
@@ -276,6 +302,12 @@ def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = 
         )
     except ValueError as error:
         raise CommandError(str(error)) from None
+
+
+def _acknowledge(options: TailOptions) -> str:
+    if options.group is not None:
+        return "each"  # The partitions of a group do not come in the order of their offsets.
+    return "manual" if _with_offsets(options) else "auto"
 
 
 def _missed(first: int, next: int) -> None:
@@ -297,6 +329,8 @@ class _Tail:
         self._position: int | None = None
         """The offset after the last record that was printed, if it has one."""
         self._welcomes = 1
+        self._partitions: tuple[int, ...] = ()
+        """Those that this member of a group reads, as far as the user was told."""
 
     def run(self) -> None:
         """Print, and request as much as was printed."""
@@ -341,14 +375,15 @@ class _Tail:
             settling.wait(2 * _SETTLING)
         # The subscription's thread unsubscribes; otherwise the gateway would wait for the lease to end.
         for thread in threading.enumerate():
-            if thread.name == "penstock-aquifer":
+            if thread.name in ("penstock-aquifer", "penstock-group"):
                 thread.join(2.0)
 
     def summary(self) -> str:
         """Say what was done until the signal arrived."""
         resumes = ""
-        if self._options.id is not None:
-            resumes = f"; {self._options.id} can continue there within {duration(self._options.lease)}"
+        name = self._options.id or self._options.group
+        if name is not None:
+            resumes = f"; {name} can continue there within {duration(self._options.lease)}"
         return f"interrupted: {self._printed:,} record{'s' * (self._printed != 1)} printed{resumes}"
 
     def _ask(self) -> None:
@@ -358,24 +393,29 @@ class _Tail:
             self._inbox.subscription.request(due)
 
     def _print(self, records: Sequence[Any]) -> None:
-        assert self._inbox.subscription is not None
+        subscription = self._inbox.subscription
+        assert subscription is not None
         # In small portions: one that a signal interrupts is neither counted nor acknowledged.
         for start in range(0, len(records), _PORTION):
             portion = records[start : start + _PORTION]
             self._output.write(self._form(portion))
             self._printed += len(portion)
             last = portion[-1]
-            if isinstance(last, Record) and last.offset is not None:
+            if isinstance(subscription, GroupSubscription):
+                for record in portion:
+                    subscription.ack(record.offset)
+            elif isinstance(last, Record) and last.offset is not None:
                 self._position = last.offset + 1
         if self._position is not None:
+            assert isinstance(subscription, AquiferSubscription)
             # A gateway exits when a reader has everything, and `head` or --count may only want a look. So
             # without an id the last record is not acknowledged before the end, or before it is clear that it
             # is not the last one.
-            self._inbox.subscription.acknowledge(self._position - (self._options.id is None))
+            subscription.acknowledge(self._position - (self._options.id is None))
 
     def _acknowledge_all(self) -> None:
         if self._position is not None and self._printed != self._pace.count:
-            assert self._inbox.subscription is not None
+            assert isinstance(self._inbox.subscription, AquiferSubscription)
             self._inbox.subscription.acknowledge(self._position)
 
     def _tell_of_waiting(self) -> None:
@@ -385,10 +425,21 @@ class _Tail:
                 _say(f"waiting for records from {self._options.endpoint}; stop with Ctrl-C")
 
     def _tell_reconnects(self) -> None:
-        assert self._inbox.subscription is not None
-        metrics = self._inbox.subscription.metrics()
+        subscription = self._inbox.subscription
+        assert subscription is not None
+        if isinstance(subscription, GroupSubscription):
+            self._tell_partitions(subscription)
+            return
+        metrics = subscription.metrics()
         if metrics.subscriptions > self._welcomes:
             self._welcomes = metrics.subscriptions
             where = f" at offset {metrics.next:,}" if metrics.dialect == "extended" else ""
             endpoint = self._options.endpoint
             _say(f"reconnected to {endpoint}; continuing{where}", endpoint=endpoint)
+
+    def _tell_partitions(self, subscription: GroupSubscription) -> None:
+        read = subscription.partitions
+        if read != self._partitions:
+            self._partitions = read
+            shown = ", ".join(map(str, read)) or "none at the moment"
+            _say(f"partitions of {subscription.group} that this member reads: {shown}", partitions=list(read))

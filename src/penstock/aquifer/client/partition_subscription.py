@@ -1,0 +1,193 @@
+"""The subscription of a group member to one partition: it shares the subscriber, and its demand, with others.
+
+Each partition has a thread and a connection of its own. There is no queue between them and the subscriber:
+whose turn it is signals what has arrived, as far as there is demand. What was not requested waits in the
+window of the partition.
+
+A member may signal records of a partition only while it is sure that nobody else reads it. The gateway gives
+the partition to another one when it has not heard of the member for a while, so every answer of the gateway
+is good for that long, from when the question was sent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import UNSET
+
+from penstock.aquifer.client.demand import Demand, Turns
+from penstock.aquifer.client.elements import Unpacker
+from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords
+from penstock.aquifer.client.sockets import GatewaySockets
+from penstock.aquifer.client.subscription import AquiferSubscription
+from penstock.aquifer.errors import SourceFailed, TakenOver
+from penstock.aquifer.protocol.subscriber_side import SubscriberSide
+from penstock.spec import Subscriber, Subscription
+
+__all__ = ["PartitionSubscription", "moment"]
+
+
+def moment() -> float:
+    """Seconds on a clock that never jumps, and that goes on while the machine sleeps, if there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+class _Inlet:
+    """Hands the records of a partition to the subscriber of the group, and keeps how they ended."""
+
+    def __init__(self, subscriber: Subscriber[Any]) -> None:
+        self.on_next = subscriber.on_next
+        self.error: BaseException | None = None
+        self.over = False
+        """Whether the end was signalled: by the gateway, or because the partition was given up."""
+
+    def on_subscribe(self, subscription: Subscription, /) -> None: ...
+
+    def on_error(self, error: BaseException, /) -> None:
+        self.error = error
+        self.over = True
+
+    def on_complete(self) -> None:
+        self.over = True
+
+
+class PartitionSubscription(AquiferSubscription):
+    """Reads one partition for a member of a group."""
+
+    def __init__(
+        self,
+        subscriber: Subscriber[Any],
+        side: SubscriberSide,
+        sockets: GatewaySockets,
+        unpacker: Unpacker,
+        *,
+        acknowledge: str,
+        pending: PendingRecords | None,
+        letters: Callable[[PendingRecords, AquiferSubscription], LetterWriter] | None,
+        demand: Demand,
+        turns: Turns,
+        sure_until: float,
+        closed: Callable[[], object],
+    ) -> None:
+        self._inlet = _Inlet(subscriber)
+        super().__init__(
+            self._inlet,
+            side,
+            sockets,
+            unpacker,
+            acknowledge=acknowledge,
+            pending=pending,
+            letters=letters,
+            demand=demand,
+        )
+        self._turns = turns
+        self._sure_until = sure_until
+        """Until then nobody else reads this partition, on the clock of :func:`moment`."""
+        self._waits_for_turn = False
+        self._give_up_by: float | None = None
+        """If it is being given up: when to leave, even if there are unsettled records."""
+        self.is_closed = False
+        """Whether its thread has ended, or is about to."""
+        self._tell_closed = closed
+
+    # ---------------------------------------------------------------- the group
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is to be left as soon as what was delivered is settled."""
+        return self._give_up_by is not None
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it has ended, if that was an error."""
+        return self._inlet.error
+
+    @property
+    def has_failed_silently(self) -> bool:
+        """Whether it has ended without a signal although it was not cancelled: the subscriber has raised."""
+        return not self._inlet.over and not self._left
+
+    @property
+    def waits_for_demand(self) -> bool:
+        """Whether it has something to signal, as soon as that is requested."""
+        return bool(self._waiting) or bool(self._pending)
+
+    def confirm(self, until: float) -> None:
+        """Nobody else reads this partition until then."""
+        was_sure = moment() < self._sure_until
+        self._sure_until = max(until, self._sure_until)
+        if not was_sure:
+            self.wake()
+
+    def give_up(self) -> None:
+        """Signal nothing new; leave when what was delivered is settled, or when the lease would end."""
+        if self._give_up_by is None:
+            self._give_up_by = time.monotonic() + self._side.options.lease
+            self.wake()
+
+    def has_pending(self, offset: int) -> bool:
+        """Whether this record was delivered and is not settled."""
+        return self._pending is not None and offset in self._pending
+
+    # ---------------------------------------------------------------- the thread
+    def _over(self) -> bool:
+        finished = self._driver.finished
+        if finished is not None and not isinstance(finished.error, SourceFailed | None):
+            return True  # Somebody else may read the partition already: what has arrived is left to them.
+        if self._give_up_by is not None and (not self._pending or time.monotonic() > self._give_up_by):
+            return True
+        return super()._over()
+
+    def _tick(self, now: float) -> None:
+        self._note_lapse()
+        super()._tick(now)
+
+    def _listen(self, now: float) -> None:
+        self._note_lapse()
+        super()._listen(now)
+
+    def _note_lapse(self) -> None:
+        """If it has to ask again, the gateway is told whether another member may have the partition."""
+        fields = self._side.options.group
+        assert fields is not None, "it reads a partition"
+        fields.lapsed = UNSET if moment() < self._sure_until else True
+
+    def _deliverable(self) -> bool:
+        return self._give_up_by is None and moment() < self._sure_until and super()._deliverable()
+
+    def _may_signal(self) -> bool:
+        return not self._waits_for_turn and moment() < self._sure_until
+
+    def _has_turn(self) -> bool:
+        if moment() >= self._sure_until:
+            return False
+        has_turn = self._turns.take(self)
+        self._waits_for_turn = not has_turn
+        return has_turn
+
+    def _end_turn(self) -> None:
+        self._turns.give_back(self)
+
+    def _deliver(self) -> None:
+        super()._deliver()
+        if self._waits_for_turn and not self._wants_turn():
+            self._waits_for_turn = False
+            self._turns.give_back(self)
+
+    def _wants_turn(self) -> bool:
+        if self._deliverable():
+            return True
+        pending = self._pending
+        due = pending is not None and pending.next_due() <= time.monotonic()
+        return due and self._demand.left > 0 and not self._cancelled and moment() < self._sure_until
+
+    def _signal_error(self, error: BaseException) -> None:
+        # While it was being given up, it was given to somebody else: nobody has to know.
+        if not (self._cancelled and isinstance(error, TakenOver)):
+            super()._signal_error(error)
+
+    def _closed(self) -> None:
+        self._turns.give_back(self)
+        self.is_closed = True
+        self._tell_closed()

@@ -1,0 +1,347 @@
+"""Reader groups, as far as a gateway knows of them: who is there, and who may take which partition.
+
+A partition is a durable id, so its cursor, its lease and its owner are those of any id. Which member reads
+which partitions is decided by the members: each looks at the state of the group, gives up what it has too
+much of, and takes what is free. The gateway only sees to it that a partition has one reader at a time:
+
+- It may be taken if nobody reads it, or if its reader has not been heard of for ``Limits.member_timeout``.
+- A reader that was cut off continues where it was, unless another one has acknowledged more since.
+- After a restart, for as long as a member may not know of it, only those continue that are sure to have been
+  the readers before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from msgspec import UNSET
+
+from penstock.aquifer.errors import ErrorCode
+from penstock.aquifer.limits import Limits
+from penstock.aquifer.log import Cursor, Log
+from penstock.aquifer.protocol.admission import too_many_ids
+from penstock.aquifer.protocol.extended_session import ExtendedSession
+from penstock.aquifer.protocol.messages import (
+    VERSION,
+    Control,
+    GroupFields,
+    OnSubscribe,
+    OnSubscribeFields,
+    SubscribeFields,
+    raw_status,
+)
+from penstock.aquifer.protocol.session import SessionEvent, refusal
+from penstock.aquifer.protocol.session_registry import SessionRegistry
+from penstock.aquifer.records import Partition
+from penstock.aquifer.security import Caller
+from penstock.aquifer.status import GroupStatus, MemberStatus, PartitionStatus
+from penstock.spec import UNBOUNDED
+
+__all__ = ["Groups"]
+
+_PARTITIONS: Final = 8
+"""How many partitions a new group has if its first member does not say."""
+
+_Reader: TypeAlias = ExtendedSession | Cursor
+"""The session that reads a partition, or the cursor that is saved for it."""
+
+
+@dataclass(slots=True)
+class _Member:
+    owner: str
+    address: str
+    heard: float
+    """When it was last heard of, on the clock of leases."""
+    leaving: bool
+
+
+class Groups:
+    """The reader groups of one stream; used by the thread of the server."""
+
+    def __init__(self, registry: SessionRegistry, log: Log, limits: Limits) -> None:
+        self._registry = registry
+        self._log = log
+        self._limits = limits
+        self._members: dict[tuple[str, str], _Member] = {}
+        """By the names of the group and of the member: those that were heard of lately."""
+
+    # ---------------------------------------------------------------- what members say
+    def answer(self, fields: SubscribeFields, caller: Caller) -> Control:
+        """A member says that it is there, or that it leaves; return the state of its group."""
+        group = fields.group
+        assert group is not UNSET, "the message is about a group"
+        problem = self._problem(fields, group, caller)
+        if problem is not None:
+            text, code = problem
+            where = {"first": self._log.first, "head": self._log.head, "epoch": self._log.epoch}
+            return refusal(text, code, **where)
+        self._end_others(group)
+        if group.leave is not True:
+            self._create_missing(fields, group, caller)
+            self._note(group, caller)
+        elif any(_member(reader) == group.member for reader in self._look(group.name).values()):
+            self._note(group, caller, leaving=True)
+        else:
+            self._members.pop((group.name, group.member), None)
+        self._renew(group.name)
+        answer = OnSubscribeFields(
+            v=VERSION,
+            epoch=self._log.epoch,
+            first=self._log.first,
+            head=self._log.head,
+            status=raw_status(self._status(group.name)),
+            stream=self._registry.stream or UNSET,
+        )
+        return OnSubscribe(UNBOUNDED, 0, x=answer)
+
+    def _end_others(self, group: GroupFields) -> None:
+        """End the sessions that a member has left without being heard."""
+        if group.reads is UNSET:
+            return
+        for partition, reader in self._look(group.name).items():
+            if _member(reader) == group.member and partition.number not in group.reads:
+                assert isinstance(reader, ExtendedSession), "a saved cursor has no member"
+                self._registry.end(reader, SessionEvent.CANCEL)
+
+    def _problem(
+        self, fields: SubscribeFields, group: GroupFields, caller: Caller
+    ) -> tuple[str, ErrorCode] | None:
+        limits, log = self._limits, self._log
+        if fields.v != VERSION:
+            return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", ErrorCode.BAD
+        longest = Partition(group.name, limits.max_partitions, limits.max_partitions).id
+        if not group.name or not group.member or max(len(longest), len(group.member)) > limits.max_id:
+            return (
+                f"a reader group and its members have names of 1 to {limits.max_id - 20} characters",
+                ErrorCode.BAD,
+            )
+        if fields.epoch is not UNSET and fields.epoch != log.epoch:
+            return (
+                f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew",
+                ErrorCode.EPOCH,
+            )
+        known = self._look(group.name)
+        if any(reader.owner not in (None, caller.owner) for reader in known.values()):
+            text = (
+                f"the reader group {group.name!r} belongs to another key: its members share one key; use "
+                "that, or choose another group"
+            )
+            return text, ErrorCode.AUTH
+        if (wrong := self._wrong_number(group, known)) is not None:
+            return wrong
+        if group.leave is True:
+            return None
+        if not known and (wrong := self._wrong_start(fields)) is not None:
+            return wrong
+        is_here = (group.name, group.member) in self._members
+        if not is_here and (full := self._too_many(group, known, caller)) is not None:
+            return full, ErrorCode.BUSY
+        return None
+
+    def _wrong_number(self, group: GroupFields, known: Collection[Partition]) -> tuple[str, ErrorCode] | None:
+        asked = group.partitions
+        if asked is UNSET:
+            return None
+        if not 1 <= asked <= self._limits.max_partitions:
+            text = f"a reader group has 1 to {self._limits.max_partitions} partitions; {asked} were asked for"
+            return text, ErrorCode.BAD
+        there = next((partition.partitions for partition in known), asked)
+        if there == asked:
+            return None
+        text = (
+            f"the reader group {group.name!r} has {there} partitions, and {asked} were asked for. The number "
+            "cannot change, because records of a key would change their reader: ask for "
+            f"{there}, or for none in particular, or begin another group"
+        )
+        return text, ErrorCode.BAD
+
+    def _wrong_start(self, fields: SubscribeFields) -> tuple[str, ErrorCode] | None:
+        start, log = fields.from_, self._log
+        if isinstance(start, str) and start not in ("earliest", "latest"):
+            return f"from {start!r}: give an offset, 'earliest' or 'latest'", ErrorCode.BAD
+        if isinstance(start, int) and not log.first <= start <= log.head:
+            text = f"offset {start} is not available: there are {log.first} to {log.head - 1}"
+            return text, ErrorCode.OFFSET
+        if fields.lease is not UNSET and fields.lease <= 0:
+            return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
+        return None
+
+    def _too_many(self, group: GroupFields, known: Collection[Partition], caller: Caller) -> str | None:
+        limits, registry = self._limits, self._registry
+        self._forget_lost()
+        if len(self._members) >= limits.max_subscribers:
+            return f"{len(self._members)} members of groups are here already, and no more can be: try later"
+        theirs = sum(
+            member.owner == caller.owner and (bool(caller.owner) or member.address == caller.address)
+            for member in self._members.values()
+        )
+        if (caller.owner or not caller.is_local) and theirs >= limits.max_per_peer:
+            return f"{theirs} members of groups are here already from this peer: try later"
+        count = group.partitions if group.partitions is not UNSET else self._usual()
+        count -= len(known)
+        saved = len(registry.cursors.saved)
+        if count > 0 and saved + count > limits.max_durable:
+            return f"{saved} durable ids are remembered already: there is no space for {count} partitions"
+        return too_many_ids(caller, registry.all(), registry.cursors, limits) if count > 0 else None
+
+    def _usual(self) -> int:
+        return min(_PARTITIONS, self._limits.max_partitions)
+
+    def _create_missing(self, fields: SubscribeFields, group: GroupFields, caller: Caller) -> None:
+        """Save cursors for all partitions at once: what is in the log from here on is for the group."""
+        known = self._look(group.name)
+        asked = group.partitions if group.partitions is not UNSET else self._usual()
+        count = next((partition.partitions for partition in known), asked)
+        if len(known) == count:
+            return
+        log, registry = self._log, self._registry
+        start = log.first
+        if not known and fields.from_ is not UNSET and fields.from_ != "earliest":
+            start = log.head if isinstance(fields.from_, str) else fields.from_
+        lease = round(self._limits.lease * 1000)
+        if fields.lease is not UNSET:
+            lease = min(fields.lease, round(self._limits.max_lease * 1000))
+        for number in range(count):
+            partition = Partition(group.name, number, count)
+            if partition not in known:
+                cursor = Cursor(start, lease, lease / 1000, caller.owner)
+                registry.cursors.leave(partition.id, cursor)
+                registry.cursors.came_from(partition.id, caller)
+        # At once: what the group was promised must not be forgotten meanwhile.
+        log.set_low_watermark(registry.low_watermark(), registry.needed())
+
+    def _renew(self, name: str) -> None:
+        """The lease of a group runs while no member is there."""
+        for partition, reader in self._look(name).items():
+            if isinstance(reader, ExtendedSession):
+                reader.heard = self._registry.clock.now
+            else:
+                self._registry.cursors.renew(partition.id)
+
+    def _note(self, group: GroupFields, caller: Caller, *, leaving: bool = False) -> None:
+        now = self._registry.clock.now
+        self._members[group.name, group.member] = _Member(caller.owner, caller.address, now, leaving)
+
+    # ---------------------------------------------------------------- who may take a partition
+    def why_not(self, fields: SubscribeFields, caller: Caller) -> tuple[str, ErrorCode] | None:
+        """Why a subscriber may not have a session, because of a group; None if it may, and is noted."""
+        named = Partition.of_id(fields.id) if fields.id is not UNSET else None
+        group = fields.group
+        if group is UNSET:
+            if named is None or all(name != named.group for name, _ in self._members):
+                return None
+            text = (
+                f"{named.id!r} is a partition of the reader group {named.group!r}: read it as a member of "
+                "the group, or choose another id"
+            )
+            return text, ErrorCode.BAD
+        if named is None or (group.name, group.partition, group.partitions) != named:
+            return "x.group and x.id have to name the same partition of a reader group", ErrorCode.BAD
+        if fields.keys is not UNSET or fields.keep is False:
+            return "a member of a reader group is a required reader, and names no keys", ErrorCode.BAD
+        reader = self._look(named.group).get(named)
+        if reader is None:
+            return f"there is no {named.id!r}: its lease has ended", ErrorCode.TAKEN
+        if self._is_live(reader) and _member(reader) != group.member:
+            return f"{named.id!r} is read by the member {_member(reader)!r}", ErrorCode.TAKEN
+        if fields.ack is not UNSET and fields.ack < reader.acknowledged:
+            text = f"another member has read {named.id!r} since, up to {reader.acknowledged}"
+            return text, ErrorCode.TAKEN
+        if (fields.ack is UNSET or group.lapsed is True) and not self._is_settled(named):
+            text = f"the reader of {named.id!r} may come back: the gateway was just restarted"
+            return text, ErrorCode.TAKEN if fields.ack is UNSET else ErrorCode.BUSY
+        self._note(group, caller)
+        return None
+
+    def _is_live(self, reader: _Reader) -> bool:
+        group = reader.fields.group if isinstance(reader, ExtendedSession) else UNSET
+        member = None if group is UNSET else self._members.get((group.name, group.member))
+        return member is not None and self._silent(member) <= self._limits.member_timeout
+
+    def _is_settled(self, partition: Partition) -> bool:
+        """Whether a reader from before a restart would know by now that it has to ask again."""
+        registry = self._registry
+        return (
+            partition.id not in registry.cursors.inherited or registry.clock.now > self._limits.member_timeout
+        )
+
+    # ---------------------------------------------------------------- what there is to know
+    def all(self) -> list[GroupStatus]:
+        """The state of every group."""
+        names = {partition.group for partition in self._partitions("")}
+        return [self._status(name) for name in sorted(names)]
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no member is there, which may not know of the end yet."""
+        self._forget_lost()
+        return not self._members
+
+    def _status(self, name: str) -> GroupStatus:
+        self._forget_lost()
+        log, known = self._log, self._look(name)
+        held: defaultdict[str | None, list[int]] = defaultdict(list)
+        partitions = []
+        for partition, reader in known.items():
+            live = self._is_live(reader)
+            if live:
+                held[_member(reader)].append(partition.number)
+            shown = PartitionStatus(
+                number=partition.number,
+                acknowledged=reader.acknowledged,
+                lag=max(log.head - reader.acknowledged, 0),
+                member=_member(reader),
+                free=not live and self._is_settled(partition),
+            )
+            partitions.append(shown)
+        members = [
+            MemberStatus(
+                name=member,
+                address=noted.address,
+                silent=round(self._silent(noted), 3),
+                partitions=held[member],
+                leaving=noted.leaving,
+            )
+            for (group, member), noted in sorted(self._members.items(), key=lambda item: item[0])
+            if group == name
+        ]
+        return GroupStatus(
+            name=name,
+            owner=next((reader.owner for reader in known.values()), None),
+            timeout=self._limits.member_timeout,
+            end=log.end,
+            failure=log.failure,
+            partitions=partitions,
+            members=members,
+        )
+
+    def _silent(self, member: _Member) -> float:
+        return self._registry.clock.now - member.heard
+
+    def _forget_lost(self) -> None:
+        timeout = self._limits.member_timeout
+        for key in [key for key, member in self._members.items() if self._silent(member) > timeout]:
+            del self._members[key]
+
+    def _look(self, name: str) -> Mapping[Partition, _Reader]:
+        """The partitions of a group in their order, and who reads them."""
+        found = self._partitions(name + "/")
+        mine = sorted(partition for partition in found if partition.group == name)
+        return {one: found[one] for one in mine if one.partitions == mine[0].partitions}
+
+    def _partitions(self, prefix: str) -> Mapping[Partition, _Reader]:
+        here = {one.name: one for one in self._registry.by_topic.values() if one.name is not None}
+        readers: dict[str, _Reader] = {**self._registry.cursors.saved, **here}
+        return {
+            partition: reader
+            for id, reader in readers.items()
+            if id.startswith(prefix) and (partition := Partition.of_id(id)) is not None
+        }
+
+
+def _member(reader: _Reader) -> str | None:
+    group = reader.fields.group if isinstance(reader, ExtendedSession) else UNSET
+    return None if group is UNSET else group.member
