@@ -59,7 +59,8 @@ class Process:
 
     def events(self) -> list[tuple[int, int, str]]:
         """When it has handled which record, with which key."""
-        lines = [line.split() for line in self.path.read_text().splitlines()]
+        text = self.path.read_text()
+        lines = [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
         return [(int(when), int(offset), key) for when, offset, key in lines]
 
 
@@ -115,7 +116,10 @@ class Play:
         self.gateway.__exit__()
         self.gateway = GatewayProcess(self._arguments)
         # Who leaves before it has found the gateway again cannot tell what it has acknowledged.
-        eventually(lambda: all(one.member for one in self.group().partitions), "they do not come back")
+        eventually(
+            lambda: all(one.member or not one.lag for one in self.group().partitions),
+            f"they do not come back, after {self.said}",
+        )
 
     def perform(self, acts: int) -> None:
         everything = [

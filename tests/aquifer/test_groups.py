@@ -135,6 +135,16 @@ def shared(joined: Iterable[Member], partitions: int = 8) -> Callable[[], bool]:
     return look
 
 
+def is_acknowledged(gateway: Gateway, upto: int) -> Callable[[], bool]:
+    """Whether the gateway has heard that everything was settled."""
+
+    def look() -> bool:
+        groups = gateway.status().groups or []
+        return {one.acknowledged for group in groups for one in group.partitions} == {upto}
+
+    return look
+
+
 def handled(joined: Iterable[Member]) -> Counter[int]:
     return Counter(offset for member in joined for offset in member.got)
 
@@ -197,6 +207,7 @@ def test_a_member_that_comes_gets_its_part_and_one_that_leaves_gives_it_back() -
         source.give(*map(record, range(200, 600)))
         eventually(lambda: handled([first, second]).total() == 600)
         assert second.got, "it has work, too"
+        eventually(is_acknowledged(gateway, 600))
         second.leave()
         eventually(shared([first]))
         source.give(*map(record, range(600, 800)))
@@ -272,14 +283,17 @@ def test_what_was_not_settled_comes_to_the_next_member() -> None:
         first = join(gateway.endpoint, Member(judge=lambda element: "" if element.offset == 7 else None))
         source.give(*records(40))
         eventually(lambda: len(first.got) == 40)
+        seventh = partition_of(b"k7", 0, 8)
+
+        def others_are_acknowledged() -> bool:
+            (group,) = gateway.status().groups or []
+            return all(one.acknowledged == 40 for one in group.partitions if one.number != seventh)
+
+        eventually(others_are_acknowledged)
         first.leave()
         second = join(gateway.endpoint)
         eventually(lambda: 7 in second.got)
-        again = {
-            offset
-            for offset in range(40)
-            if partition_of(record(offset).key, 0, 8) == partition_of(b"k7", 0, 8)
-        }
+        again = {offset for offset in range(40) if partition_of(record(offset).key, 0, 8) == seventh}
         assert set(second.got) <= {offset for offset in again if offset >= 7}
         second.leave()
 
@@ -346,13 +360,13 @@ def test_a_member_that_is_at_work_for_long_keeps_its_partitions() -> None:
 def test_a_new_group_begins_where_it_is_told() -> None:
     source = ByHand()
     with Gateway(source, ANYWHERE, limits=QUICK) as gateway:
-        gateway_has = lambda count: lambda: gateway.status().head == count  # noqa: E731
         source.give(*records(100))
-        eventually(gateway_has(100))
+        eventually(lambda: gateway.status().head == 100)
         with members(gateway.endpoint, 1, start="latest") as (member,):
             eventually(shared([member]))
             source.give(*map(record, range(100, 150)))
             eventually(lambda: sorted(member.got) == list(range(100, 150)))
+            eventually(is_acknowledged(gateway, 150))
         with members(gateway.endpoint, 1, start=20) as (again,):
             source.give(record(150))
             eventually(lambda: again.got == [150], "the group is there: it does not begin again")

@@ -303,9 +303,24 @@ def test_who_is_not_sure_has_to_wait_after_a_restart(front: FrontTable) -> None:
     front = restarted(front)
     group = about(partition=0, partitions=2, lapsed=True)
     fields = SubscribeFields(v=1, id="orders/0-of-2", group=group, from_=30, ack=20)
-    assert refused(front.ask(Subscribe(x=fields)))[0] == ErrorCode.BUSY
+    assert refused(front.ask(Subscribe(x=fields)))[0] == ErrorCode.SESSION
     front.pass_time(10)
     assert isinstance(front.ask(Subscribe(x=fields)), OnSubscribe)
+
+
+def test_what_a_member_has_begun_is_kept_for_it_after_a_restart(front: FrontTable) -> None:
+    beat(front, partitions=2)
+    take(front, 0)
+    front = restarted(front)
+    for _ in range(12):
+        front.pass_time(1)
+        beat(front, reads=[0], begun=[0])
+        group = state(beat(front, "bob"))
+    assert [one.free for one in group.partitions] == [False, True]
+    assert refused(take(front, 0, "bob"))[0] == ErrorCode.TAKEN
+    lapsed = SubscribeFields(v=1, id="orders/0-of-2", from_=30, ack=20)
+    lapsed.group = about(partition=0, partitions=2, lapsed=True)
+    assert isinstance(front.ask(Subscribe(x=lapsed), b"again"), OnSubscribe)
 
 
 def test_a_reader_that_was_overtaken_by_another_does_not_take_the_cursor_back(front: FrontTable) -> None:
@@ -470,7 +485,7 @@ class GroupMachine(RuleBasedStateMachine):
         elif refused(answer)[0] == ErrorCode.TAKEN:
             del member.reads[number]
         else:
-            assert refused(answer)[0] == ErrorCode.BUSY
+            assert refused(answer)[0] == ErrorCode.SESSION
 
     def read(self, member: Member, number: int, records: int, acknowledged: int) -> None:
         one = member.reads[number]

@@ -203,8 +203,10 @@ class GroupSubscription:
         for number, one in list(self._read.items()):
             partition = group.partitions[number]
             if partition.member == self.member:
-                one.confirm(sure_until)
-            elif partition.member is not None and not partition.free:
+                one.confirm(sure_until, partition.acknowledged)
+            elif partition.member is None:
+                one.rejoin()  # The gateway was restarted.
+            elif not partition.free:
                 one.cancel()  # Another member was given it, because this one was not heard of.
         if self._is_over():
             return 0.0
@@ -220,7 +222,8 @@ class GroupSubscription:
         for number in moves.take:
             if number not in self._read:
                 self._begin(number, len(group.partitions), sure_until)
-        settled = not (moves.give_up or moves.take) and all(
+        settled = not (moves.give_up or moves.take or any(one.is_finished for one in self._subscriptions()))
+        settled &= all(
             one.member is not None and not one.free
             for one in group.partitions
             if not is_done(group, one.number)
@@ -259,6 +262,7 @@ class GroupSubscription:
     # ---------------------------------------------------------------- the gateway
     def _ask(self, *, leave: bool = False) -> GroupStatus:
         about = GroupFields(name=self.group, member=self.member, reads=sorted(self._read))
+        about.begun = sorted(number for number, one in self._read.items() if one.has_begun)
         if self._asked is not None:
             about.partitions = self._asked
         patience: float | None = None

@@ -23,7 +23,7 @@ from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription
 from penstock.aquifer.errors import SourceFailed, TakenOver
-from penstock.aquifer.protocol.subscriber_side import SubscriberSide
+from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.spec import Subscriber, Subscription
 
 __all__ = ["PartitionSubscription", "moment"]
@@ -69,7 +69,7 @@ class PartitionSubscription(AquiferSubscription):
         demand: Demand,
         turns: Turns,
         sure_until: float,
-        closed: Callable[[], object],
+        look: Callable[[], object],
     ) -> None:
         self._inlet = _Inlet(subscriber)
         super().__init__(
@@ -88,15 +88,30 @@ class PartitionSubscription(AquiferSubscription):
         self._waits_for_turn = False
         self._give_up_by: float | None = None
         """If it is being given up: when to leave, even if there are unsettled records."""
+        self._must_rejoin = False
+        self._told: int | None = None
+        """The acknowledgement that the gateway has heard of, or where it has begun."""
+        self._finished_at = 0.0
+        """When everything was settled that this member will get of the partition; 0 before that."""
         self.is_closed = False
         """Whether its thread has ended, or is about to."""
-        self._tell_closed = closed
+        self._look = look
 
     # ---------------------------------------------------------------- the group
+    @property
+    def has_begun(self) -> bool:
+        """Whether the gateway has given it to this member, so that it can continue after a loss."""
+        return self._side.subscriptions > 0
+
     @property
     def is_given_up(self) -> bool:
         """Whether it is to be left as soon as what was delivered is settled."""
         return self._give_up_by is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is about to be left, as soon as the gateway has heard what was acknowledged."""
+        return self._finished_at > 0
 
     @property
     def error(self) -> BaseException | None:
@@ -113,11 +128,18 @@ class PartitionSubscription(AquiferSubscription):
         """Whether it has something to signal, as soon as that is requested."""
         return bool(self._waiting) or bool(self._pending)
 
-    def confirm(self, until: float) -> None:
-        """Nobody else reads this partition until then."""
+    def confirm(self, until: float, acknowledged: int) -> None:
+        """Nobody else reads this partition until then; and the gateway has heard what is acknowledged."""
         was_sure = moment() < self._sure_until
         self._sure_until = max(until, self._sure_until)
-        if not was_sure:
+        self._told = acknowledged
+        if self.is_finished or not was_sure:
+            self.wake()
+
+    def rejoin(self) -> None:
+        """Ask for the partition again, if it was given to this member: the gateway knows nothing of that."""
+        if self.has_begun:
+            self._must_rejoin = True
             self.wake()
 
     def give_up(self) -> None:
@@ -135,17 +157,34 @@ class PartitionSubscription(AquiferSubscription):
         finished = self._driver.finished
         if finished is not None and not isinstance(finished.error, SourceFailed | None):
             return True  # Somebody else may read the partition already: what has arrived is left to them.
-        if self._give_up_by is not None and (not self._pending or time.monotonic() > self._give_up_by):
-            return True
-        return super()._over()
+        is_settled = self._give_up_by is not None and not self._pending
+        if self._cancelled or not (is_settled or super()._over()):
+            return self._cancelled or (self._give_up_by is not None and time.monotonic() > self._give_up_by)
+        if not self.is_finished:
+            self._finished_at = time.monotonic()
+            self._look()
+        # What this member has acknowledged has to be known before the next one begins.
+        waits = self._is_untold() and time.monotonic() - self._finished_at < self._side.options.lease
+        return not waits
+
+    def _is_untold(self) -> bool:
+        reader = self._side.reader
+        return reader is not None and self._told is not None and reader.acknowledged > self._told
 
     def _tick(self, now: float) -> None:
         self._note_lapse()
+        if self._must_rejoin:
+            self._must_rejoin = False
+            if self._side.phase is Phase.READING:
+                # Also if everything has arrived: what is acknowledged from now on has to be told.
+                self._driver.do(self._side.lost("the gateway has no session of this partition", now))
         super()._tick(now)
 
     def _listen(self, now: float) -> None:
         self._note_lapse()
         super()._listen(now)
+        if self._told is None and self._side.reader is not None:
+            self._told = self._side.reader.acknowledged
 
     def _note_lapse(self) -> None:
         """If it has to ask again, the gateway is told whether another member may have the partition."""
@@ -190,4 +229,4 @@ class PartitionSubscription(AquiferSubscription):
     def _closed(self) -> None:
         self._turns.give_back(self)
         self.is_closed = True
-        self._tell_closed()
+        self._look()

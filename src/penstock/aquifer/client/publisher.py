@@ -203,7 +203,7 @@ class AquiferPublisher(Publisher[Any]):
                 demand=group.demand,
                 turns=group.turns,
                 sure_until=sure_until,
-                closed=group.wake,
+                look=group.wake,
             )
             self._subscriptions.add(one)
             for meter in meters:

@@ -7,7 +7,7 @@ much of, and takes what is free. The gateway only sees to it that a partition ha
 - It may be taken if nobody reads it, or if its reader has not been heard of for ``Limits.member_timeout``.
 - A reader that was cut off continues where it was, unless another one has acknowledged more since.
 - After a restart, for as long as a member may not know of it, only those continue that are sure to have been
-  the readers before.
+  the readers before. What a member says to have read is kept for it after that, too.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class _Member:
     heard: float
     """When it was last heard of, on the clock of leases."""
     leaving: bool
+    begun: frozenset[int]
+    """The partitions that it has had sessions of, and reads on."""
 
 
 class Groups:
@@ -210,6 +212,9 @@ class Groups:
                 cursor = Cursor(start, lease, lease / 1000, caller.owner)
                 registry.cursors.leave(partition.id, cursor)
                 registry.cursors.came_from(partition.id, caller)
+                if group.begun:
+                    # The group was there before, and the gateway was killed before it had stored that.
+                    registry.cursors.inherited.add(partition.id)
         # At once: what the group was promised must not be forgotten meanwhile.
         log.set_low_watermark(registry.low_watermark(), registry.needed())
 
@@ -223,7 +228,11 @@ class Groups:
 
     def _note(self, group: GroupFields, caller: Caller, *, leaving: bool = False) -> None:
         now = self._registry.clock.now
-        self._members[group.name, group.member] = _Member(caller.owner, caller.address, now, leaving)
+        key = group.name, group.member
+        begun = frozenset(group.begun if group.begun is not UNSET else ())
+        if group.partition is not UNSET and key in self._members:
+            begun = self._members[key].begun  # It takes a partition, and says nothing of the others.
+        self._members[key] = _Member(caller.owner, caller.address, now, leaving, begun)
 
     # ---------------------------------------------------------------- who may take a partition
     def why_not(self, fields: SubscribeFields, caller: Caller) -> tuple[str, ErrorCode] | None:
@@ -250,9 +259,11 @@ class Groups:
         if fields.ack is not UNSET and fields.ack < reader.acknowledged:
             text = f"another member has read {named.id!r} since, up to {reader.acknowledged}"
             return text, ErrorCode.TAKEN
-        if (fields.ack is UNSET or group.lapsed is True) and not self._is_settled(named):
-            text = f"the reader of {named.id!r} may come back: the gateway was just restarted"
-            return text, ErrorCode.TAKEN if fields.ack is UNSET else ErrorCode.BUSY
+        text = f"the reader of {named.id!r} may come back: the gateway was restarted"
+        if fields.ack is UNSET and not self._is_settled(named):
+            return text, ErrorCode.TAKEN
+        if group.lapsed is True and self._may_be_read(named):
+            return text, ErrorCode.SESSION
         self._note(group, caller)
         return None
 
@@ -261,11 +272,18 @@ class Groups:
         member = None if group is UNSET else self._members.get((group.name, group.member))
         return member is not None and self._silent(member) <= self._limits.member_timeout
 
-    def _is_settled(self, partition: Partition) -> bool:
-        """Whether a reader from before a restart would know by now that it has to ask again."""
+    def _may_be_read(self, partition: Partition) -> bool:
+        """Whether a reader from before a restart may not know yet that it has to ask again."""
         registry = self._registry
-        return (
-            partition.id not in registry.cursors.inherited or registry.clock.now > self._limits.member_timeout
+        inherited = partition.id in registry.cursors.inherited
+        return inherited and registry.clock.now <= self._limits.member_timeout
+
+    def _is_settled(self, partition: Partition) -> bool:
+        """Whether no reader from before a restart will come back."""
+        return not self._may_be_read(partition) and not any(
+            name == partition.group and partition.number in member.begun
+            for (name, _), member in self._members.items()
+            if self._silent(member) <= self._limits.member_timeout
         )
 
     # ---------------------------------------------------------------- what there is to know

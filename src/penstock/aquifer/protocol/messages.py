@@ -107,6 +107,8 @@ class GroupFields(_Extension):
     reads: list[int] | UnsetType = UNSET
     """With ``probe``: the partitions that this member reads. Its sessions of others are over: it has left
     them, and that was lost on the way."""
+    begun: list[int] | UnsetType = UNSET
+    """Those of them that it had a session of before. After a restart of the gateway they are kept for it."""
     leave: bool | UnsetType = UNSET
     """With ``probe``: the member leaves."""
     lapsed: bool | UnsetType = UNSET

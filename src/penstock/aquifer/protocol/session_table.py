@@ -326,7 +326,7 @@ class SessionTable:
         if problem is not None:
             text, code = problem
             more = {"first": log.first, "head": log.head, "epoch": log.epoch}
-            if code is ErrorCode.BUSY:
+            if code is ErrorCode.SESSION:
                 more["retry"] = 1000
             return self._refuse(envelope, f"refused: {code}", text, code, **more)
         name = fields.id if fields.id is not UNSET else None
