@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stops and kills
 
 ROOT = Path(__file__).parents[2]
 KEYS = 30
-TIMEOUT = 2.0
+TIMEOUT = 8.0
 
 
 class Process:

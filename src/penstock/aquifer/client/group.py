@@ -156,7 +156,8 @@ class GroupSubscription:
     def partitions(self) -> tuple[int, ...]:
         """The numbers of the partitions that this member reads at the moment."""
         with self._mutex:
-            return tuple(sorted(number for number, one in self._read.items() if not one.is_given_up))
+            read = (number for number, one in self._read.items() if one.has_begun and not one.is_given_up)
+            return tuple(sorted(read))
 
     def metrics(self) -> list[Metrics]:
         """What the subscriptions to the partitions have seen so far."""
