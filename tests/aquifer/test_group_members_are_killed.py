@@ -195,7 +195,7 @@ def test_members_that_are_killed_and_stopped_lose_nothing(folder: Path) -> None:
     perform(folder, 3000, 4, seed=1)
 
 
-@pytest.mark.rare(14)
+@pytest.mark.rare(18)
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [2, 3, 4, 5])
