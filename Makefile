@@ -64,6 +64,10 @@ test-fast: .venv/.installed ## Run the tests that are not slow
 test-spark40: .venv-spark40/.installed ## Run the tests of source and sink with the oldest PySpark (ARGS="..." goes to pytest)
 	.venv-spark40/bin/python -m pytest -p no:cacheprovider $(or $(ARGS),$(OLDEST_SPARK))
 
+.PHONY: test-spark41
+test-spark41: .venv-spark41/.installed ## Run a storm into Delta, Iceberg, Parquet and aquifer with the newest PySpark that has both (PENSTOCK_STORMS=20)
+	.venv-spark41/bin/python -m pytest -p no:cacheprovider $(or $(ARGS),tests/spark/chaos -k cluster)
+
 .PHONY: coverage
 coverage: .venv/.installed ## Run the fast tests and show what they do not reach, layer by layer
 	rm -f .coverage .coverage.*
@@ -96,6 +100,7 @@ lock: .venv-lock/.installed ## Resolve the requirement files anew (ARGS=--upgrad
 	$(compile) requirements/lock.in --output-file requirements/lock.txt
 	$(compile) pyproject.toml --extra test --extra jvm --extra interop --extra net --extra http --extra aquifer --extra spark --extra connect --extra observe --extra otel --extra redis --extra mqtt --extra kafka --extra schemas --extra zstd requirements/dev.in --output-file requirements/dev.txt
 	$(compile) requirements/spark40.in --output-file requirements/spark40.txt
+	$(compile) requirements/spark41.in --output-file requirements/spark41.txt
 	$(compile) requirements/bench.in --output-file requirements/bench.txt
 	$(compile) pyproject.toml --extra docs --output-file requirements/docs.txt
 
@@ -105,13 +110,14 @@ compile = .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.1
 
 .PHONY: clean
 clean: ## Remove everything the other targets made
-	rm -rf .venv .venv-spark40 .venv-bench .venv-docs .venv-lock build dist site
+	rm -rf .venv .venv-spark40 .venv-spark41 .venv-bench .venv-docs .venv-lock build dist site
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One environment per purpose, each from a hashed requirement file.
 .venv/.installed: requirements/dev.txt pyproject.toml
 .venv-spark40/.installed: requirements/spark40.txt pyproject.toml
+.venv-spark41/.installed: requirements/spark41.txt pyproject.toml
 .venv-bench/.installed: requirements/bench.txt pyproject.toml
 .venv-docs/.installed: requirements/docs.txt
 .venv-lock/.installed: requirements/lock.txt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from penstock.spark.programs import java_home
 from tests.aquifer.faults.rigs import eventually
+from tests.spark.chaos.processes import Process, in_session, kill_session
 
 PATIENCE = 400.0
 """Seconds that a part of the cluster may take to start."""
@@ -22,7 +24,93 @@ PATIENCE = 400.0
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For Java programs that live for a minute."""
 
+CLUSTER_SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": SMALL,
+    "spark.driver.extraJavaOptions": SMALL,
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    # No task before there are two executors that can take it.
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+    "spark.cores.max": "2",
+}
+"""For drivers of a cluster with two workers."""
+
 OURS = ("penstock", "_editable_impl_penstock", "__editable__", "pyspark_penstock")
+
+
+class Program:
+    """A daemon of Spark's in a session of its own, with all that it starts."""
+
+    def __init__(self, log: Path, environment: dict[str, str], name: str, *arguments: str) -> None:
+        import pyspark
+
+        launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
+        self._command = [str(launcher), f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments]
+        self._environment = environment
+        self._log = log
+        self.start()
+
+    def start(self) -> None:
+        """Start it, for the first time or again."""
+        with self._log.open("wb") as output:
+            self._process = subprocess.Popen(
+                self._command, stdout=output, stderr=output, env=self._environment, start_new_session=True
+            )
+
+    def said(self, what: str) -> str:
+        """What it has written to its log since it was started, as soon as it has."""
+
+        def found() -> re.Match[str] | None:
+            return re.search(what, self._log.read_text("utf-8", "replace"))
+
+        eventually(
+            lambda: found() is not None or self._process.poll() is not None,
+            f"{self._log.name} is silent",
+            PATIENCE,
+        )
+        match = found()
+        assert match is not None, self._log.read_text("utf-8", "replace")[-3000:]
+        return match[1]
+
+    def processes(self) -> list[Process]:
+        """Itself, and those that it has started."""
+        return in_session(self._process.pid)
+
+    def kill(self) -> None:
+        """SIGKILL for all of them; when this returns, none is left."""
+        kill_session(self._process.pid)
+        self._process.wait(30)
+
+    def close(self) -> None:
+        """End it in good order."""
+        self._process.terminate()  # A worker ends its executors.
+        try:
+            self._process.wait(30)
+        finally:
+            _end_group(self._process.pid)
+
+
+class Worker(Program):
+    """A machine of the cluster: its daemon, and the executors that this one starts."""
+
+    def __init__(self, place: Path, environment: dict[str, str], master: str) -> None:
+        self.place = place
+        """Where the files of its executors are."""
+        wishes = ("--host", "127.0.0.1", "--cores", "1", "--memory", "600m", "--work-dir", str(place))
+        super().__init__(place.with_suffix(".log"), environment, "worker.Worker", *wishes, master)
+
+    def wait(self) -> None:
+        """Wait until the master knows it."""
+        self.said(r"(Successfully registered with master)")
+
+    def forget_applications(self) -> None:
+        """Remove what executors have left: each has a copy of all jars."""
+        for folder in self.place.glob("app-*"):
+            shutil.rmtree(folder, ignore_errors=True)  # One that ends just now removes files, too.
 
 
 @dataclass(frozen=True)
@@ -32,8 +120,7 @@ class Cluster:
     master: str
     python: Path
     """A Python that has what the package needs, and not the package."""
-    workers: tuple[Path, ...]
-    """Where each worker keeps the files of its executors."""
+    workers: tuple[Worker, ...]
 
 
 def bare_python(folder: Path) -> Path:
@@ -67,49 +154,22 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": SMALL,
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
     }
     environment.pop("PYTHONPATH", None)
     environment.pop("PYSPARK_PYTHON", None)
-    with ExitStack() as closing:
-
-        def start(name: str, program: str, *arguments: str) -> tuple[subprocess.Popen[bytes], Path]:
-            log = folder / f"{name}.log"
-            process = closing.enter_context(_program(program, arguments, environment, log))
-            return process, log
-
-        process, log = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0")
-        master = _said(process, log, r"Starting Spark master at (spark://\S+)")
-        places = []
+    with ExitStack() as ending:
+        where = ("--host", "127.0.0.1", "--port", "0")
+        daemon = Program(folder / "master.log", environment, "master.Master", *where)
+        ending.callback(daemon.close)
+        master = daemon.said(r"Starting Spark master at (spark://\S+)")
+        machines = []
         for number in range(workers):
-            place = folder / f"worker-{number}"
-            wishes = ("--cores", "1", "--memory", "600m", "--work-dir", str(place))
-            process, log = start(place.name, "worker.Worker", "--host", "127.0.0.1", *wishes, master)
-            places.append((process, log, place))
-        for process, log, _ in places:
-            _said(process, log, r"(Successfully registered with master)")
-        yield Cluster(master, python, tuple(place for _, _, place in places))
-
-
-@contextmanager
-def _program(
-    name: str, arguments: tuple[str, ...], environment: dict[str, str], log: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    import pyspark
-
-    launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    command = [str(launcher), f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=output, env=environment, start_new_session=True
-        )
-        try:
-            yield process
-        finally:
-            process.terminate()  # A worker ends its executors.
-            try:
-                process.wait(30)
-            finally:
-                _end_group(process.pid)
+            machines.append(Worker(folder / f"worker-{number}", environment, master))
+            ending.callback(machines[-1].close)
+        for machine in machines:
+            machine.wait()
+        yield Cluster(master, python, tuple(machines))
 
 
 def _end_group(leader: int) -> None:
@@ -117,15 +177,3 @@ def _end_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:
         return  # Nobody was left.
-
-
-def _said(process: subprocess.Popen[bytes], log: Path, what: str) -> str:
-    """What a program has written to its log, as soon as it has."""
-
-    def found() -> re.Match[str] | None:
-        return re.search(what, log.read_text("utf-8", "replace"))
-
-    eventually(lambda: found() is not None or process.poll() is not None, f"{log.name} is silent", PATIENCE)
-    match = found()
-    assert match is not None, log.read_text("utf-8", "replace")[-3000:]
-    return match[1]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.spark import Pipeline, session
 from penstock.streams import Flux
+from tests.spark.cluster import CLUSTER_SETTINGS
 from tests.spark.collector import Collector
 
 if TYPE_CHECKING:
@@ -37,20 +38,7 @@ def main(master: str, source: str, sink: str, folder: str) -> None:
             file = os.path.abspath(penstock.__file__)  # Executors see it from where they are.
             yield pa.RecordBatch.from_pydict({"file": [file], "records": [batch.num_rows]})
 
-    config = {
-        "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.ui.enabled": False,
-        "spark.log.level": "ERROR",
-        # No task before there are two executors that can take it.
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
-        "spark.cores.max": "2",
-    }
+    config = CLUSTER_SETTINGS | {"spark.log.level": "ERROR"}
     spark = session("cluster", master, config, ship=True)
     options = {"endpoint": source, "partitions": "4", "value": "json"}
     now = spark.read.format("aquifer").schema("n bigint").options(**options).load()

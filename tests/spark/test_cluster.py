@@ -84,8 +84,8 @@ def test_executors_run_the_package_that_was_shipped_to_them(
         read[Path(file)] += records
     assert sum(read.values()) == RECORDS
     for worker in two_workers.workers:
-        files = [file for file in read if file.is_relative_to(worker)]
-        assert len(files) == 1, f"{worker.name} took no part: {read}"
+        files = [file for file in read if file.is_relative_to(worker.place)]
+        assert len(files) == 1, f"{worker.place.name} took no part: {read}"
         assert files[0].parts[-3].endswith(".zip")
     written = sorted((row["n"], row["doubled"]) for row in log_of(sink))
     assert written == [(number, 2 * number) for number in range(RECORDS)]

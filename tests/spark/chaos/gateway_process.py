@@ -13,9 +13,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from penstock.aquifer import Gateway, SqliteJournal
+from penstock.aquifer import Gateway, Journal, KafkaJournal, SqliteJournal
+from penstock.kafka import KafkaAddress
 from penstock.streams import Flux
 from tests.aquifer.chaos.records import records
+
+_TO_ANSWER = 60.0
+"""Seconds for a broker on a busy machine."""
 
 
 class GatewaySettings(msgspec.Struct):
@@ -23,12 +27,22 @@ class GatewaySettings(msgspec.Struct):
 
     control: str
     journal: str
+    """A file, or ``kafka://BROKER/TOPIC``."""
     total: int
     """How many records the source has; 0 if others write."""
     kept: int
     """How many records the journal has room for."""
     readers: int
     """How many have to have a place in the log before the source begins: none shall miss the first record."""
+
+
+def open_log(settings: GatewaySettings) -> Journal:
+    """The journal that the settings name."""
+    if not settings.journal.startswith("kafka://"):
+        return SqliteJournal(settings.journal, max_records=settings.kept)
+    address = KafkaAddress.of_url(settings.journal)
+    brokers = ",".join(address.brokers)
+    return KafkaJournal(brokers, address.topic, max_records=settings.kept, patience=_TO_ANSWER)
 
 
 def main() -> None:
@@ -44,7 +58,7 @@ def main() -> None:
     gateway = Gateway(
         (lambda journalled: Flux.from_iterable(source(journalled))) if settings.total else None,
         settings.control,
-        journal=SqliteJournal(settings.journal, max_records=settings.kept),
+        journal=open_log(settings),
         writable=not settings.total,
     )
     with gateway:

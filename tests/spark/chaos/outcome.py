@@ -15,12 +15,21 @@ from penstock.aquifer import AquiferPublisher, LogReader
 from tests.aquifer.chaos.records import BLOCK, digest_of, record
 from tests.spark.chaos.checkpoints import sink_files
 
-__all__ = ["difference", "records_in_files", "records_in_log"]
+__all__ = ["difference", "records_in_files", "records_in_log", "records_in_table"]
 
 
 def records_in_files(folder: Path) -> list[bytes]:
     """The records that a file sink has, in the order of their offsets."""
-    table = pa.concat_tables(parquet.read_table(path) for path in sink_files(folder)).sort_by("offset")
+    return _in_order(pa.concat_tables(parquet.read_table(path) for path in sink_files(folder)))
+
+
+def records_in_table(read_back: Path) -> list[bytes]:
+    """The records that a table has, in the order of their offsets; a driver has put them into files."""
+    return _in_order(parquet.read_table(read_back))
+
+
+def _in_order(table: pa.Table) -> list[bytes]:
+    table = table.sort_by("offset")
     values: list[bytes] = table.column("value").to_pylist()
     offsets = table.column("offset").to_pylist()
     strangers = [n for n, value in zip(offsets, values, strict=True) if value[:12] != b"%012d" % n]

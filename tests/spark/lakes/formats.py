@@ -1,6 +1,6 @@
 """Delta and Iceberg: their jars for the installed Spark, and the settings of a session that has them.
 
-No release of either is for Spark 4.3 so far, and none of Iceberg for 4.2.
+No release of either is for Spark 4.3 so far, and none of Iceberg for 4.2. ``make test-spark41`` uses both.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def settings(warehouse: Path) -> dict[str, str]:
     return {
         "spark.jars": ",".join(map(str, _jars())),
         "spark.sql.extensions": ",".join(_EXTENSIONS[name] for name in formats()),
+        # 50 tasks by default after each commit, for a handful of files.
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         f"spark.sql.catalog.{CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{CATALOG}.type": "hadoop",
