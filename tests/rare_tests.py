@@ -6,7 +6,7 @@ is shown, and ``PENSTOCK_RARE_SEED`` chooses the same once more. Without ``PENST
 itself, all of them run.
 
 ``@pytest.mark.rare(seconds, kind="…")`` is for tests that show the same in several ways. Of each kind there
-is at least one in every run, even if there is no time for it.
+is at least one in every run, even if there is no time for it. A quarter of the time is for the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LINE = pytest.StashKey[str]()
 
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the rare tests for which there is no time in this run."""
-    rare = [item for item in items if item.get_closest_marker("rare")]
+    rare = [item for item in items if item.get_closest_marker("rare") and not _is_skipped(item)]
     limit = os.environ.get("PENSTOCK_RARE")
     if limit is None or not rare:
         return
@@ -51,7 +51,7 @@ def _chosen(rare: list[pytest.Item], limit: float, chance: random.Random) -> set
     shuffled = chance.sample(rare, len(rare))
     firsts = {kind: item for item in reversed(shuffled) if (kind := _kind(item)) is not None}
     chosen = set(firsts.values())
-    there_is = max(limit - sum(map(_seconds, chosen)), 0.0)
+    there_is = max(limit - sum(map(_seconds, chosen)), limit / 4)  # The kinds leave some to the others.
     spent = 0.0
     for item in shuffled:
         if item in chosen:
@@ -62,6 +62,11 @@ def _chosen(rare: list[pytest.Item], limit: float, chance: random.Random) -> set
             chosen.add(item)
             spent += seconds
     return chosen or {min(shuffled, key=_seconds)}
+
+
+def _is_skipped(item: pytest.Item) -> bool:
+    """Whether it would take the place of one that runs."""
+    return any(mark.args and mark.args[0] is True for mark in item.iter_markers("skipif"))
 
 
 def _kind(item: pytest.Item) -> str | None:

@@ -70,12 +70,38 @@ def test_there_is_at_least_one_of_each_kind(run: pytest.Pytester, monkeypatch: p
         def test_of_no_kind(): pass
         """
     )
-    for limit, late in (("0", 1), ("20", 1), ("410", 20)):
+    for limit, least, most in (("0", 1, 1), ("20", 1, 2), ("410", 20, 20)):
         monkeypatch.setenv("PENSTOCK_RARE", limit)
         done = run.runpytest_subprocess("--collect-only", "-q").outlines
 
-        assert sum("::test_late" in line for line in done) == late
-        assert sum("::test_early" in line for line in done) == late
+        assert least <= sum("::test_late" in line for line in done) <= most
+        assert least <= sum("::test_early" in line for line in done) <= most
+
+
+def test_kinds_do_not_take_all_the_time_and_what_is_skipped_takes_none(
+    run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.makepyfile(
+        test_some="""
+        import pytest
+
+        @pytest.mark.rare(100, kind="long")
+        def test_long(): pass
+
+        @pytest.mark.rare(100, kind="skipped")
+        @pytest.mark.skipif(True, reason="not here")
+        def test_skipped(): pass
+
+        @pytest.mark.rare(5)
+        @pytest.mark.parametrize("number", range(20))
+        def test_short(number): pass
+        """
+    )
+    for limit, short in (("40", 2), ("110", 5)):
+        monkeypatch.setenv("PENSTOCK_RARE", limit)
+        done = run.runpytest_subprocess("--collect-only", "-q").outlines
+
+        assert sum("::test_short" in line for line in done) == short
 
 
 def test_one_that_takes_longer_than_there_is_time_has_its_turn_now_and_then(
