@@ -65,7 +65,7 @@ def test_a_program_waits_while_nobody_asks_and_ends_with_the_feed(tmp_path: Path
 def state_of(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # The second one if it goes while it is read.
         return "gone"
 
 

@@ -208,6 +208,18 @@ class PartitionSubscription(AquiferSubscription):
     def _end_turn(self) -> None:
         self._turns.give_back(self)
 
+    def _signal_elements(self, elements: list[Any]) -> int:
+        """Signal them as long as nobody else can read them; a member that was asleep leaves the partition."""
+        count = 0
+        for element in elements:
+            if moment() >= self._sure_until:
+                self.cancel()
+                break
+            count += super()._signal_elements([element])
+            if self._cancelled:
+                break
+        return count
+
     def _deliver(self) -> None:
         super()._deliver()
         if self._waits_for_turn and not self._wants_turn():
