@@ -130,7 +130,7 @@ class PartitionSubscription(AquiferSubscription):
 
     def confirm(self, until: float, acknowledged: int) -> None:
         """Nobody else reads this partition until then; and the gateway has heard what is acknowledged."""
-        was_sure = moment() < self._sure_until
+        was_sure = self._is_sure()
         self._sure_until = max(until, self._sure_until)
         self._told = acknowledged
         if self.is_finished or not was_sure:
@@ -190,16 +190,20 @@ class PartitionSubscription(AquiferSubscription):
         """If it has to ask again, the gateway is told whether another member may have the partition."""
         fields = self._side.options.group
         assert fields is not None, "it reads a partition"
-        fields.lapsed = UNSET if moment() < self._sure_until else True
+        fields.lapsed = UNSET if self._is_sure() else True
+
+    def _is_sure(self) -> bool:
+        """Whether nobody else can be reading the partition at this moment."""
+        return moment() < self._sure_until
 
     def _deliverable(self) -> bool:
-        return self._give_up_by is None and moment() < self._sure_until and super()._deliverable()
+        return self._give_up_by is None and self._is_sure() and super()._deliverable()
 
     def _may_signal(self) -> bool:
-        return not self._waits_for_turn and moment() < self._sure_until
+        return not self._waits_for_turn and self._is_sure()
 
     def _has_turn(self) -> bool:
-        if moment() >= self._sure_until:
+        if not self._is_sure():
             return False
         has_turn = self._turns.take(self)
         self._waits_for_turn = not has_turn
@@ -212,7 +216,7 @@ class PartitionSubscription(AquiferSubscription):
         """Signal them as long as nobody else can read them; a member that was asleep leaves the partition."""
         count = 0
         for element in elements:
-            if moment() >= self._sure_until:
+            if not self._is_sure():
                 self.cancel()
                 break
             count += super()._signal_elements([element])
@@ -231,7 +235,7 @@ class PartitionSubscription(AquiferSubscription):
             return True
         pending = self._pending
         due = pending is not None and pending.next_due() <= time.monotonic()
-        return due and self._demand.left > 0 and not self._cancelled and moment() < self._sure_until
+        return due and self._demand.left > 0 and not self._cancelled and self._is_sure()
 
     def _signal_error(self, error: BaseException) -> None:
         # While it was being given up, it was given to somebody else: nobody has to know.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 from importlib.util import find_spec
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec import UNSET
 
@@ -34,6 +34,7 @@ from penstock.token_bucket import TokenBucket
 
 __all__ = [
     "Budgets",
+    "Problem",
     "acknowledged_for",
     "format_for",
     "problem_with",
@@ -41,30 +42,34 @@ __all__ = [
     "too_many_ids",
     "too_many_sessions",
     "why_not",
+    "wrong_epoch",
+    "wrong_id",
+    "wrong_lease",
+    "wrong_start",
+    "wrong_version",
 ]
 
 
-def problem_with(fields: SubscribeFields, log: Log, limits: Limits) -> tuple[str, ErrorCode] | None:
+Problem: TypeAlias = tuple[str, ErrorCode]
+"""Why something cannot be had, and the code for it."""
+
+
+def problem_with(fields: SubscribeFields, log: Log, limits: Limits) -> Problem | None:
     """Why this cannot be had, and the code for it; None if it can."""
-    if fields.v != VERSION:
-        return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", ErrorCode.BAD
-    if fields.id is not UNSET and not 0 < len(fields.id) <= limits.max_id:
-        return f"an id has 1 to {limits.max_id} characters; this one has {len(fields.id)}", ErrorCode.BAD
-    if fields.epoch is not UNSET and fields.epoch != log.epoch:
-        return f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew", ErrorCode.EPOCH
-    if isinstance(fields.from_, str) and fields.from_ not in ("earliest", "latest"):
-        return f"from {fields.from_!r}: give an offset, 'earliest' or 'latest'", ErrorCode.BAD
-    if isinstance(fields.from_, int) and not log.first <= fields.from_ <= log.head:
-        return (
-            f"offset {fields.from_} is not available: there are {log.first} to {log.head - 1}",
-            ErrorCode.OFFSET,
-        )
+    wrong = (
+        wrong_version(fields)
+        or wrong_id(fields, limits)
+        or wrong_epoch(fields, log)
+        or wrong_start(fields, log)
+    )
+    if wrong is not None:
+        return wrong
     if fields.ack is not UNSET and not 0 <= fields.ack <= log.head:
         return f"x.ack is {fields.ack}, and the log goes up to {log.head}", ErrorCode.BAD
     if fields.to is not UNSET and fields.to < 0:
         return f"to {fields.to}: offsets are never negative", ErrorCode.BAD
-    if fields.lease is not UNSET and fields.lease <= 0:
-        return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
+    if (wrong := wrong_lease(fields)) is not None:
+        return wrong
     if fields.keys is not UNSET and not 0 < len(fields.keys) <= limits.max_keys:
         return (
             f"a subscriber asks for 1 to {limits.max_keys} keys, or for all records; this one asks for "
@@ -75,6 +80,45 @@ def problem_with(fields: SubscribeFields, log: Log, limits: Limits) -> tuple[str
         known = " and ".join(_formats())
         return f"this gateway knows none of the formats {fields.fmt}; it knows {known}", ErrorCode.BAD
     return None
+
+
+def wrong_version(fields: SubscribeFields) -> Problem | None:
+    """Whether the peer speaks another version of the dialect."""
+    if fields.v == VERSION:
+        return None
+    return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", ErrorCode.BAD
+
+
+def wrong_id(fields: SubscribeFields, limits: Limits) -> Problem | None:
+    """Whether the id is empty or too long."""
+    if fields.id is UNSET or 0 < len(fields.id) <= limits.max_id:
+        return None
+    return f"an id has 1 to {limits.max_id} characters; this one has {len(fields.id)}", ErrorCode.BAD
+
+
+def wrong_epoch(fields: SubscribeFields, log: Log) -> Problem | None:
+    """Whether the peer means offsets of another log."""
+    if fields.epoch is UNSET or fields.epoch == log.epoch:
+        return None
+    return f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew", ErrorCode.EPOCH
+
+
+def wrong_start(fields: SubscribeFields, log: Log) -> Problem | None:
+    """Whether the log does not have the record to begin with."""
+    start = fields.from_
+    if isinstance(start, str) and start not in ("earliest", "latest"):
+        return f"from {start!r}: give an offset, 'earliest' or 'latest'", ErrorCode.BAD
+    if isinstance(start, int) and not log.first <= start <= log.head:
+        text = f"offset {start} is not available: there are {log.first} to {log.head - 1}"
+        return text, ErrorCode.OFFSET
+    return None
+
+
+def wrong_lease(fields: SubscribeFields) -> Problem | None:
+    """Whether the lease has no time."""
+    if fields.lease is UNSET or fields.lease > 0:
+        return None
+    return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
 
 
 def format_for(fields: SubscribeFields) -> str | None:

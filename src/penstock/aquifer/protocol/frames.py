@@ -127,8 +127,7 @@ def payload_of(frame: Frame) -> bytes | memoryview:
     try:
         return expand(frame.payload)
     except ValueError as error:
-        text = f"the frame at offset {frame.first} is compressed, and {error}"
-        raise ProtocolViolation(text) from error
+        raise _unreadable(frame, error) from error
 
 
 def unpacked_bytes(frame: Frame) -> int:
@@ -138,8 +137,7 @@ def unpacked_bytes(frame: Frame) -> int:
     try:
         return claimed_bytes(frame.payload) + len(frame.metadata)
     except ValueError as error:
-        text = f"the frame at offset {frame.first} is compressed, and {error}"
-        raise ProtocolViolation(text) from error
+        raise _unreadable(frame, error) from error
 
 
 def header(flags: int, first: int, count: int) -> bytes:
@@ -163,6 +161,12 @@ def parse(parts: Sequence[bytes | memoryview]) -> Frame:
 PIECE: Final = Struct(">QQQI")
 """How a :class:`_Piece` is packed; it takes the place of the metadata."""
 _PIECE_FLAG: Final = int(Flag.PIECE)
+
+
+def _unreadable(frame: Frame, error: ValueError) -> ProtocolViolation:
+    return ProtocolViolation(f"the frame at offset {frame.first} is compressed, and {error}")
+
+
 _ZSTD_FLAG: Final = int(Flag.ZSTD)
 
 

@@ -22,7 +22,14 @@ from msgspec import UNSET
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Cursor, Log
-from penstock.aquifer.protocol.admission import too_many_ids
+from penstock.aquifer.protocol.admission import (
+    Problem,
+    too_many_ids,
+    wrong_epoch,
+    wrong_lease,
+    wrong_start,
+    wrong_version,
+)
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import (
     VERSION,
@@ -108,23 +115,18 @@ class Groups:
                 assert isinstance(reader, ExtendedSession), "a saved cursor has no member"
                 self._registry.end(reader, SessionEvent.CANCEL)
 
-    def _problem(
-        self, fields: SubscribeFields, group: GroupFields, caller: Caller
-    ) -> tuple[str, ErrorCode] | None:
+    def _problem(self, fields: SubscribeFields, group: GroupFields, caller: Caller) -> Problem | None:
         limits, log = self._limits, self._log
-        if fields.v != VERSION:
-            return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", ErrorCode.BAD
+        if (wrong := wrong_version(fields)) is not None:
+            return wrong
         longest = Partition(group.name, limits.max_partitions, limits.max_partitions).id
         if not group.name or not group.member or max(len(longest), len(group.member)) > limits.max_id:
             return (
                 f"a reader group and its members have names of 1 to {limits.max_id - 20} characters",
                 ErrorCode.BAD,
             )
-        if fields.epoch is not UNSET and fields.epoch != log.epoch:
-            return (
-                f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew",
-                ErrorCode.EPOCH,
-            )
+        if (wrong := wrong_epoch(fields, log)) is not None:
+            return wrong
         known = self._look(group.name)
         if any(reader.owner not in (None, caller.owner) for reader in known.values()):
             text = (
@@ -136,14 +138,14 @@ class Groups:
             return wrong
         if group.leave is True:
             return None
-        if not known and (wrong := self._wrong_start(fields)) is not None:
+        if not known and (wrong := wrong_start(fields, log) or wrong_lease(fields)) is not None:
             return wrong
         is_here = (group.name, group.member) in self._members
         if not is_here and (full := self._too_many(group, known, caller)) is not None:
             return full, ErrorCode.BUSY
         return None
 
-    def _wrong_number(self, group: GroupFields, known: Collection[Partition]) -> tuple[str, ErrorCode] | None:
+    def _wrong_number(self, group: GroupFields, known: Collection[Partition]) -> Problem | None:
         asked = group.partitions
         if asked is UNSET:
             return None
@@ -159,17 +161,6 @@ class Groups:
             f"{there}, or for none in particular, or begin another group"
         )
         return text, ErrorCode.BAD
-
-    def _wrong_start(self, fields: SubscribeFields) -> tuple[str, ErrorCode] | None:
-        start, log = fields.from_, self._log
-        if isinstance(start, str) and start not in ("earliest", "latest"):
-            return f"from {start!r}: give an offset, 'earliest' or 'latest'", ErrorCode.BAD
-        if isinstance(start, int) and not log.first <= start <= log.head:
-            text = f"offset {start} is not available: there are {log.first} to {log.head - 1}"
-            return text, ErrorCode.OFFSET
-        if fields.lease is not UNSET and fields.lease <= 0:
-            return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
-        return None
 
     def _too_many(self, group: GroupFields, known: Collection[Partition], caller: Caller) -> str | None:
         limits, registry = self._limits, self._registry
@@ -235,7 +226,7 @@ class Groups:
         self._members[key] = _Member(caller.owner, caller.address, now, leaving, begun)
 
     # ---------------------------------------------------------------- who may take a partition
-    def why_not(self, fields: SubscribeFields, caller: Caller) -> tuple[str, ErrorCode] | None:
+    def why_not(self, fields: SubscribeFields, caller: Caller) -> Problem | None:
         """Why a subscriber may not have a session, because of a group; None if it may, and is noted."""
         named = Partition.of_id(fields.id) if fields.id is not UNSET else None
         group = fields.group

@@ -16,7 +16,14 @@ from msgspec import UNSET, UnsetType
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Cursor, Log
-from penstock.aquifer.protocol.admission import too_many_ids
+from penstock.aquifer.protocol.admission import (
+    Problem,
+    too_many_ids,
+    wrong_epoch,
+    wrong_id,
+    wrong_lease,
+    wrong_version,
+)
 from penstock.aquifer.protocol.messages import (
     VERSION,
     OnSubscribe,
@@ -105,20 +112,11 @@ class Probes:
             for one in theirs
         ]
 
-    def _problem(self, fields: SubscribeFields, caller: Caller) -> tuple[str, ErrorCode] | None:
+    def _problem(self, fields: SubscribeFields, caller: Caller) -> Problem | None:
         log = self._log
-        if fields.v != VERSION:
-            return f"version {fields.v} of the dialect; this gateway speaks {VERSION}", ErrorCode.BAD
-        if fields.id is not UNSET and not 0 < len(fields.id) <= self._limits.max_id:
-            return (
-                f"an id has 1 to {self._limits.max_id} characters; this one has {len(fields.id)}",
-                ErrorCode.BAD,
-            )
-        if fields.epoch is not UNSET and fields.epoch != log.epoch:
-            return (
-                f"epoch {fields.epoch} is over, this is {log.epoch}: its offsets start anew",
-                ErrorCode.EPOCH,
-            )
+        wrong = wrong_version(fields) or wrong_id(fields, self._limits) or wrong_epoch(fields, log)
+        if wrong is not None:
+            return wrong
         if fields.ack is not UNSET and fields.id is UNSET:
             return "x.ack says how far a subscriber has come: x.id has to say which one", ErrorCode.BAD
         if fields.ack is not UNSET and not 0 <= fields.ack <= log.head:
@@ -135,9 +133,7 @@ class Probes:
             text = too_many_ids(caller, (), self._cursors, self._limits)
             if text is not None:
                 return text, ErrorCode.BUSY
-        if fields.lease is not UNSET and fields.lease <= 0:
-            return f"a lease of {fields.lease} ms: give at least 1", ErrorCode.BAD
-        return None
+        return wrong_lease(fields)
 
     def _move(self, fields: SubscribeFields, caller: Caller) -> None:
         if fields.id is UNSET:
