@@ -342,19 +342,18 @@ class ExtendedSession(Session):
         if count < whole and self.better_whole(whole, batch.nbytes * whole // batch.count, now):
             return None
         excerpt = self.log.excerpt(batch, self.cursor, self.cursor + count, self.format)
-        if batch.compressed and not excerpt.compressed:
-            excerpt = self._part_within(excerpt, bytes_left)
+        if excerpt is not batch:
+            excerpt = self._part_within(excerpt, bytes_left, compress=batch.compressed)
         return self._for_the_line(excerpt)
 
-    def _part_within(self, part: Batch, nbytes: int) -> Batch:
-        """A part of a compressed batch, whose share of the compressed bytes would be within the credit."""
-        if part.nbytes <= nbytes:
-            return part
-        smaller = self.log.compressed(part)
-        if smaller.nbytes <= nbytes:
-            return smaller
-        count = max(1, part.count * nbytes // part.nbytes)
-        return self.log.excerpt(part, part.first, part.first + count, self.format)
+    def _part_within(self, part: Batch, nbytes: int, *, compress: bool) -> Batch:
+        """As much of the part as is within the credit: one record may be larger than another."""
+        while part.nbytes > nbytes and part.count > 1:
+            if compress and (smaller := self.log.compressed(part)).nbytes <= nbytes:
+                return smaller
+            count = min(max(1, part.count * nbytes // part.nbytes), part.count - 1)
+            part = self.log.excerpt(part, part.first, part.first + count, self.format)
+        return part
 
     def _for_the_line(self, batch: Batch) -> Batch:
         """On a slow line what was not compressed is, because bytes are dear there."""
