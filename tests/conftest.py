@@ -4,13 +4,13 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import rare_tests
+from tests import processor_times, rare_tests
 from tests.required_tools import skipped_part_lines
 
 if TYPE_CHECKING:
@@ -50,11 +50,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     rare_tests.choose(config, items)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Count what each file uses of the processors."""
+    return (yield from processor_times.measured(item))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Say at the very end what the run has cost, and which parts did not run for want of time or a tool."""
     if (line := rare_tests.chosen_line(config)) is not None:
         terminalreporter.write_line(line)
     here, there = time.process_time(), sum(os.times()[2:4])
     terminalreporter.write_line(f"{here:.0f} s of processor time, and {there:.0f} s of its processes")
+    for line in processor_times.costs():
+        terminalreporter.write_line(line)
     for line in skipped_part_lines():
         terminalreporter.write_line(line, yellow=True, bold=True)
