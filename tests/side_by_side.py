@@ -67,16 +67,16 @@ The last ones compute, and the very last is short, so that no processor has noth
 """
 
 RARE = {
-    FIRST: 20,
-    "slow lines": 30,
-    "logs": 20,
-    "Spark": 25,
-    "Spark from outside": 55,
-    "commands": 25,
-    "storms": 50,
-    "kits": 15,
-    "pages": 15,
-    OLDEST: 65,
+    FIRST: 15,
+    "slow lines": 25,
+    "logs": 15,
+    "Spark": 20,
+    "Spark from outside": 45,
+    "commands": 20,
+    "storms": 40,
+    "kits": 10,
+    "pages": 10,
+    OLDEST: 45,
 }
 """Seconds of processor time for the rare tests of a run (see :mod:`tests.rare_tests`)."""
 
