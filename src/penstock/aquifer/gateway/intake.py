@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
-from itertools import repeat
 from typing import Any, Final, Protocol, runtime_checkable
 
 from penstock.aquifer.gateway.source_figures import connection_figures, stage_status
@@ -19,7 +17,7 @@ from penstock.bad_reasons import BadReason, ExplainingSource
 from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedState
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
 from penstock.streams import StageMeter, metering
-from penstock.streams.spi import drop_error
+from penstock.streams.spi import Inbox, drop_error
 
 __all__ = ["BoundedSource", "Intake", "ReplayableSource"]
 
@@ -92,7 +90,7 @@ class BoundedSource(Protocol):
         ...
 
 
-class Intake:
+class Intake(Inbox):
     """Receives elements on any thread, and requests them on one of its own.
 
     A source may do its work inside ``request``, and may block there: a file, a terminal. So the thread that
@@ -106,14 +104,16 @@ class Intake:
         self.left_out = 0
         self.left_out_for: tuple[BadReason, ...] = ()
         """How many elements the writer has left out, because they could not become records."""
-        self.writer_idle = False
+        self.idle = False
         """Whether the writer waits for elements, and has to be woken."""
         self.feed: ReplayableSource | None = None
         """The source, if it wants to know how far the log has come."""
         self._meter = StageMeter()
         self._clock = HopClock()
         self._log = log
-        self._arrived: deque[Any] = deque()
+        self._arrived: list[Any] = []
+        """What the writer has not taken. One thread at a time appends, and the writer alone removes."""
+        self.append = self._arrived.append
         self._most_bytes = nbytes
         """How many bytes may wait, if the source can be slowed down."""
         self._portion = _FIRST_PORTION
@@ -162,12 +162,20 @@ class Intake:
             raise none_element("on_next")
         if self.feed is not None and isinstance(element, Delivery):
             self._count_arrival(element)
-        self._arrived.append(element)
+        self.append(element)
         if self._delivers and self._may_ask_again():
             self._ask_again()
-        if self.writer_idle:
-            self.writer_idle = False  # Once is enough.
-            self._log.notify()
+        if self.idle:
+            self.wake()
+
+    def takes_elements(self) -> bool:
+        """Whether elements need nothing but to be kept: deliveries are counted as they come."""
+        return self.feed is None
+
+    def wake(self) -> None:
+        """Wake the writer."""
+        self.idle = False  # Once is enough.
+        self._log.notify()
 
     def on_error(self, error: BaseException, /) -> None:
         """No more elements, because the source failed."""
@@ -194,9 +202,13 @@ class Intake:
 
     def take(self, most: int) -> list[Any]:
         """The oldest elements that have arrived."""
-        count = min(len(self._arrived), most)
-        elements = list(map(deque.popleft, repeat(self._arrived, count)))
+        arrived = self._arrived
+        elements = arrived[:most]
+        count = len(elements)
+        # In this order: who looks in between sees too many elements for a moment, and never too few. With too
+        # few, a source that emits inside request() would look like one that does not.
         self._taken += count
+        del arrived[:count]
         if self._delivers:
             self._delivered_taken += sum(_weight(each) for each in elements if isinstance(each, Delivery))
             self._wake_asker_if_needed()

@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -31,7 +31,6 @@ _log = logging.getLogger("penstock.aquifer")
 
 FEED_MARK: Final = "feed:"
 """What the names of a source's marks begin with in the journal."""
-_UNPACKED: Final = Packed([], 0)
 _GROUP: Final = 50_000
 """The most elements in one transaction."""
 _IDLE: Final = 0.25
@@ -126,7 +125,7 @@ class LogWriter:
             return False
         self._request_more()
         with self._log.changed:
-            intake.writer_idle = True
+            intake.idle = True
             nothing = not intake.waiting and self._log.next_submitted() is None and intake.done == done
             if nothing and not self._stopping:
                 if intake.arrived < self._demand or done:
@@ -134,7 +133,7 @@ class LogWriter:
                 else:
                     self._log.waits_for_space()
                 self._log.changed.wait(_IDLE)
-            intake.writer_idle = False
+            intake.idle = False
         return True
 
     def _write(self, elements: list[object]) -> bool:
@@ -143,11 +142,10 @@ class LogWriter:
             deliveries = [each if isinstance(each, Delivery) else Delivery([each]) for each in elements]
             self._intake.count_delivered(len(deliveries), sum(len(each.records) for each in deliveries))
             return self._write_deliveries(deliveries)
-        told_bad = BadRecord in set(map(type, elements))
-        batches, taken, error = self._packer.pack(elements, self._log.head) if not told_bad else _UNPACKED
-        if (told_bad or error is not None) and self._bad.policy != "fail":
+        batches, taken, error = self._packer.pack(elements, self._log.head)
+        if error is not None and self._bad.policy != "fail":
             return self._write_the_good(elements)
-        if told_bad:
+        if error is not None and _has_bad_record(elements):
             batches, taken, error = self._before_bad_record(elements)
         if batches and not self._append(self._compressed(batches)):
             return False
@@ -199,13 +197,11 @@ class LogWriter:
     def _write_deliveries(self, deliveries: list[Delivery]) -> bool:
         """Each delivery with its marks in one transaction, and as many deliveries as fit in the same one."""
         records = [record for delivery in deliveries for record in delivery.records]
-        if BadRecord in set(map(type, records)):
-            if self._bad.policy == "fail":
-                return self._fail_at_bad_record(deliveries)
-            return self._write_good_deliveries(deliveries)
         batches, taken, error = self._packer.pack(records, self._log.head, len(deliveries))
         if error is not None and self._bad.policy != "fail":
             return self._write_good_deliveries(deliveries)
+        if error is not None and _has_bad_record(records):
+            return self._fail_at_bad_record(deliveries)
         if error is not None:
             whole = _whole_within(deliveries, taken)
             return (not whole or self._write_deliveries(whole)) and self._give_up(error)
@@ -393,6 +389,11 @@ class LogWriter:
 
 def _size_of(batches: list[Batch]) -> tuple[int, int]:
     return sum(batch.count for batch in batches), sum(batch.nbytes for batch in batches)
+
+
+def _has_bad_record(elements: Sequence[object]) -> bool:
+    """Whether the source itself calls one of them bad."""
+    return BadRecord in set(map(type, elements))
 
 
 def _whole_within(deliveries: list[Delivery], records: int) -> list[Delivery]:

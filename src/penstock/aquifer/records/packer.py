@@ -13,6 +13,7 @@ from penstock.aquifer.records import batch as batches
 from penstock.aquifer.records.batch import ARROW, MSGPACK, Batch, RecordMetadata
 from penstock.aquifer.records.codecs import Codec
 from penstock.aquifer.records.schemas.columns import ColumnCodec
+from penstock.delivery import BadRecord
 
 __all__ = ["Packed", "Packer"]
 
@@ -25,6 +26,10 @@ class Packed(NamedTuple):
     """How many elements are in ``batches``."""
     error: Exception | None = None
     """Why the element after these cannot become a record."""
+
+
+class _CalledBad(ValueError):
+    """An element is a BadRecord: what happens to it is not for the packer to say."""
 
 
 class Packer:
@@ -47,6 +52,8 @@ class Packer:
     def pack(self, elements: Sequence[Any], first: int, deliveries: int | None = None) -> Packed:
         """The batches for these elements, the first record of which gets the offset ``first``.
 
+        There are none, and an error, if an element is a :class:`~penstock.delivery.BadRecord`.
+
         They came in so many ``deliveries``, if the source emits deliveries: those are what is requested.
         """
         packed: list[Batch] = []
@@ -59,6 +66,8 @@ class Packer:
                         packed.append(batch)
                         first = batch.end
                 except Exception as error:
+                    if isinstance(error, _CalledBad) and not self._batched:
+                        return Packed([], 0, error)  # The caller sees which one it is.
                     if len(chunk) == 1:
                         return Packed(packed, start, error)
                     # One of them is at fault: pack those before it. Some are perhaps packed.
@@ -105,6 +114,12 @@ class Packer:
     def _batches(self, chunk: Sequence[Any], first: int) -> Iterator[Batch]:
         now = time.time_ns() // 1000
         values: Sequence[bytes]
+        if self._raw and list(map(type, chunk)).count(bytes) == len(chunk):
+            yield from self._batches_of(chunk, chunk, RecordMetadata(now), first)
+            return
+        types = set(map(type, chunk))
+        if BadRecord in types:
+            raise _CalledBad(next(one.reason for one in chunk if isinstance(one, BadRecord)))
         if self._arrow:
             for element in chunk:
                 packed = arrow.to_arrow_stream(element)
@@ -115,15 +130,17 @@ class Packer:
                     first += element.num_rows
             return
         if self._columns is not None:
-            yield from self._batch_of_rows(self._columns, chunk, first, now)
+            yield from self._batch_of_rows(self._columns, chunk, types, first, now)
             return
-        types = set(map(type, chunk))
-        if self._raw and types == {bytes}:
-            values, metadata = chunk, RecordMetadata(now)
-        elif Record in types:
+        if Record in types:
             values, metadata = self._with_metadata(chunk, now)
         else:
             values, metadata = [self._codec.encode(element) for element in chunk], RecordMetadata(now)
+        yield from self._batches_of(chunk, values, metadata, first)
+
+    def _batches_of(
+        self, chunk: Sequence[Any], values: Sequence[bytes], metadata: RecordMetadata, first: int
+    ) -> Iterator[Batch]:
         payload = batches.pack_values(values)
         if len(payload) > 2 * self._limits.max_frame and len(chunk) > 1:
             # Records have become larger than those before them.
@@ -134,10 +151,10 @@ class Packer:
             yield Batch(first, len(values), payload, batches.pack_metadata(metadata), MSGPACK)
 
     def _batch_of_rows(
-        self, codec: ColumnCodec, chunk: Sequence[Any], first: int, now: int
+        self, codec: ColumnCodec, chunk: Sequence[Any], types: set[type], first: int, now: int
     ) -> Iterator[Batch]:
         rows, metadata = chunk, RecordMetadata(now)
-        if Record in set(map(type, chunk)):
+        if Record in types:
             records = [element if type(element) is Record else Record(element) for element in chunk]
             rows, metadata = [record.value for record in records], self._metadata(records, now)
         payload = arrow.to_arrow_stream(codec.batch_of(rows))

@@ -29,6 +29,9 @@ end can stop it, so it polls ``S.sated``, which is no comparison. It does not co
 iterator knows how many elements are left, and the loop counts those that it left out, which is ``d``. See
 :mod:`.pull`.
 
+Where the subscriber is an :class:`~.link.Inbox`, the loop does not call ``on_next``. It appends the element
+itself, and wakes the reader of the inbox if that is waiting.
+
 When a chain had to be cut, only the lowest segment counts what it sends. It sets ``S.sated`` when the demand
 is used up; those above then send ``FULL`` instead of another element, and ``PENDING`` if there is none.
 """
@@ -86,6 +89,7 @@ class LoopWriter:
     trusted: bool
     paced: bool = False
     free: bool = False
+    inbox: bool = False
     lines: list[str] = field(default_factory=list)
     owner: dict[int, int] = field(default_factory=dict)
     depth: int = 1
@@ -162,6 +166,8 @@ class LoopWriter:
         self.depth = 1
         if self.tail is Tail.PUSH:
             self._line("d = 0" if self.counts_what_is_left_out else "e = 0")
+        if self.inbox:
+            self._line("keep = out.append")
         if self.head is Head.POLL and self.tail is Tail.PUSH:
             self._line("pushed = False")
         if self.head is Head.QUEUE:
@@ -413,13 +419,21 @@ class LoopWriter:
         if not checked:
             self._refuse_none(len(self.kinds) - 1)
         if self.tail is Tail.PUSH:
-            self._line("out(x)", TAIL)
+            self._hand_over()
             if not self.counts_what_is_left_out:
                 self._line("e += 1")
             elif wait_first:
                 self._line("d -= 1")  # it was not taken from the source
         else:
             self._line("yield x", TAIL)
+
+    def _hand_over(self) -> None:
+        if not self.inbox:
+            self._line("out(x)", TAIL)
+            return
+        self._line("keep(x)", TAIL)
+        self._line("if out.idle:", TAIL)  # after it is there: see Inbox
+        self._line("    out.wake()", TAIL)
 
     def _refuse_none(self, upto: int) -> None:
         """§2.13: ``None`` cannot be an element. The operator that last assigned ``x`` is to blame."""

@@ -104,14 +104,15 @@ def compile_loop(
     trusted: bool,
     paced: bool = False,
     free: bool = False,
+    inbox: bool = False,
 ) -> CompiledLoop:
     """Compile one segment.
 
     ``watched`` means that ``S`` is told when, and how, the loop ends by itself; ``trusted`` that there is no
     ``None`` among the elements that come in; ``paced`` that an event loop waits while the loop runs; ``free``
-    that everything was requested of a collection.
+    that everything was requested of a collection; ``inbox`` that the subscriber is one.
     """
-    writer = LoopWriter(head, kinds, tail, watched, trusted, paced, free)
+    writer = LoopWriter(head, kinds, tail, watched, trusted, paced, free, inbox)
     text = writer.text()
     shape = " ".join(kind.name for kind in kinds[:6]) + (" …" if len(kinds) > 6 else "")
     filename = f"<penstock {head.value}→{tail.value}: {shape} #{next(_serial)}>"
@@ -141,15 +142,28 @@ class Shape(NamedTuple):
 
 
 def shape_of(
-    ops: tuple[Op, ...], head: Head, tail: Tail, *, watched: bool, trusted: bool = False, paced: bool = False
+    ops: tuple[Op, ...],
+    head: Head,
+    tail: Tail,
+    *,
+    watched: bool,
+    trusted: bool = False,
+    paced: bool = False,
+    inbox: bool = False,
 ) -> Shape:
     """Compile the chain, or find it compiled already."""
-    return _shape(tuple([op.kind for op in ops]), head, tail, watched, trusted, paced)
+    return _shape(tuple([op.kind for op in ops]), head, tail, watched, trusted, paced, inbox)
 
 
 @lru_cache(maxsize=4096)
 def _shape(
-    kinds: tuple[Kind, ...], head: Head, tail: Tail, watched: bool, trusted: bool, paced: bool
+    kinds: tuple[Kind, ...],
+    head: Head,
+    tail: Tail,
+    watched: bool,
+    trusted: bool,
+    paced: bool,
+    inbox: bool,
 ) -> Shape:
     loops: list[CompiledLoop] = []
     bases: list[int] = []
@@ -161,7 +175,8 @@ def _shape(
         here = head if number == 0 else Head.SEGMENT
         there = tail if last else (Tail.SEGMENT if managed else Tail.PULL)
         told = watched and (managed or last)
-        loops.append(compile_loop(here, segment, there, told, trusted or number > 0, paced and number == 0))
+        trusts, rests, appends = trusted or number > 0, paced and number == 0, inbox and last
+        loops.append(compile_loop(here, segment, there, told, trusts, rests, inbox=appends))
         bases.append(base)
         base += len(segment)
     leads, opens = any(kind.lead for kind in kinds), any(kind.opens for kind in kinds)

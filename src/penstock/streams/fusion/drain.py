@@ -103,8 +103,9 @@ class Drain(Termination):
                 self._watchers = Watchers(ops)
                 break
         watched = self._watchers is not None
-        paced = self.home is not NOWHERE and self.head is Head.ITERABLE and self.home.paced
-        self._shape = shape_of(ops, self.head, Tail.PUSH, watched=watched, trusted=trusted, paced=paced)
+        self._shape = shape_of(
+            ops, self.head, Tail.PUSH, watched=watched, trusted=trusted, paced=self.is_paced()
+        )
         self.states = states_of(ops, self._shape)
         self.context: Context | None = None
         """The subscriber's context, for elements that come from other threads."""
@@ -348,7 +349,7 @@ class Drain(Termination):
         return 0
 
     def _start(self) -> None:
-        source, out = self.source(), last_passed(self).downstream.on_next
+        source, out = self.source(), self.outlet(last_passed(self).downstream)
         self._loop = run(
             self._shape, self.ops, self.states, self, source, out, self._origin, brief=self.is_brief()
         )
@@ -397,6 +398,14 @@ class Drain(Termination):
     def source(self) -> Any:
         """What the head of the loop takes elements from."""
         raise AssertionError("each head has a source")
+
+    def outlet(self, below: Subscriber[Any]) -> Any:
+        """What the tail of the loop hands elements to."""
+        return below.on_next
+
+    def is_paced(self) -> bool:
+        """Whether the loop lets others run on the event loop that waits for it."""
+        return self.head is Head.ITERABLE and self.home is not NOWHERE and self.home.paced
 
     def is_brief(self) -> bool:
         """Whether it is known that only a few elements come."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from penstock.spec import Subscriber, Subscription
 
-__all__ = ["GONE", "Link", "last_passed"]
+__all__ = ["GONE", "Inbox", "Link", "last_passed"]
 
 
 class Link:
@@ -80,6 +81,30 @@ def last_passed(stage: Link) -> Link:
     while isinstance(below := stage.downstream, Link) and below.let_pass(stage):
         stage = below
     return stage
+
+
+class Inbox:
+    """A Subscriber that keeps elements until somebody takes them, and does nothing else with them.
+
+    A loop over an iterable need not call its ``on_next``, which costs more than all the rest of the loop. It
+    calls ``append`` for each element, and then :meth:`wake` if ``idle`` says that the reader waits. The order
+    matters: the reader sets ``idle`` first and then looks for elements, so one of them sees the other.
+    """
+
+    __slots__ = ()
+
+    append: Callable[[Any], object]
+    """Keeps an element that is not None; the same function as long as a subscription lasts."""
+    idle: bool
+    """Whether the reader waits for elements, or is about to."""
+
+    def wake(self) -> None:
+        """Make the reader look; clears ``idle``."""
+        raise AssertionError("each inbox wakes its reader in its own way")
+
+    def takes_elements(self) -> bool:
+        """Whether elements may be appended; asked when the first is requested. If not, ``on_next`` it is."""
+        return True
 
 
 class _Gone:

@@ -13,6 +13,7 @@ from penstock.streams.errors import Place, annotate
 from penstock.streams.fusion.codegen import SOURCE, Head, Tail
 from penstock.streams.fusion.compiler import culprit, free_shape_of, run, shape_of, states_of
 from penstock.streams.fusion.drain import FAR, Drain
+from penstock.streams.fusion.link import Inbox
 from penstock.streams.fusion.op import Labelled, Op, label_of
 
 __all__ = ["PullDrain", "Pulled", "pull", "pull_async"]
@@ -61,6 +62,21 @@ class PullDrain(Drain):
             if size > BRIEF:
                 self._set_free()
         return iterator
+
+    def outlet(self, below: Subscriber[Any]) -> Any:
+        """The subscriber itself, if the loop can put elements where it keeps them."""
+        if not isinstance(below, Inbox) or not below.takes_elements():
+            return below.on_next
+        self._shape = shape_of(
+            self.ops,
+            self.head,
+            Tail.PUSH,
+            watched=self._watchers is not None,
+            trusted=self._trusted,
+            paced=self.is_paced(),
+            inbox=True,
+        )
+        return below
 
     def _set_free(self) -> None:
         """Take a loop that does not count, if everything was requested and nobody hears of each batch."""
