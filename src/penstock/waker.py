@@ -43,7 +43,7 @@ class Waker:
     def drain(self) -> None:
         """Make the descriptor unreadable again. Look for work after this, not before."""
         try:
-            while self._inside.recv(64):
+            while len(self._inside.recv(64)) == 64:  # With fewer, nothing is left.
                 pass
         except BlockingIOError:
             pass

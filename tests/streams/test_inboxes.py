@@ -152,7 +152,8 @@ def test_none_is_refused() -> None:
     Flux.from_iterable([1, None, 2]).subscribe(inbox)
     inbox.request(3)
     assert inbox.kept == [1]
-    assert len(inbox.ends) == 1 and "None" in inbox.ends[0]
+    assert len(inbox.ends) == 1
+    assert "None" in inbox.ends[0]
 
 
 @pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(3), GeneratorExit()])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 import msgspec
@@ -25,6 +27,7 @@ class Unpacker:
         self._batches = batches
         self._arrow = codec.name == "arrow"
         self._decode: Callable[[bytes], Any] | None = None if codec.name == "bytes" else codec.decode
+        self._may_be_none = self._decode is not None and not (records or batches or self._arrow)
 
     def of_frame(self, frame: Frame) -> list[Any]:
         """The elements of a frame; a ValueError or a ProtocolViolation if it cannot be decoded."""
@@ -55,6 +58,12 @@ class Unpacker:
                 f"a record from offset {first} on cannot be decoded as {self._codec.name}: {error}; "
                 "does the gateway use another codec?"
             ) from error
+
+    def none_in(self, elements: list[Any]) -> int | None:
+        """Where the first element is that is None: a codec has made it of a record; None if there is none."""
+        if not self._may_be_none or not any(map(is_, elements, repeat(None))):
+            return None
+        return next(place for place, element in enumerate(elements) if element is None)
 
     def _batch(self, frame: Frame, payload: bytes | memoryview) -> list[Any]:
         try:

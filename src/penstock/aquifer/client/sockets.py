@@ -71,6 +71,8 @@ class GatewaySockets:
         self._waker = Waker()
         self._control: _Monitored | None = None
         self._data: _Monitored | None = None
+        self._poller: zmq.Poller | None = None
+        """Of the present connections; None if they have changed."""
 
     # ---------------------------------------------------------------- connections
     def connect(self, *, keep_data: bool = False) -> None:
@@ -110,17 +112,18 @@ class GatewaySockets:
         if self._curve is not None:
             self._curve.secure(opened)
         opened.connect(endpoint.address)
+        self._poller = None
         return monitored
 
     def _drop_control(self, linger: int = 0) -> None:
         if self._control is not None:
             self._control.close(linger)
-            self._control = None
+            self._control = self._poller = None
 
     def _drop_data(self) -> None:
         if self._data is not None:
             self._data.close()
-            self._data = None
+            self._data = self._poller = None
 
     # ---------------------------------------------------------------- messages
     def send(
@@ -141,16 +144,24 @@ class GatewaySockets:
         """Make :meth:`wait` return; may be called from any thread."""
         self._waker.wake()
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something arrives, or another thread calls :meth:`wake`, or the time is over."""
-        poller = zmq.Poller()
-        poller.register(self._waker.fileno(), zmq.POLLIN)
-        for monitored in (self._control, self._data):
-            if monitored is not None:
-                poller.register(monitored.socket, zmq.POLLIN)
-                poller.register(monitored.monitor, zmq.POLLIN)
-        poller.poll(max(0, int(seconds * 1000 + 0.999)))
+    def wait(self, seconds: float) -> bool:
+        """Wait until something arrives, or another thread calls :meth:`wake`, or the time is over.
+
+        Returns whether something has arrived: a message, or an event of a connection.
+        """
+        poller, waker = self._poller, self._waker.fileno()
+        if poller is None:
+            poller = self._poller = zmq.Poller()
+            poller.register(waker, zmq.POLLIN)
+            for monitored in (self._control, self._data):
+                if monitored is not None:
+                    poller.register(monitored.socket, zmq.POLLIN)
+                    poller.register(monitored.monitor, zmq.POLLIN)
+        ready = [which for which, _ in poller.poll(max(0, int(seconds * 1000 + 0.999)))]
+        if waker not in ready:
+            return bool(ready)
         self._waker.drain()
+        return len(ready) > 1
 
     def control_messages(self) -> list[bytes]:
         """The control messages that have arrived."""
@@ -216,7 +227,7 @@ class _Monitored:
     def events(self) -> list[int]:
         """The events since the last call, in order."""
         events: list[int] = []
-        while int(self.monitor.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        while int(self.monitor.getsockopt(zmq.EVENTS)) & _INCOMING:
             report = parse_monitor_message(self.monitor.recv_multipart(zmq.NOBLOCK))
             event = int(report["event"])
             events.append(event)

@@ -29,7 +29,7 @@ from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
 from penstock.streams import StageState
-from penstock.streams.spi import Glimpse, drop_error
+from penstock.streams.spi import Glimpse, Inbox, drop_error
 
 __all__ = ["AquiferSubscription", "Deficit", "Metrics"]
 
@@ -38,6 +38,8 @@ _log = logging.getLogger("penstock.aquifer")
 _LONGEST_WAIT = 0.5
 _LAST_LETTERS = 5.0
 """Seconds that a subscription which is over waits for dead letters that are being written."""
+_LONGEST_SILENCE = 0.1
+"""Seconds between two looks at the sockets, even if no message is complete."""
 _LONGEST_PORTION = 0.1
 """Seconds that a subscriber may take for a portion of several elements."""
 _TAKES_ITS_TIME = 1.0
@@ -109,12 +111,16 @@ class AquiferSubscription:
         self._reached = 0
         """The offset before which everything was delivered, or left out."""
         self._subscriber: Subscriber[Any] | None = subscriber
+        self._inbox: Inbox | None = None
+        """The subscriber, if it only keeps elements for somebody: it gets many of them at once."""
         self._side = side
         self._sockets = sockets
         self._automatic = acknowledge == "auto"
         self._unpacker = unpacker
         self._waiting: deque[Chunk] = deque()
         """Elements that have arrived and were not requested yet: never more than the window."""
+        if isinstance(subscriber, Inbox) and subscriber.takes_elements():
+            self._inbox = subscriber
         self._mutex = threading.Lock()
         self._demand = demand or Demand()
         self._illegal: RuleViolation | None = None
@@ -146,7 +152,7 @@ class AquiferSubscription:
             self._cancelled = True
         if self._cancelled:
             # It has cancelled already, so there is no need to connect.
-            self._subscriber = None
+            self._subscriber = self._inbox = None
             self._sockets.close()
             self._closed()
         else:
@@ -298,15 +304,18 @@ class AquiferSubscription:
                 if self._pending is not None and self._demand.left and may_signal:
                     due = min(due, self._pending.next_due())
                 ready = may_signal and self._deliverable()
-                sockets.wait(0.0 if ready else min(due - now, _LONGEST_WAIT))
-                self._listen(time.monotonic())
+                arrived = sockets.wait(0.0 if ready else min(due - now, _LONGEST_WAIT))
+                now = time.monotonic()
+                # A subscriber that requests a little at a time wakes this thread often, without any news.
+                if arrived or now - self._listened > _LONGEST_SILENCE:
+                    self._listen(now)
             self._end()
         except Exception as error:
             self._note_acknowledgement()
             self._driver.do(side.leave())
             self._signal_error(error)
         finally:
-            self._subscriber = None  # §3.13
+            self._subscriber = self._inbox = None  # §3.13
             sockets.close()
             self._closed()
 
@@ -376,7 +385,7 @@ class AquiferSubscription:
             demand = self._demand.left
             began = time.monotonic()
             if self._pending is None:
-                elements = chunk.take(min(demand, self._portion))
+                elements = self._before_none(chunk.take(min(demand, self._portion)), chunk)
             else:
                 elements = chunk.take(min(demand, self._portion, self._pending.room))
                 self._pending.deliver(elements, chunk.unpacked_bytes // max(chunk.count, 1))
@@ -401,6 +410,16 @@ class AquiferSubscription:
             if self._pending is not None:
                 self._note_acknowledgement()
                 self._see_to(self._pending)
+
+    def _before_none(self, elements: list[Any], chunk: Chunk) -> list[Any]:
+        """The elements before the first None, which cannot be an element (§2.13)."""
+        place = self._unpacker.none_in(elements)
+        if place is None:
+            return elements
+        if not place:
+            text = f"the record at offset {chunk.reached} is null, and None cannot be an element of a stream"
+            raise ValueError(f"{text}; read it with records=True, or with codec='bytes'")
+        return elements[:place]
 
     def _see_to(self, pending: PendingRecords) -> None:
         """Deliver again what is due, and see to the records that were refused the last time."""
@@ -430,6 +449,8 @@ class AquiferSubscription:
         An element for which the subscriber raised does not count. It was not processed, and the next
         subscriber with this id gets it again.
         """
+        if self._inbox is not None:
+            return self._put_into(self._inbox, elements)
         assert self._subscriber is not None
         on_next = self._subscriber.on_next
         left = iter(elements)
@@ -443,6 +464,17 @@ class AquiferSubscription:
             drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
             return len(elements) - length_hint(left) - 1
         return len(elements) - length_hint(left)
+
+    def _put_into(self, inbox: Inbox, elements: list[Any]) -> int:
+        try:
+            inbox.extend(elements)
+            if inbox.idle:
+                inbox.wake()
+        except BaseException as error:
+            self._cancelled = True
+            drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
+            return 0
+        return len(elements)
 
     def _handed(self, chunk: Chunk) -> None:
         reader = self._side.reader

@@ -114,6 +114,7 @@ class Intake(Inbox):
         self._arrived: list[Any] = []
         """What the writer has not taken. One thread at a time appends, and the writer alone removes."""
         self.append = self._arrived.append
+        self.extend = self._arrived.extend
         self._most_bytes = nbytes
         """How many bytes may wait, if the source can be slowed down."""
         self._portion = _FIRST_PORTION

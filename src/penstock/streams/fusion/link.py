@@ -87,14 +87,17 @@ class Inbox:
     """A Subscriber that keeps elements until somebody takes them, and does nothing else with them.
 
     A loop over an iterable need not call its ``on_next``, which costs more than all the rest of the loop. It
-    calls ``append`` for each element, and then :meth:`wake` if ``idle`` says that the reader waits. The order
-    matters: the reader sets ``idle`` first and then looks for elements, so one of them sees the other.
+    calls ``append`` for each element, and then :meth:`wake` if ``idle`` says that the reader waits. A source
+    that has many elements at once calls ``extend``. The order matters: the reader sets ``idle`` first and
+    then looks for elements, so one of them sees the other.
     """
 
     __slots__ = ()
 
     append: Callable[[Any], object]
     """Keeps an element that is not None; the same function as long as a subscription lasts."""
+    extend: Callable[[list[Any]], object]
+    """Keeps several."""
     idle: bool
     """Whether the reader waits for elements, or is about to."""
 

@@ -32,11 +32,11 @@ class AsyncReader(QueueReader):
         self._mutex = allocate_lock()
         self._waiting: asyncio.Future[None] | None = None
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         with self._mutex:
-            if not self._idle:
+            if not self.idle:
                 return
-            self._idle = False
+            self.idle = False
             waiting = self._waiting
         if waiting is None:
             return
@@ -78,9 +78,9 @@ class AsyncReader(QueueReader):
                     return
                 with self._mutex:
                     self._waiting = self._loop.create_future()
-                    self._idle = True
+                    self.idle = True
                 if queue or self._over:
-                    self._idle = False
+                    self.idle = False
                     continue
                 await self._waiting
                 self.home.start_turn()

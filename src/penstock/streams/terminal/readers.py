@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
 from penstock.streams.errors import drop_error
+from penstock.streams.fusion import Inbox
 from penstock.streams.home import home_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
@@ -95,7 +96,7 @@ class TerminalReader:
             drop_error(error, "a stream after its reader left")
 
 
-class QueueReader(TerminalReader):
+class QueueReader(TerminalReader, Inbox):
     """Passes elements on through a queue, to a thread or to a coroutine.
 
     An element costs an append and one look at a flag. The reader is woken only when it had run out of
@@ -103,39 +104,42 @@ class QueueReader(TerminalReader):
     reader sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("_bound", "_idle", "_queue", "_small")
+    __slots__ = ("_bound", "_queue", "_small", "append", "extend", "idle")
     way: ClassVar[str]
     """How the stream is read, for messages."""
 
     def __init__(self, prefetch: int) -> None:
         super().__init__(prefetch)
         self._queue: deque[Any] = deque()
-        self._idle = False
+        self.append = self._queue.append
+        self.extend = self._queue.extend
+        self.idle = False
         """Whether the reader waits, or is about to."""
 
     def on_next(self, element: Any, /) -> None:
         if element is None:
             raise none_element(self.way)
         self._queue.append(element)
-        if self._idle:
-            self._wake()
+        if self.idle:
+            self.wake()
+
+    def takes_elements(self) -> bool:
+        """Whether elements need nothing but to be kept: a reader that measures them is called for each."""
+        return type(self).on_next is QueueReader.on_next
 
     def on_error(self, error: BaseException, /) -> None:
         if error is None:
             raise none_error()
         self._keep(error)
-        self._wake()
+        self.wake()
 
     def on_complete(self) -> None:
         self._over = True
-        self._wake()
+        self.wake()
 
     def unfinished(self) -> bool:
         """Whether elements wait that the reader has not taken."""
         return bool(self._queue)
-
-    def _wake(self) -> None:
-        raise AssertionError("each reader wakes in its own way")
 
 
 class MeasuringReader(QueueReader):
@@ -158,8 +162,8 @@ class MeasuringReader(QueueReader):
         """Hand the element over, and measure it if it may be large."""
         if type(element) is bytes and len(element) < self._small:
             self._queue.append(element)
-            if self._idle:
-                self._wake()
+            if self.idle:
+                self.wake()
             return
         super().on_next(element)
         self._bound.came(element)
@@ -175,8 +179,8 @@ class BlockingReader(QueueReader):
         super().__init__(prefetch)
         self._woken: SimpleQueue[None] = SimpleQueue()
 
-    def _wake(self) -> None:
-        self._idle = False
+    def wake(self) -> None:
+        self.idle = False
         self._woken.put(None)  # one too many does not matter: the reader looks at the queue again
 
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
@@ -200,7 +204,7 @@ class BlockingReader(QueueReader):
                     if error is not None:
                         raise error
                     return
-                self._idle = True
+                self.idle = True
                 if not queue and not self._over:
                     if on_an_event_loop():
                         raise RuntimeError(
@@ -208,7 +212,7 @@ class BlockingReader(QueueReader):
                             "use 'async for' or 'await'"
                         )
                     self._woken.get()
-                self._idle = False
+                self.idle = False
         finally:
             self.cancel()
 
