@@ -87,9 +87,9 @@ class Outflow(AsyncReader):
                 return None
             with self._mutex:
                 waiting = self._waiting = self._loop.create_future()
-                self._idle = True
+                self.idle = True
             if queue or self._over:
-                self._idle = False
+                self.idle = False
                 continue
             if patience is None:
                 await waiting
@@ -111,7 +111,7 @@ class Outflow(AsyncReader):
             await waiting
         finally:
             timer.cancel()
-        self._idle = False
+        self.idle = False
         return bool(self._queue) or self._over
 
     def sent(self, elements: int, size: int) -> None:
