@@ -52,6 +52,11 @@ class Process:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        assert self._process is not None
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         assert self._process is not None
         self._process.kill()

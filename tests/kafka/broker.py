@@ -109,14 +109,21 @@ class KafkaBroker(Process):
 
     def start(self) -> None:
         super().start()
-        wait_until(self.answers, f"Kafka does not answer: {self.log.read_text()}")
+        try:
+            wait_until(lambda: self.has_ended or self.answers(), "Kafka does not answer")
+            assert not self.has_ended, "Kafka has ended"
+        except AssertionError as error:
+            self.kill()
+            error.add_note(self.log.read_text())
+            raise
 
     def answers(self) -> bool:
         """Whether the broker has been let in by its controller, and can be asked."""
-        # A new client for each question: one that found nothing there waits before it tries again.
-        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+        soon = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 200}
+        client = AdminClient({"bootstrap.servers": self.address, "log_level": 0, **soon})
         try:
-            return bool(client.list_topics(timeout=1).brokers)
+            # A busy machine may take more than a second for a connection and an answer.
+            return bool(client.list_topics(timeout=5).brokers)
         except KafkaException:
             return False
 

@@ -12,7 +12,7 @@ from tests.streams.chains import traces
 from tests.streams.chains.flux_steps import POOL, SINGLE, collected, identity
 from tests.streams.chains.lists import weight
 from tests.streams.chains.runs import Failed
-from tests.streams.chains.traces import Trace, ticks
+from tests.streams.chains.traces import TRIFLES, Trace, ticks
 
 SIZE = 3
 """Of windows and lists, and the burst of ``rate_limit``."""
@@ -249,7 +249,8 @@ STEPS = [
     TimedStep("subscribe_on", lambda s, d: s.subscribe_on(SINGLE)),
     TimedStep("limit_rate", lambda s, d: s.limit_rate(4), slows=True),
     TimedStep("share", lambda s, d: s.share()),
-    TimedStep("publish", lambda s, d: s.publish().ref_count(grace=d)),
+    # Shorter than any pause after which a later step subscribes again: it would join the stream midway.
+    TimedStep("publish", lambda s, d: s.publish().ref_count(grace=min(TRIFLES) / 2)),
     TimedStep("replay", lambda s, d: s.replay(ttl=d).ref_count()),
 ]
 

@@ -216,5 +216,6 @@ class TestTimerThread:
             for _ in range(5000):
                 scheduler.submit_after(60, nothing).cancel()
 
-            assert shared_timers.pending == before
+            # Fewer, if some that other tests have left behind fall due meanwhile.
+            assert shared_timers.pending <= before
             assert shared_timers._heap.held <= 2 * max(before, TimerHeap.FEW) + 2
