@@ -114,6 +114,7 @@ def test_after_a_cancel_nothing_comes_and_no_timer_is_left(**case: Any) -> None:
     check_cancel(**case)
 
 
+@pytest.mark.rare(5, kind="many random chains")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=MANY, print_blob=True)
@@ -122,6 +123,7 @@ def test_many_subscribers_get_what_a_list_would_give(**case: Any) -> None:
     check_requests(**case)
 
 
+@pytest.mark.rare(5, kind="many random chains")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=MANY, print_blob=True)

@@ -135,6 +135,7 @@ def test_without_demand_the_newest_element_waits(**case: Any) -> None:
     check_demand(**case)
 
 
+@pytest.mark.rare(9, kind="many random chains")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=MANY, print_blob=True)
@@ -143,6 +144,7 @@ def test_every_element_of_many_chains_comes_at_its_moment(**case: Any) -> None:
     check_times(**case)
 
 
+@pytest.mark.rare(9, kind="many random chains")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=MANY, print_blob=True)

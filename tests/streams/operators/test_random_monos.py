@@ -106,6 +106,7 @@ def test_after_a_cancel_nothing_comes_and_no_timer_is_left(**case: Any) -> None:
     check_cancel(**case)
 
 
+@pytest.mark.rare(4, kind="many random chains")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=MANY, print_blob=True)
@@ -114,6 +115,7 @@ def test_many_monos_end_as_lists_would(**case: Any) -> None:
     check_end(**case)
 
 
+@pytest.mark.rare(4, kind="many random chains")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @settings(max_examples=MANY, print_blob=True)
