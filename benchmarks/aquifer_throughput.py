@@ -44,6 +44,12 @@ def question() -> Iterator[Question]:
             ),
             _alternative("Penstock, extended", gateway.serve, partial(gateway.subscribe, dialect="extended")),
             _alternative(
+                "Penstock, extended, read with for",
+                gateway.serve,
+                partial(gateway.loop, dialect="extended"),
+                0.2,
+            ),
+            _alternative(
                 "Penstock, extended, a source of lists of 2500",
                 gateway.serve_lists,
                 partial(gateway.subscribe, dialect="extended"),

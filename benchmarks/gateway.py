@@ -15,7 +15,7 @@ from benchmarks.workload import Counting
 from penstock.aquifer import AquiferPublisher, Gateway, Journal, MemoryJournal, SqliteJournal
 from penstock.streams import Flux
 
-__all__ = ["serve", "serve_elements", "serve_from_disk", "serve_lists", "subscribe"]
+__all__ = ["loop", "serve", "serve_elements", "serve_from_disk", "serve_lists", "subscribe"]
 
 JOURNAL_BYTES = 16 * 2**20
 """The bound of the memory journal: about 160 000 records."""
@@ -102,3 +102,17 @@ def subscribe(line: Line, endpoint: str, warm_up: int, records: int, **settings:
     line.say((counting.ended_at, counting.count - warm_up))
     line.hear()
     return {"window": counting.subscription.metrics().window}
+
+
+def loop(line: Line, endpoint: str, warm_up: int, records: int, **settings: Any) -> Facts:
+    """The same in a plain ``for``, which asks for 192 records at a time."""
+    elements = iter(AquiferPublisher(endpoint, **settings).flux())
+    for _ in islice(elements, warm_up):
+        pass
+    line.say("warm")
+    count = 0
+    for _ in elements:
+        count += 1
+    line.say((now(), count))
+    line.hear()
+    return {}

@@ -28,6 +28,7 @@ NAMES = (
     "aquifer_throughput",
     "aquifer_fan_out",
     "aquifer_round_trip",
+    "aquifer_groups",
     "journals",
     "compression",
     "observed_chain",

@@ -136,3 +136,31 @@ def test_a_list_with_a_bad_record_is_packed_up_to_it() -> None:
     batches, _, error = _packer("json", batched=True).pack(lists, 0)
     assert [value for batch in batches for value in unpack_values(batch.payload)] == [b'"a"', b'"b"', b'"c"']
     assert str(error) == "no number"
+
+
+def test_small_records_are_in_few_batches_from_the_second_group_on() -> None:
+    packer = Packer(codec_named("bytes"), Limits(max_frame=1000))
+    packer.pack([b"x" * 8] * 90, 0)
+    batches, _, _ = packer.pack([b"x" * 8] * 200, 90)
+    assert len(batches) <= 3
+
+
+@given(
+    sizes=st.lists(st.tuples(st.integers(1, 40), st.integers(0, 5000)), min_size=1, max_size=8),
+    batched=st.booleans(),
+)
+def test_no_batch_is_larger_than_twice_a_frame_unless_it_is_one_record(
+    sizes: list[tuple[int, int]], batched: bool
+) -> None:
+    packer = Packer(codec_named("bytes"), Limits(max_frame=1000), batched=batched)
+    first, packed = 0, []
+    for count, size in sizes:
+        values = [b"x" * size] * count
+        batches, _, error = packer.pack([values] if batched else values, first)
+        assert error is None
+        for batch in batches:
+            assert batch.first == first
+            assert batch.count == 1 or len(batch.payload) <= 2000
+            first = batch.end
+            packed += unpack_values(batch.payload)
+    assert packed == [b"x" * size for count, size in sizes for _ in range(count)]

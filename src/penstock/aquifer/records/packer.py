@@ -46,6 +46,8 @@ class Packer:
         self.records_per_element = 1.0
         self.bytes_per_element = 1024.0
         """Averages of what came lately."""
+        self._record_bytes = 1024.0
+        """Bytes of payload in a record, lately. If that is wrong, a batch is divided, or is small."""
         self.first_request = 1 if batched or self._arrow else 64
         """How many elements to ask for while nothing is known about their size; then 0."""
 
@@ -108,7 +110,7 @@ class Packer:
     def _elements_per_batch(self) -> int:
         if self._arrow:
             return 1
-        fit = int(self._limits.max_frame * self.records_per_element / self.bytes_per_element)
+        fit = int(self._limits.max_frame / self._record_bytes)
         return max(1, min(fit, self._limits.max_frame_records))
 
     def _batches(self, chunk: Sequence[Any], first: int) -> Iterator[Batch]:
@@ -195,8 +197,9 @@ class Packer:
 
     def _learn(self, elements: int, packed: list[Batch]) -> None:
         self.first_request = 0
-        records = sum(batch.count for batch in packed) / elements
-        nbytes = max(sum(batch.nbytes for batch in packed) / elements, 1.0)
+        count, size = sum(batch.count for batch in packed), sum(batch.nbytes for batch in packed)
+        self._record_bytes = max(sum(len(batch.payload) for batch in packed) / count, 1.0)
+        records, nbytes = count / elements, max(size / elements, 1.0)
         # Growth is believed at once, for the sake of the bounds; shrinking slowly.
         self.records_per_element = max(records, (self.records_per_element * 3 + records) / 4, 1.0)
         self.bytes_per_element = max(nbytes, (self.bytes_per_element * 3 + nbytes) / 4)
