@@ -34,7 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     names = options.only or NAMES
     processes, seconds = (QUICK_PROCESSES, QUICK_SECONDS) if options.quick else (PROCESSES, SECONDS)
-    facts = machine.describe()  # first, so that a missing peer is known before twenty minutes have passed
+    is_whole = not options.quick and not options.only
+    # First, so that a missing peer is known before twenty minutes have passed; one question needs few.
+    facts = machine.describe() if is_whole else {}
     answers = {name: _unanswered(name) for name in names}
     for answer in answers.values():
         _check_python(answer.question)
@@ -48,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     findings = examine(answers)
     if findings:
         print(report.findings_text(findings))
-    if not options.quick and not options.only:
+    if is_whole:
         RESULTS.write_text(report.page(facts, list(answers.values()), findings))
         print(f"written to {RESULTS.parent.name}/{RESULTS.name}")
     return int(options.check and not all(finding.met for finding in findings))

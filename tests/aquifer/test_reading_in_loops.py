@@ -10,7 +10,7 @@ import pytest
 
 from penstock.aquifer import AquiferPublisher, Gateway
 from penstock.streams import Flux
-from penstock.streams.spi import Inbox
+from penstock.streams.spi import ElementInbox
 from tests.aquifer.faults.rigs import ANYWHERE, eventually, read
 from tests.streams.recording import Recorder
 
@@ -97,7 +97,7 @@ def test_a_record_that_is_null_can_be_read_as_a_record_and_in_a_list() -> None:
 
 
 def test_an_inbox_whose_reader_cannot_be_woken_ends_the_subscription() -> None:
-    class Deaf(Inbox):
+    class Deaf(ElementInbox):
         def __init__(self) -> None:
             self.kept: list[bytes] = []
             self.append = self.kept.append

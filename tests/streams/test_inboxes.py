@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from penstock.spec import Subscription
 from penstock.streams import Flux
-from penstock.streams.spi import Inbox
+from penstock.streams.spi import ElementInbox
 from tests.streams.test_free_loops import OPERATORS
 
 PATIENCE = 20
@@ -54,7 +54,7 @@ class Keeping:
         self.subscription.cancel()
 
 
-class KeepingInbox(Keeping, Inbox):
+class KeepingInbox(Keeping, ElementInbox):
     """The same as an inbox."""
 
     def __init__(self, *, takes: bool = True) -> None:

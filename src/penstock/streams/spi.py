@@ -8,7 +8,7 @@ Applications need :mod:`penstock.streams` only. A layer such as ``penstock.net``
 * :func:`as_stream` and :func:`connect`, to read a stream that it was given;
 * :class:`AsyncReader` and :class:`ReadAhead`, to read ahead on an event loop, bounded in elements and bytes;
 * :func:`pulled_elements` and :func:`piecewise_operators`, to run a chain over elements that are at hand;
-* :class:`Inbox`, to have the elements of an iterable appended to a queue, without a call for each;
+* :class:`ElementInbox`, to have the elements of an iterable appended to a queue, without a call for each;
 * :class:`Link`, to hold back the source of a chain while its output is blocked;
 * :func:`bound_to`, to let the shared schedulers follow the clock of a test;
 * :func:`drop_error`, for an error that nobody can receive any more;
@@ -23,7 +23,7 @@ from typing import Any
 from penstock.spec import Subscriber
 from penstock.streams.errors import Place, drop_error
 from penstock.streams.flux import Flux
-from penstock.streams.fusion import Inbox, Link, Op, Relay, Watch, pull
+from penstock.streams.fusion import ElementInbox, Link, Op, Relay, Watch, pull
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.fragments import Kind
 from penstock.streams.fusion.piecewise import Piecewise
@@ -41,11 +41,11 @@ __all__ = [
     "AsyncIterableSource",
     "AsyncReader",
     "DeferSource",
+    "ElementInbox",
     "FailedSource",
     "FutureSource",
     "Glimpse",
     "Head",
-    "Inbox",
     "Kind",
     "Link",
     "Next",

@@ -29,7 +29,7 @@ from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
 from penstock.streams import StageState
-from penstock.streams.spi import Glimpse, Inbox, drop_error
+from penstock.streams.spi import ElementInbox, Glimpse, drop_error
 
 __all__ = ["AquiferSubscription", "Deficit", "Metrics"]
 
@@ -111,7 +111,7 @@ class AquiferSubscription:
         self._reached = 0
         """The offset before which everything was delivered, or left out."""
         self._subscriber: Subscriber[Any] | None = subscriber
-        self._inbox: Inbox | None = None
+        self._inbox: ElementInbox | None = None
         """The subscriber, if it only keeps elements for somebody: it gets many of them at once."""
         self._side = side
         self._sockets = sockets
@@ -119,7 +119,7 @@ class AquiferSubscription:
         self._unpacker = unpacker
         self._waiting: deque[Chunk] = deque()
         """Elements that have arrived and were not requested yet: never more than the window."""
-        if isinstance(subscriber, Inbox) and subscriber.takes_elements():
+        if isinstance(subscriber, ElementInbox) and subscriber.takes_elements():
             self._inbox = subscriber
         self._mutex = threading.Lock()
         self._demand = demand or Demand()
@@ -465,7 +465,7 @@ class AquiferSubscription:
             return len(elements) - length_hint(left) - 1
         return len(elements) - length_hint(left)
 
-    def _put_into(self, inbox: Inbox, elements: list[Any]) -> int:
+    def _put_into(self, inbox: ElementInbox, elements: list[Any]) -> int:
         try:
             inbox.extend(elements)
             if inbox.idle:

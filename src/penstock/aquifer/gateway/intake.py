@@ -17,7 +17,7 @@ from penstock.bad_reasons import BadReason, ExplainingSource
 from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedState
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error
 from penstock.streams import StageMeter, metering
-from penstock.streams.spi import Inbox, drop_error
+from penstock.streams.spi import ElementInbox, drop_error
 
 __all__ = ["BoundedSource", "Intake", "ReplayableSource"]
 
@@ -90,7 +90,7 @@ class BoundedSource(Protocol):
         ...
 
 
-class Intake(Inbox):
+class Intake(ElementInbox):
     """Receives elements on any thread, and requests them on one of its own.
 
     A source may do its work inside ``request``, and may block there: a file, a terminal. So the thread that

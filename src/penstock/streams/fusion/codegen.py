@@ -29,8 +29,8 @@ end can stop it, so it polls ``S.sated``, which is no comparison. It does not co
 iterator knows how many elements are left, and the loop counts those that it left out, which is ``d``. See
 :mod:`.pull`.
 
-Where the subscriber is an :class:`~.link.Inbox`, the loop does not call ``on_next``. It appends the element
-itself, and wakes the reader of the inbox if that is waiting.
+Where the subscriber is an :class:`~.link.ElementInbox`, the loop does not call ``on_next``. It appends the
+element itself, and wakes the reader of the inbox if that is waiting.
 
 When a chain had to be cut, only the lowest segment counts what it sends. It sets ``S.sated`` when the demand
 is used up; those above then send ``FULL`` instead of another element, and ``PENDING`` if there is none.
@@ -432,7 +432,7 @@ class LoopWriter:
             self._line("out(x)", TAIL)
             return
         self._line("keep(x)", TAIL)
-        self._line("if out.idle:", TAIL)  # after it is there: see Inbox
+        self._line("if out.idle:", TAIL)  # after it is there: see ElementInbox
         self._line("    out.wake()", TAIL)
 
     def _refuse_none(self, upto: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from penstock.spec import Subscriber, Subscription
 
-__all__ = ["GONE", "Inbox", "Link", "last_passed"]
+__all__ = ["GONE", "ElementInbox", "Link", "last_passed"]
 
 
 class Link:
@@ -83,7 +83,7 @@ def last_passed(stage: Link) -> Link:
     return stage
 
 
-class Inbox:
+class ElementInbox:
     """A Subscriber that keeps elements until somebody takes them, and does nothing else with them.
 
     A loop over an iterable need not call its ``on_next``, which costs more than all the rest of the loop. It

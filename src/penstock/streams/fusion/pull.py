@@ -13,7 +13,7 @@ from penstock.streams.errors import Place, annotate
 from penstock.streams.fusion.codegen import SOURCE, Head, Tail
 from penstock.streams.fusion.compiler import culprit, free_shape_of, run, shape_of, states_of
 from penstock.streams.fusion.drain import FAR, Drain
-from penstock.streams.fusion.link import Inbox
+from penstock.streams.fusion.link import ElementInbox
 from penstock.streams.fusion.op import Labelled, Op, label_of
 
 __all__ = ["PullDrain", "Pulled", "pull", "pull_async"]
@@ -65,7 +65,7 @@ class PullDrain(Drain):
 
     def outlet(self, below: Subscriber[Any]) -> Any:
         """The subscriber itself, if the loop can put elements where it keeps them."""
-        if not isinstance(below, Inbox) or not below.takes_elements():
+        if not isinstance(below, ElementInbox) or not below.takes_elements():
             return below.on_next
         self._shape = shape_of(
             self.ops,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
 from penstock.streams.errors import drop_error
-from penstock.streams.fusion import Inbox
+from penstock.streams.fusion import ElementInbox
 from penstock.streams.home import home_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
@@ -96,7 +96,7 @@ class TerminalReader:
             drop_error(error, "a stream after its reader left")
 
 
-class QueueReader(TerminalReader, Inbox):
+class QueueReader(TerminalReader, ElementInbox):
     """Passes elements on through a queue, to a thread or to a coroutine.
 
     An element costs an append and one look at a flag. The reader is woken only when it had run out of
