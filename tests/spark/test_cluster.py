@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,9 +44,23 @@ def test_the_archive_has_all_of_the_package(tmp_path: Path) -> None:
     found = ran(python, NEEDED + modules + "print(p.DefaultSource.name(), p.__file__)", str(archive))
 
     assert "No module named 'penstock'" in without.stderr, "this Python would not show anything"
-    assert found.stdout.split() == ["aquifer", f"{archive}/pyspark_penstock/__init__.py"], found.stderr
+    assert found.stdout.split() == ["aquifer", f"{archive}/pyspark_penstock/__init__.pyc"], found.stderr
     assert archive.name.startswith("penstock-")
     assert (same.name, same.read_bytes()) == (archive.name, archive.read_bytes())
+
+
+def test_another_version_of_python_compiles_what_is_in_the_archive(tmp_path: Path) -> None:
+    archive, for_another = package_zip(tmp_path), tmp_path / "other.zip"
+    with zipfile.ZipFile(archive) as ours, zipfile.ZipFile(for_another, "w") as theirs:
+        for name in ours.namelist():
+            data = ours.read(name)
+            theirs.writestr(name, b"\0" * 4 + data[4:] if name.endswith(".pyc") else data)
+    where = "import penstock.options as o; print(o.__file__, o.option.__code__.co_filename)"
+
+    ours_is, theirs_is = (ran(Path(sys.executable), where, str(path)) for path in (archive, for_another))
+
+    assert ours_is.stdout.split() == [f"{archive}/penstock/options.pyc", "penstock/options.py"]
+    assert theirs_is.stdout.split() == [f"{for_another}/penstock/options.py"] * 2
 
 
 def ran(python: Path, code: str, places: str = "") -> subprocess.CompletedProcess[str]:

@@ -10,16 +10,21 @@ from __future__ import annotations
 import atexit
 import functools
 import logging
+import marshal
 import os
 import shutil
+import sys
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock import __version__
@@ -121,6 +126,10 @@ def _is_known(spark: SparkSession, name: str) -> bool:
 _PACKAGES: Final = ("penstock", "pyspark_penstock")
 _LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
 """The time of each file in the archive, so that the same files always make the same archive."""
+_NOT_CHECKED: Final = (1).to_bytes(4, "little")
+"""Says of bytecode that nobody need compare it with its source."""
+_WITHOUT_REFERENCES: Final = 2
+"""The version of a marshalled code object that does not depend on which objects others have, too."""
 
 
 def package_zip(folder: str | Path) -> Path:
@@ -129,6 +138,9 @@ def package_zip(folder: str | Path) -> Path:
     ::
 
         python -c "from penstock.spark import package_zip; print(package_zip('.'))"
+
+    Beside each module is its bytecode for this version of Python: every Python process of an executor imports
+    the package, and would have to compile it first. Another version of Python uses the sources.
     """
     contents = {name: data for package in _PACKAGES for name, data in _modules(files(package), package)}
     checksum = 0
@@ -195,4 +207,27 @@ def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
             if entry.name != "__pycache__":
                 yield from _modules(entry, inside)
         else:
-            yield inside, entry.read_bytes()
+            yield inside, (data := entry.read_bytes())
+            # A driver that leaves out assertions does not do so for its executors.
+            if isinstance(entry, Path) and entry.suffix == ".py" and not sys.flags.optimize:
+                yield f"{inside}c", _bytecode(entry, inside, data)
+
+
+def _bytecode(path: Path, inside: str, source: bytes) -> bytes:
+    """A module in the form for which an import from a zip file looks first; Python's cache may have it."""
+    code = SourceFileLoader(inside, str(path)).get_code(inside)
+    assert isinstance(code, CodeType), "a file has code"
+    return (
+        MAGIC_NUMBER
+        + _NOT_CHECKED
+        + source_hash(source)
+        + marshal.dumps(_moved(code, inside), _WITHOUT_REFERENCES)
+    )
+
+
+def _moved(code: CodeType, filename: str) -> CodeType:
+    """The code with another file name, for tracebacks: a path on this machine says nothing on another one."""
+    constants = tuple(
+        _moved(value, filename) if isinstance(value, CodeType) else value for value in code.co_consts
+    )
+    return code.replace(co_filename=filename, co_consts=constants)
