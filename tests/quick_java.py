@@ -4,6 +4,9 @@ Most of what a Java with Spark in it does at first is to load and check fifteen 
 them to a file at its end, in the form that they have in memory; those after it only map that file, and take 6
 seconds of a processor instead of 10 until a query has run. A Java that the file does not fit, of another
 version or with other classes, does not use it.
+
+``python -m tests.quick_java -m pytest …`` writes the file for the PySpark of this Python, and then runs it
+with these arguments.
 """
 
 from __future__ import annotations
@@ -88,4 +91,8 @@ def _run_a_query() -> None:
 
 
 if __name__ == "__main__":
+    if arguments := sys.argv[1:]:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # Hundreds of Pythons would compile the package.
+        write_archive(use_from_now_on())
+        os.execv(sys.executable, [sys.executable, *arguments])
     _run_a_query()

@@ -108,8 +108,8 @@ class Worker(Program):
         self.said(r"(Successfully registered with master)")
 
     def forget_applications(self) -> None:
-        """Remove what executors have left: each has a copy of all jars."""
-        for folder in self.place.glob("app-*"):
+        """Remove what executors of earlier applications have left: each has a copy of all jars."""
+        for folder in sorted(self.place.glob("app-*"))[:-1]:  # Their names begin with the time.
             shutil.rmtree(folder, ignore_errors=True)  # One that ends just now removes files, too.
 
 

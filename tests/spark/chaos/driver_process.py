@@ -1,13 +1,15 @@
 """The driver of the chaos tests, as a process: ``python -m tests.spark.chaos.driver_process SETTINGS``.
 
-There is one query for each sink, and all of them read the same gateway. A query that failed for one of the
-reasons that a kill gives it is started again, as whoever runs one in earnest would do; any other reason ends
-the process, and the test. So does the end of the standard input.
+Each line of its standard input is an order: the queries of one storm. There is one query for each sink. All
+of them read the same gateway. A query that failed for one of the reasons that a kill gives it is started
+again, as whoever runs one in earnest would do; any other reason ends the process, and the test. The end of
+the standard input ends it in good order if there is nothing to do, and at once otherwise.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import sys
 import threading
 import time
@@ -24,13 +26,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_ICEBERG = f"{CATALOG}.tables.iceberg"
 _LOOK = 0.05
 """Seconds between looks at the queries."""
 
 
-class DriverSettings(msgspec.Struct):
-    """What the test tells the process."""
+class SessionSettings(msgspec.Struct):
+    """What the session has to be like."""
+
+    master: str
+    """With any but ``local``, the package is shipped to the executors."""
+    config: dict[str, str]
+
+
+class QuerySettings(msgspec.Struct):
+    """What the queries of a storm have to know."""
 
     folder: str
     input: str
@@ -38,13 +47,20 @@ class DriverSettings(msgspec.Struct):
     total: int
     batch: int
     """The most records in a batch."""
-    config: dict[str, str]
     forgiven: list[str]
     """What the reason of a failed query may have in it."""
     sinks: list[str]
     """What the queries write to: ``files``, ``log``, ``delta``, ``iceberg``."""
-    master: str
-    """With any but ``local``, the package is shipped to the executors."""
+
+    @property
+    def done(self) -> Path:
+        """A file that is there when all has been done."""
+        return Path(self.folder, "done")
+
+    @property
+    def iceberg(self) -> str:
+        """The name of Iceberg's table; its warehouse is where the folder is."""
+        return f"{CATALOG}.`{Path(self.folder).name}`.tables.iceberg"
 
     def checkpoint(self, sink: str) -> Path:
         """Where the query of a sink keeps how far it has come."""
@@ -62,7 +78,7 @@ class DriverSettings(msgspec.Struct):
 class Queries:
     """One for each sink."""
 
-    def __init__(self, settings: DriverSettings, spark: SparkSession) -> None:
+    def __init__(self, settings: QuerySettings, spark: SparkSession) -> None:
         self._settings = settings
         self._spark = spark
         self._running = {sink: self._start(sink) for sink in settings.sinks}
@@ -80,8 +96,8 @@ class Queries:
             return writer.format("aquifer").options(endpoint=settings.output, value="binary").start()
         if sink == "iceberg":
             columns_there = "(offset BIGINT, value BINARY)"
-            self._spark.sql(f"CREATE TABLE IF NOT EXISTS {_ICEBERG} {columns_there} USING iceberg")
-            return writer.format("iceberg").toTable(_ICEBERG)
+            self._spark.sql(f"CREATE TABLE IF NOT EXISTS {settings.iceberg} {columns_there} USING iceberg")
+            return writer.format("iceberg").toTable(settings.iceberg)
         return writer.format({"files": "parquet"}.get(sink, sink)).start(str(settings.table(sink)))
 
     def look(self) -> None:
@@ -112,29 +128,65 @@ class Queries:
         for sink in self._running:
             if sink in ("delta", "iceberg"):
                 reader, path = self._spark.read, str(self._settings.table(sink))
-                table = reader.table(_ICEBERG) if sink == "iceberg" else reader.format(sink).load(path)
+                table = (
+                    reader.table(self._settings.iceberg)
+                    if sink == "iceberg"
+                    else reader.format(sink).load(path)
+                )
                 table.write.parquet(str(self._settings.read_back(sink)))
 
 
 def main() -> None:
-    """Run the queries to the end of the stream."""
-    settings = msgspec.json.decode(sys.argv[1], type=DriverSettings)
-    threading.Thread(target=_leave_when_told, daemon=True).start()
+    """Run the queries of one storm after the other."""
+    settings = msgspec.json.decode(sys.argv[1], type=SessionSettings)
+    orders = Orders()
+    threading.Thread(target=orders.listen, daemon=True).start()
     ship = not settings.master.startswith("local")
     spark = session(name="chaos", master=settings.master, config=settings.config, ship=ship)
     spark.sparkContext.setLogLevel("WARN")
-    queries = Queries(settings, spark)
+    while (queries := orders.next()) is not None:
+        _run(Queries(queries, spark))
+        orders.carried_out(queries)
+    spark.stop()
+
+
+def _run(queries: Queries) -> None:
+    """Run them to the end of the stream."""
     while not queries.done():
         queries.look()
         time.sleep(_LOOK)
     queries.stop()
     queries.read_back()
-    spark.stop()
 
 
-def _leave_when_told() -> None:
-    sys.stdin.read()
-    os._exit(1)
+class Orders:
+    """What comes in through the standard input."""
+
+    def __init__(self) -> None:
+        self._given: queue.SimpleQueue[QuerySettings | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._open = 0
+
+    def listen(self) -> None:
+        """Take what comes, until nothing can come any more."""
+        for line in sys.stdin.buffer:
+            with self._lock:
+                self._open += 1
+            self._given.put(msgspec.json.decode(line, type=QuerySettings))
+        with self._lock:
+            if self._open:
+                os._exit(1)
+        self._given.put(None)
+
+    def next(self) -> QuerySettings | None:
+        """The next one, when it is there; None at the end."""
+        return self._given.get()
+
+    def carried_out(self, order: QuerySettings) -> None:
+        """Say that all of it has been done."""
+        with self._lock:
+            self._open -= 1
+        order.done.touch()
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ class Part:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._process.wait(_TO_DIE)
+        self._process = None
 
     def last_words(self, most: int = 3000) -> str:
         """The end of what it said."""

@@ -13,8 +13,6 @@ be so fast that the queries get to the end before all kills are done, it is thes
 from __future__ import annotations
 
 import random
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -26,16 +24,15 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import pytest
 
 from penstock.aquifer import LogReader
-from penstock.spark import settings
 from tests.aquifer.chaos.children import port_that_stays_free
 from tests.aquifer.chaos.records import digests_of_source
 from tests.spark.chaos.checkpoints import committed
-from tests.spark.chaos.driver_process import DriverSettings
+from tests.spark.chaos.driver import Driver
+from tests.spark.chaos.driver_process import QuerySettings
 from tests.spark.chaos.gateway_process import GatewaySettings
 from tests.spark.chaos.outcome import difference, records_in_files, records_in_log, records_in_table
 from tests.spark.chaos.processes import Part, Process, kill
-from tests.spark.cluster import CLUSTER_SETTINGS, Cluster
-from tests.spark.conftest import SPARK_SETTINGS
+from tests.spark.cluster import Cluster
 from tests.spark.lakes import formats
 
 if TYPE_CHECKING:
@@ -43,21 +40,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Forecast", "Storm"]
 
-_LOOK: Final = 0.02
+_LOOK: Final = 0.05
 """Seconds between looks at how far everybody is."""
+_LOOK_CLOSELY: Final = 0.002
+"""Seconds between looks at a table, when a kill is to meet it in the middle of a commit."""
 _LONGEST_DELAY: Final = 0.3
 """Seconds between the place of a kill and the kill: about what a batch takes."""
 _LONGEST_BATCH: Final = 10.0
 _TO_ANSWER: Final = 60.0
-_KEPT: Final = 4
-"""Batches that the first gateway has room for: no query can be further ahead of another, and nothing stays
-for long that has been committed."""
 _BESIDE: Final = {
     "planner": "pyspark.sql.streaming.python_streaming_source_runner",
     "committer": "pyspark.daemon pyspark.sql.worker.python_streaming_sink_runner",
 }
-_ONE_MACHINE: Final = settings("local") | {"spark.python.unix.domain.socket.enabled": "false"}
-"""The whole cluster is on this machine, but the paths of its folders are too long for a socket."""
 _EXECUTOR: Final = "executor.CoarseGrainedExecutorBackend"
 _COMMITS: Final = {"files": "_spark_metadata/[0-9]*", **formats.COMMITS}
 """The files of a table of which there is one more after each commit."""
@@ -99,6 +93,11 @@ class Forecast:
     """Where the tasks run, if not in the driver."""
     broker: KafkaBroker | None = None
     """Where the first gateway keeps its log, if not in a file."""
+    kept: int = 4
+    """Batches that the first gateway has room for: no query can be further ahead of another, and nothing
+    stays for long that has been committed."""
+    driver: Driver | None = None
+    """One that is there for the next storm, too, if not one for this storm alone."""
 
 
 @dataclass(frozen=True)
@@ -130,48 +129,31 @@ class Storm:
         self._due: float | None = None
         self._committed_then = 0
         """At the last kill, or start."""
-        # Not the test's own folder: the path of a socket has to be short.
-        self._scratch = tempfile.mkdtemp(prefix="chaos-")
         ports = [port_that_stays_free(random.Random()) for _ in range(2)]
         self.input, self.output = (f"tcp://127.0.0.1:{port}" for port in ports)
-        environment = {"TMPDIR": self._scratch}
-        if forecast.cluster is not None:
-            # What Spark starts beside the driver is the Python of the cluster, too.
-            environment["PYSPARK_PYTHON"] = str(forecast.cluster.python)
-        self._settings = DriverSettings(
+        self._settings = QuerySettings(
             str(folder),
             self.input,
             self.output,
             forecast.total,
             forecast.batch,
-            self._config(folder),
             [*_ONCE_A_KILL, *_ANY_TIME],
             [*forecast.sinks],
-            "local[2,4]" if forecast.cluster is None else forecast.cluster.master,
         )
-        kept = _KEPT * forecast.batch
+        kept = forecast.kept * forecast.batch
         broker = forecast.broker
         journal = (
             str(folder / "input.db") if broker is None else f"kafka://{broker.address}/input-{forecast.seed}"
         )
         source = GatewaySettings(self.input, journal, forecast.total, kept, len(forecast.sinks))
         target = GatewaySettings(self.output, str(folder / "output.db"), 0, 10 * forecast.total, 0)
-        self._parts = {
-            "input": Part("input", "gateway_process", source, folder),
-            "output": Part("output", "gateway_process", target, folder),
-            "driver": Part("driver", "driver_process", self._settings, folder, **environment),
-        }
-
-    def _config(self, folder: Path) -> dict[str, str]:
-        """The settings of the session."""
-        java = f"{SPARK_SETTINGS['spark.driver.extraJavaOptions']} -Djava.io.tmpdir={self._scratch}"
-        return {
-            **({} if self.forecast.cluster is None else _ONE_MACHINE | CLUSTER_SETTINGS),
-            **SPARK_SETTINGS,
-            **(formats.settings(folder) if formats.COMMITS.keys() & {*self.forecast.sinks} else {}),
-            "spark.local.dir": self._scratch,
-            "spark.driver.extraJavaOptions": java,
-        }
+        lakes = bool(formats.COMMITS.keys() & {*forecast.sinks})
+        self._driver = forecast.driver or Driver(folder, folder.parent, forecast.cluster, lakes=lakes)
+        self._gateways = [
+            Part("input", "gateway_process", source, folder),
+            Part("output", "gateway_process", target, folder),
+        ]
+        self._parts = {part.name: part for part in (*self._gateways, self._driver)}
 
     def _plan(self) -> list[Blow]:
         """All kills in some order, each somewhere in a stretch of its own, and none near either end."""
@@ -197,15 +179,14 @@ class Storm:
     # ---------------------------------------------------------------- the storm
     def rage(self) -> None:
         """Start everybody, kill them as planned, and wait until the driver is done."""
-        for part in self._parts.values():
+        for part in self._gateways:
             part.start()
-        while (status := self._parts["driver"].ended()) is None:
+        self._driver.begin(self._settings)
+        while not self._driver.is_done():
             self._look()
-        if status != 0:
-            self.fail(f"the driver ended with status {status}")
         self._note("the driver is done")
-        # It has gone in good order, but Spark may still be about to leave.
-        self._parts["driver"].kill()
+        if self.forecast.driver is None and (status := self._driver.leave()) != 0:
+            self.fail(f"the driver ended with status {status}")
         if not all(self.struck.values()):
             self.fail("it was over before everybody was killed")
         failures = [line for line in self.failures() if not any(reason in line for reason in _ANY_TIME)]
@@ -229,18 +210,21 @@ class Storm:
 
     def close(self) -> None:
         """Nothing of it is left, however it ended."""
-        for part in self._parts.values():
+        for part in self._gateways:
             part.kill()
-        shutil.rmtree(self._scratch)
+        if self.forecast.driver is None:
+            self._driver.close()
+        elif not self.was_right:
+            self._driver.kill()
 
     def _look(self) -> None:
         self._pause.wait(_LOOK)
         if time.monotonic() > self._began + self.forecast.seconds:
             self.fail(f"it is not over after {self.forecast.seconds:g} s")
-        for name in ("input", "output"):
-            status = self._parts[name].ended()
+        for name, part in self._parts.items():
+            status = part.ended()
             if status is not None:
-                self.fail(f"the {name} gateway ended by itself, with status {status}")
+                self.fail(f"the part {name} ended by itself, with status {status}")
         if self._blows and self._is_due(self._blows[0]):
             self._strike(self._blows[0])
 
@@ -333,7 +317,7 @@ class Storm:
 
         before, until = commits(), time.monotonic() + _LONGEST_BATCH
         while (now := commits()) == before and time.monotonic() < until:
-            self._pause.wait(_LOOK / 10)
+            self._pause.wait(_LOOK_CLOSELY)
         return now > before
 
     def _workers(self) -> list[Process]:
@@ -359,7 +343,7 @@ class Storm:
         cluster = self.forecast.cluster
         machines = () if cluster is None else cluster.workers
         started = [process for machine in machines for process in machine.processes()]
-        return [*self._parts["driver"].processes(), *started]
+        return [*self._driver.processes(), *started]
 
     def _reached(self) -> dict[str, int]:
         return {sink: committed(self._settings.checkpoint(sink)) for sink in self.forecast.sinks}
@@ -367,7 +351,7 @@ class Storm:
     # ---------------------------------------------------------------- telling
     def failures(self) -> list[str]:
         """Why queries have failed, and were started again by their driver."""
-        lines = self._parts["driver"].log.read_text(errors="replace").splitlines()
+        lines = self._driver.said().splitlines()
         openings = tuple(f"{sink} failed: " for sink in self.forecast.sinks)
         return [line for line in lines if line.startswith(openings)]
 

@@ -7,7 +7,9 @@ each sink has to have what the source gave: all of it, nothing twice, by hash.
 Two storms are in one process of Spark, with many kills and with fewer, into Parquet files and the log of a
 second gateway. The third is on a standalone cluster with two workers, and the first gateway has its log in
 Kafka. It writes to Delta and Iceberg as well, and runs with a Spark for which they have a release: see
-``make test-spark41``. The seeds are new each time; ``seeds.py`` says how to run more of them, or one again.
+``make test-spark41``. All seeds of it share the cluster, the broker and the driver.
+
+The seeds are new each time; ``seeds.py`` says how to run more of them, or one again.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.chaos.driver import Driver
 from tests.spark.chaos.seeds import seeds
 from tests.spark.chaos.storm import Forecast, Storm
 from tests.spark.cluster import Cluster, cluster
@@ -52,7 +55,7 @@ ON_A_CLUSTER = {
     "output": 1,
     "broker": 1,
 }
-TOTAL_ON_A_CLUSTER, BATCH_ON_A_CLUSTER = 32_000, 2000
+TOTAL_ON_A_CLUSTER, BATCH_ON_A_CLUSTER, KEPT_ON_A_CLUSTER = 32_000, 4000, 2
 """There, each batch of each query takes a second, however few records it has."""
 
 
@@ -80,7 +83,7 @@ def end_well(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[Fore
             storm.close()
             with capsys.disabled():
                 print(f"\n{storm.summary()}")
-        print(*storm.story(), sep="\n")
+            print(*storm.story(), sep="\n", flush=True)
 
     return rage
 
@@ -107,6 +110,18 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
+def kept_driver(two_workers: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver for all seeds; each of them kills it."""
+    warehouse = tmp_path_factory.getbasetemp()
+    driver = Driver(tmp_path_factory.mktemp("driver"), warehouse, two_workers, lakes=bool(formats()))
+    try:
+        yield driver
+        assert driver.leave() in (0, None), driver.last_words()
+    finally:
+        driver.close()
+
+
+@pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """A broker for all seeds, with a topic for each."""
     from tests.kafka.broker import KafkaBroker
@@ -122,12 +137,27 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 )
 @pytest.mark.parametrize("seed", seeds())
 def test_every_sink_has_every_record_once_on_a_cluster(
-    end_well: Callable[[Forecast], None], two_workers: Cluster, broker: KafkaBroker, seed: int
+    end_well: Callable[[Forecast], None],
+    two_workers: Cluster,
+    broker: KafkaBroker,
+    kept_driver: Driver,
+    seed: int,
 ) -> None:
     for worker in two_workers.workers:
         worker.wait()  # The storm before may have killed it.
-    total, batch = TOTAL_ON_A_CLUSTER, BATCH_ON_A_CLUSTER
-    sinks = ("files", "log", *formats())
-    end_well(Forecast(seed, total, ON_A_CLUSTER, LONGEST, batch, sinks, two_workers, broker))
+    end_well(
+        Forecast(
+            seed,
+            TOTAL_ON_A_CLUSTER,
+            ON_A_CLUSTER,
+            LONGEST,
+            BATCH_ON_A_CLUSTER,
+            sinks=("files", "log", *formats()),
+            cluster=two_workers,
+            broker=broker,
+            kept=KEPT_ON_A_CLUSTER,
+            driver=kept_driver,
+        )
+    )
     for worker in two_workers.workers:
         worker.forget_applications()
