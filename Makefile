@@ -9,9 +9,11 @@ OLDEST_SPARK = tests/spark/test_every_version.py tests/spark/test_self_paced.py 
 	tests/spark/test_source_stream.py tests/spark/test_sink_once.py tests/spark/test_sql.py tests/spark/test_stop.py \
 	tests/spark/test_checkpoints.py \
 	tests/spark/test_source_limits.py::test_a_reader_that_paces_itself_keeps_to_the_bytes_too \
-	tests/spark/lakes tests/spark/kafka \
+	tests/spark/kafka \
 	tests/spark/test_wrong_records.py::test_permissive_reads_what_sparks_own_reader_of_json_reads \
 	tests/spark/test_wrong_records.py::test_each_wrong_record_is_a_dead_letter_once_however_often_its_batch_runs
+# Queries into Delta, Iceberg, Parquet and aquifer, while somebody kills everything.
+STORM = tests/spark/chaos/test_everything_once.py::test_every_sink_has_every_record_once_on_a_cluster
 
 # The first interpreter that starts and is new enough (a version manager may leave names that do not start).
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python3; do \
@@ -19,12 +21,14 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3.14 python
 	done)
 
 UV := $(shell command -v uv 2>/dev/null)
+# How setuptools builds what has no wheel.
+build_settings = DIST_EXTRA_CONFIG="$(CURDIR)/requirements/wheels.cfg"
 ifdef UV
 create_venv = $(UV) venv --quiet --allow-existing --python "$(PYTHON)" $(1)
-install = $(UV) pip install --quiet --compile-bytecode --python $(1)/bin/python
+install = $(build_settings) $(UV) pip install --quiet --compile-bytecode --python $(1)/bin/python
 else
 create_venv = "$(PYTHON)" -m venv $(1)
-install = $(1)/bin/python -m pip install --quiet --disable-pip-version-check
+install = $(build_settings) $(1)/bin/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .PHONY: help
@@ -52,8 +56,8 @@ format: .venv/.installed ## Mend what can be mended of the style
 	.venv/bin/ruff format .
 
 .PHONY: test
-test: .venv/.installed .venv-spark40/.installed ## Lint, build the documentation, then run all tests (ARGS="..." goes to pytest)
-	+@$(MAKE) --no-print-directory --jobs=2 ARGS= lint docs
+test: .venv/.installed ## Lint, build the documentation, then run all tests (ARGS="..." goes to pytest)
+	+@$(MAKE) --no-print-directory --jobs=2 ARGS= .venv-spark40/.installed .venv-spark41/.installed lint docs
 	.venv/bin/python -m tests.side_by_side $(ARGS)
 
 .PHONY: test-fast
@@ -66,7 +70,7 @@ test-spark40: .venv-spark40/.installed ## Run the tests of source and sink with 
 
 .PHONY: test-spark41
 test-spark41: .venv-spark41/.installed ## Run a storm into Delta, Iceberg, Parquet and aquifer with the newest PySpark that has both (PENSTOCK_STORMS=20)
-	.venv-spark41/bin/python -m pytest -p no:cacheprovider $(or $(ARGS),tests/spark/chaos -k cluster)
+	.venv-spark41/bin/python $(if $(PENSTOCK_STORMS),-m tests.quick_java) -m pytest -p no:cacheprovider $(or $(ARGS),$(STORM))
 
 .PHONY: coverage
 coverage: .venv/.installed ## Run the fast tests and show what they do not reach, layer by layer

@@ -26,6 +26,15 @@ FIRST = "first"
 OLDEST = "oldest Spark"
 """``make test-spark40``, which has its tests in the Makefile."""
 
+LAKES = "Delta and Iceberg"
+"""``make test-spark41``: the newest Spark that has both."""
+
+OTHER_SPARKS = {
+    OLDEST: ("test-spark40", "ARGS="),
+    LAKES: ("test-spark41", "ARGS=tests/spark/lakes $(STORM)"),
+}
+"""What ``make`` is given for the runs with another Spark."""
+
 RUNS: dict[str, tuple[str, ...]] = {
     "slow lines": (
         "tests/aquifer/faults",
@@ -59,6 +68,7 @@ RUNS: dict[str, tuple[str, ...]] = {
         "tests/observe/planted",
     ),
     OLDEST: (),
+    LAKES: (),
     "pages": ("tests/examples", "tests/source"),
 }
 """The tests of each run. Those that mostly wait begin first, then those that take longest.
@@ -76,7 +86,8 @@ RARE = {
     "storms": 40,
     "kits": 10,
     "pages": 10,
-    OLDEST: 45,
+    OLDEST: 43,
+    LAKES: 20,
 }
 """Seconds of processor time for the rare tests of a run (see :mod:`tests.rare_tests`)."""
 
@@ -151,8 +162,8 @@ def _start(name: str, folder: str) -> subprocess.Popen[bytes]:
     if name == FIRST:
         left_out = {path for paths in RUNS.values() for path in paths}
         return subprocess.Popen(whole_cost.command_for(_tests(name, folder, (), left_out)), env=environment)
-    if name == OLDEST:
-        command = ["make", "--no-print-directory", "test-spark40", "ARGS="]
+    if name in OTHER_SPARKS:
+        command = ["make", "--no-print-directory", *OTHER_SPARKS[name]]
     else:
         paths = RUNS[name]
         others = {path for other, theirs in RUNS.items() if other != name for path in theirs}

@@ -3,7 +3,7 @@
 The driver is killed (SIGKILL) in the moment in which one of the tables has a new commit: as a rule the
 checkpoint does not have that batch yet, so Spark runs it again. The seed says which table and which commit;
 ``tests/spark/chaos/seeds.py`` says how to run more of them. Runs with a Spark for which the jars exist: see
-``make test-spark40``.
+``make test-spark41``.
 """
 
 from __future__ import annotations
