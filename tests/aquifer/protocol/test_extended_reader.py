@@ -153,8 +153,8 @@ def test_the_window_does_not_grow_beyond_its_bound() -> None:
     line.pass_time(0.5)
     line.welcome()
     for number in range(10):
-        line.frame(number * 1000, 1000)
-        line.hand_on((number + 1) * 1000)
+        line.frame(number * 10, 10)
+        line.hand_on((number + 1) * 10)
         line.pass_time(0.06)
     assert line.side.ahead.size == 15
 
@@ -223,6 +223,40 @@ def test_after_the_end_no_error_matters(line: OnTheLine, code: str) -> None:
     line.frame(0, 0, Flag.END)
     assert line.refuse(code) == []
     assert line.side.phase is Phase.READING
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_after_the_end_a_durable_subscriber_that_has_not_acknowledged_all_comes_back(failed: bool) -> None:
+    line = OnTheLine(name="r")
+    line.welcome()
+    line.frame(0, 60)
+    if failed:
+        line.error_frame(60, "SOURCE")
+    else:
+        line.frame(60, 0, Flag.END)
+    line.hand_on(20)
+    effects = line.refuse("SESSION")
+    assert_asks_from(line, effects, 60)
+    (wishes,) = asked(effects)
+    assert wishes is not None
+    assert (wishes.to, wishes.ack) == (60, 20), "nothing more is wanted"
+
+
+def test_after_the_end_a_lost_connection_matters_as_long_as_there_is_something_to_tell() -> None:
+    line = OnTheLine(name="r")
+    line.welcome()
+    line.frame(0, 60)
+    line.frame(60, 0, Flag.END)
+    line.hand_on(60)
+    line.pass_time(2)
+    assert line.side.disconnected(line.now) == [], "it was told long ago"
+    line = OnTheLine(name="r")
+    line.welcome()
+    line.frame(0, 60)
+    line.frame(60, 0, Flag.END)
+    line.hand_on(20)
+    line.pass_time(2)
+    assert_asks_from(line, line.side.disconnected(line.now), 60)
 
 
 # -------------------------------------------------------------------- errors

@@ -340,13 +340,15 @@ class AquiferSubscription:
 
     def _listen(self, now: float) -> None:
         self._listened = now
-        if self._driver.finished is not None:
+        finished = self._driver.finished
+        if finished is not None and not isinstance(finished.error, SourceFailed):
             return
         try:
             self._driver.listen(now)
         except Exception as error:
             # Everything that arrived before it is signalled first.
-            self._driver.fail(error)
+            if finished is None:
+                self._driver.fail(error)
 
     def _take(self, frame: Frame) -> None:
         nbytes = len(frame.payload) + len(frame.metadata)
@@ -517,12 +519,14 @@ class AquiferSubscription:
             reader.redelivered = pending.redelivered
 
     def _end(self) -> None:
-        """Leave the gateway, then signal the end; the other way round if records are not acknowledged yet."""
+        """Leave the gateway, then signal the end; the other way round if it has to be told of records yet."""
         error = self._illegal or (self._driver.finished.error if self._driver.finished is not None else None)
         # A source that fails ends the stream as one that completes does: all its records were delivered.
         complete = not self._cancelled and (error is None or isinstance(error, SourceFailed))
+        if complete and self._side.options.is_durable:
+            self._listen(time.monotonic())  # If the gateway was lost meanwhile, another one has to be told.
         # With each record settled by itself, none is left at the end.
-        awaited = complete and not self._automatic and self._pending is None
+        awaited = complete and ((not self._automatic and self._pending is None) or self._is_looking())
         if awaited:
             self._signal_end(error)
             self._await_acknowledgements()
@@ -539,14 +543,21 @@ class AquiferSubscription:
         elif not self._cancelled:
             self._signal(lambda subscriber: subscriber.on_complete())
 
+    def _is_looking(self) -> bool:
+        """Whether a gateway that keeps a cursor for us was lost, and has not answered since."""
+        return self._side.options.is_durable and self._side.phase in (Phase.ASKING, Phase.RESTING)
+
     def _await_acknowledgements(self) -> None:
-        """Stay until all delivered records are acknowledged, or until the lease would end."""
+        """Stay until the gateway knows that all delivered records are acknowledged; at most for the lease."""
         deadline = time.monotonic() + self._side.options.lease
         reader = self._side.reader
-        while reader is not None and not self._left and reader.acknowledged < reader.next:
-            if time.monotonic() > deadline:
+        while reader is not None and not self._left:
+            now = time.monotonic()
+            self._tick(now)
+            self._listen(now)
+            if now > deadline or (reader.acknowledged >= reader.next and not self._is_looking()):
                 return
-            self._sockets.wait(_LONGEST_WAIT)
+            self._sockets.wait(min(self._side.deadline() - now, _LONGEST_WAIT))
             self._note_acknowledgement()
 
     def _signal_error(self, error: BaseException) -> None:

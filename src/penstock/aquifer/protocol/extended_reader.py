@@ -31,6 +31,8 @@ _PIECE: Final = int(Flag.PIECE)
 _ZSTD: Final = int(Flag.ZSTD)
 _REPEAT: Final = 0.5
 """Seconds after which credit is sent again if nothing arrived: the message may have been lost."""
+_SETTLED: Final = 1.0
+"""Seconds after which what was told over a connection has arrived, if that was lost later."""
 _LINGER: Final = 0.1
 """Seconds that an acknowledgement may wait, so that it can travel with the next credit."""
 
@@ -54,6 +56,8 @@ class ExtendedReader:
         self.redelivered = 0
         """How many records were delivered again, as the gateway's status shows."""
         self.ended = False
+        self.complete = False
+        """Whether the stream has ended, by completion or by a failure of its source: no record follows."""
         self._side = side
         self._lease = side.options.lease
         """The lease that we asked for, or the shorter one that the gateway gave."""
@@ -133,7 +137,9 @@ class ExtendedReader:
         self._heard = now
         self._side.flowing(now)
         effects = self._read(frame, now)
-        if any(isinstance(effect, Finish) for effect in effects):
+        finish = next((effect for effect in effects if isinstance(effect, Finish)), None)
+        if finish is not None:
+            self.complete = isinstance(finish.error, SourceFailed)
             # What has arrived is still handed on and acknowledged, but we ask for nothing more. If another
             # subscriber has taken over our id, we must not take it back.
             self.ended = True
@@ -172,6 +178,9 @@ class ExtendedReader:
             if frame.chosen is not None:
                 # Credit is for records that come. The gateway counts in the same way when it sends them.
                 self._credit = min(self._credit + frame.count - len(frame.chosen), UNBOUNDED)
+        if self.next + frame.count > self._credit:
+            text = f"the gateway sent records up to {self.next + frame.count - 1}, and has credit up to "
+            return [Finish(ProtocolViolation(f"{text}{self._credit - 1}"))]
         self.next += frame.count
         self.head = max(self.head, self.next)
         self._side.ahead.arrived(frame.records, now)
@@ -221,7 +230,7 @@ class ExtendedReader:
         if frame.first > self.next:
             return self._missed(frame, now)
         if Flag.END in flags:
-            self.ended = True
+            self.ended = self.complete = True
         elif len(frame.payload) == 8:
             self.head = int.from_bytes(frame.payload, "big")
         return []
@@ -266,16 +275,31 @@ class ExtendedReader:
 
     # ---------------------------------------------------------------- messages and time
     def message(self, message: ReaderMessage, now: float) -> list[Effect]:
-        """A control message arrived: only errors matter, and none after the end."""
-        if self.ended or not isinstance(message, OnError):
+        """A control message arrived: only errors matter. After the end, only that there is no session."""
+        if not isinstance(message, OnError) or (self.ended and not self.complete):
             return []
         details = extension(message.x)
         code = details.code if details is not None else None
         if code in (ErrorCode.SESSION, ErrorCode.LEASE):
-            return self._side.lost(message.message, now)
+            return (self._come_back if self.ended else self._side.lost)(message.message, now)
+        if self.ended:
+            return []
         if details is not None and code in (ErrorCode.BUSY, ErrorCode.CLOSING):
             return self._side.rest(message, details, now)
         return [Finish(error_from(message))]
+
+    def disconnected(self, now: float) -> list[Effect]:
+        """The control connection is gone. After the end nothing else shows that the gateway was lost."""
+        if not self.complete or (self.acknowledged >= self.next and now - self._spoke > _SETTLED):
+            return []
+        return self._come_back("the connection was lost after the end of the stream", now)
+
+    def _come_back(self, reason: str, now: float) -> list[Effect]:
+        """A durable subscriber comes back after the end, with what it has acknowledged, or will.
+
+        Otherwise the gateway would never hear of it, and the next one with this id would get it again.
+        """
+        return self._side.lost(reason, now) if self._side.options.is_durable else []
 
     def hand_on(self, offset: int, nbytes: int) -> None:
         """Records before ``offset`` were handed on, ``nbytes`` bytes of them since the last call."""

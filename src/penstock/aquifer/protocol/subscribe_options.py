@@ -91,6 +91,11 @@ class SubscribeOptions:
         return self.keys is not None or self.group is not None
 
     @property
+    def is_durable(self) -> bool:
+        """Whether the gateway keeps a cursor, and this subscriber alone sees to it."""
+        return self.name is not None and self.keep and self.group is None
+
+    @property
     def needs_extended(self) -> str | None:
         """The option that a plain gateway cannot fulfil, if there is one."""
         if self.group is not None:

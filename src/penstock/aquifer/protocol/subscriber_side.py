@@ -140,6 +140,8 @@ class SubscriberSide:
             self._wait(now, RECONNECT.pause(self._tries + 1))
         elif self.phase is Phase.READING and isinstance(self.reader, PlainReader):
             self.reader.disconnected(now)
+        elif self.phase is Phase.READING and isinstance(self.reader, ExtendedReader):
+            return self.reader.disconnected(now)
         return []
 
     def turned_away(self) -> list[Effect]:
@@ -194,7 +196,7 @@ class SubscriberSide:
         """When to call :meth:`tick` next."""
         if self.phase is Phase.READING and self.reader is not None:
             return self.reader.deadline()
-        return self._deadline
+        return self._deadline if self.phase is not Phase.OVER else float("inf")
 
     def lost(self, reason: str, now: float) -> list[Effect]:
         """The gateway, or a part of what it sent, was lost: ask again, from where we are."""
@@ -273,11 +275,12 @@ class SubscriberSide:
         options = self.options
         resumed = self.reader if isinstance(self.reader, ExtendedReader) else None
         start = resumed.next if resumed is not None else options.start
+        stop = resumed.next if resumed is not None and resumed.complete else options.stop
         fields = SubscribeFields(
             v=VERSION,
             id=options.name if options.name is not None else UNSET,
             from_=start if start is not None else UNSET,
-            to=options.stop if options.stop is not None else UNSET,
+            to=stop if stop is not None else UNSET,
             epoch=self.epoch if self.epoch is not None and isinstance(start, int) else UNSET,
             keep=options.keep,
             fmt=options.formats,
@@ -424,14 +427,27 @@ class SubscriberSide:
     def _pass_on(self, message: ReaderMessage, now: float) -> list[Effect]:
         return [] if self.reader is None else self.reader.message(message, now)
 
+    @property
+    def _is_complete(self) -> bool:
+        """Whether a subscriber has everything; the members of a group see to it themselves."""
+        reader = self.reader
+        return isinstance(reader, ExtendedReader) and reader.complete and self.options.group is None
+
     def _finish(self, error: BaseException | None) -> list[Effect]:
-        self._enter(Phase.OVER)
-        return [Finish(error)]
+        return self._watch([Finish(error)])
 
     def _watch(self, effects: list[Effect]) -> list[Effect]:
-        if any(isinstance(effect, Finish) for effect in effects):
-            self._enter(Phase.OVER)
-        return effects
+        finish = next((effect for effect in effects if isinstance(effect, Finish)), None)
+        if finish is None:
+            return effects
+        self._enter(Phase.OVER)
+        if not self._is_complete:
+            return effects
+        # The stream has ended as it should. Only the last acknowledgements could not be told.
+        about = {"endpoint": str(self.endpoint), "reason": str(finish.error)}
+        text = "%s was not told the last acknowledgements of %s, which get some records again: %s"
+        _log.warning(text, self.endpoint, self.options.name, finish.error, extra=about)
+        return [effect for effect in effects if effect is not finish]
 
     moves: ClassVar[Mapping[Phase, frozenset[Phase]]] = {
         Phase.NEW: frozenset({Phase.ASKING, Phase.OVER}),
