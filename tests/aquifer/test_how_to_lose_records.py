@@ -122,13 +122,19 @@ def test_a_backup_opens_under_a_new_epoch(journal: SqliteJournal, path: Path, tm
 
 
 def test_an_old_copy_gives_offsets_twice(path: Path) -> None:
-    old = path.with_name("old.db")
+    old, again = path.with_name("old.db"), path.with_name("again.db")
     assert read_all(path, Flux.just(b"a", b"b")) == [b"a", b"b"]
-    shutil.copy(path, old)
+    for copy in (old, again):
+        shutil.copy(path, copy)
     assert read_all(path, Flux.just(b"c", b"d")) == [b"a", b"b", b"c", b"d"]
 
     # A reader that has read all four asks for the fifth, and never sees what now has the offsets 2 and 3.
     assert read_all(old, Flux.just(b"C", b"D", b"E"), start=4) == [b"E"]
+
+    # In the place of the journal it is refused.
+    shutil.copy(again, path)
+    with pytest.raises(JournalDamaged, match="old copy of the journal that was here"):
+        SqliteJournal(path)
 
 
 def test_the_journal_depends_on_memory_and_locks_of_one_machine(journal: SqliteJournal, path: Path) -> None:

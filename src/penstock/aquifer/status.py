@@ -72,6 +72,8 @@ class LogFigures(_Status):
     appended: int = 0
     appended_bytes: int = 0
     """Since the gateway was started."""
+    plain_bytes: int = 0
+    """What these bytes were before they were compressed, where they are."""
     commits: int = 0
     commit_seconds: float = 0.0
     """How many transactions were written, and how long that took in all."""
@@ -301,6 +303,7 @@ class LeftOut(_Status):
 
     subscribers: int = 0
     absent: int = 0
+    groups: int = 0
 
 
 class MemberStatus(_Status):

@@ -354,7 +354,7 @@ def test_an_answer_names_only_so_many_and_counts_the_rest() -> None:
     table = crowd(max_listed=1)
     shown = status(table.probe(ROOT))
     assert (len(shown["subscribers"]), len(shown["absent"])) == (1, 1)
-    assert shown["left_out"] == {"subscribers": 2, "absent": 1}
+    assert shown["left_out"] == {"subscribers": 2, "absent": 1, "groups": 0}
 
 
 # ---------------------------------------------------------------- administering

@@ -29,7 +29,7 @@ from penstock.aquifer.log.schema import (
     state_in,
     transaction,
 )
-from penstock.aquifer.log.segments import SegmentFile, folder_of, missing_in
+from penstock.aquifer.log.segments import SegmentFile, folder_of, missing_in, newer_in
 from penstock.aquifer.log.sqlite_rows import (
     CURSORS,
     HEAD_COLUMNS,
@@ -50,6 +50,7 @@ __all__ = [
     "create",
     "inspect_file",
     "loss_in",
+    "newer_segments",
     "open_database",
 ]
 
@@ -174,7 +175,9 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
         elif version not in (FORMAT, FORMAT_WITH_ZSTD):
             raise damaged(path, f"it says that it has format {version}")
         state = _read_state(connection, path)
-        lost = loss_in(state, lock.left_behind, has_log)
+        lost = loss_in(state, lock.left_behind, has_log) or newer_segments(connection, state, path)
+        if lost is None and lock.is_new and state.serial:
+            _log.warning(_MAYBE_OLD, path)
         if lost is not None:
             state = _accept(lost, state, path, accept_loss)
             state = _without_what_was_removed(connection, state, path)
@@ -184,23 +187,49 @@ def open_database(path: str, lock: OwnerLock, *, accept_loss: bool) -> tuple[sql
     return connection, state
 
 
+_MAYBE_OLD: Final = (
+    "the journal %s was moved, copied or restored: there is no NAME-lock of its last gateway beside it. If "
+    "it is not the newest copy, stop this gateway: other records would get offsets that readers know already"
+)
+
+
 def loss_in(state: State, seal: Seal | None, has_log: bool) -> str | None:
-    """What is missing after a crash; None if nothing is."""
+    """What is missing after a crash, or because the file is an old copy; None if nothing is."""
     if seal is not None and seal.epoch == state.epoch:
         missing = seal.serial - state.serial
-        return f"the last {missing} transactions are missing" if missing > 0 else None
+        if missing > 0:
+            old = "" if state.opened else "it is an old copy of the journal that was here: "
+            return f"{old}the last {missing} transactions are missing"
+        if seal.exact:
+            return None
     if state.opened and not has_log:
         return "its write-ahead log is missing, which may have had its newest records"
     return None
 
 
+def newer_segments(connection: sqlite3.Connection, state: State, path: str) -> str | None:
+    """Whether there are segment files that are newer than a file that was closed; None if there are none."""
+    if state.opened:
+        return None  # What a killed process has begun.
+    rows = CheckedTable(connection, path, SEGMENTS).load(state.segments)
+    newer = newer_in(path, (name for name, _ in rows), state.head)
+    if not newer:
+        return None
+    return f"it is an old copy: the file {newer[0]} has records that were stored after it"
+
+
 def _accept(lost: str, state: State, path: str, accept_loss: bool) -> State:
     if not accept_loss:
+        what = f"cannot be opened: {lost}. Put the newer file in its place. If that is gone for good"
+        if state.opened:
+            what = (
+                f"was not closed in order, and {lost}: was the file {path}-wal removed, or a copy restored "
+                "without it? Put it back. If it is gone for good"
+            )
         raise JournalDamaged(
-            f"the journal {path} was not closed in order, and {lost}: was the file {path}-wal removed, or a "
-            "copy restored without it? Put it back. If it is gone for good, open the journal with "
-            "accept_loss=True (penstock gateway --accept-loss): what is left is kept and gets a new epoch, "
-            "so that no reader takes new records for old ones"
+            f"the journal {path} {what}, open the journal with accept_loss=True (penstock gateway "
+            "--accept-loss): what is left is kept and gets a new epoch, so that no reader takes new records "
+            "for old ones"
         )
     _log.warning("the journal %s continues with a new epoch: %s", path, lost)
     return state._replace(epoch=secrets.token_hex(6))

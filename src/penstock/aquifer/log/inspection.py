@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalLocked
 from penstock.aquifer.log.batch_sequence import Position
-from penstock.aquifer.log.database import clear_draft, inspect_file, loss_in, open_database
+from penstock.aquifer.log.database import clear_draft, inspect_file, loss_in, newer_segments, open_database
 from penstock.aquifer.log.disk_reader import ROW_COLUMNS, checked_batch
 from penstock.aquifer.log.journal import a_path
 from penstock.aquifer.log.ownership import OwnerLock, sync_directory
@@ -119,6 +119,8 @@ def verify_journal(
             with verification.noting():
                 state = verification.state()
                 lost = loss_in(state, lock.left_behind, has_log)
+                if lost is None and not verification.is_earlier:
+                    lost = newer_segments(connection, state, where)
                 if lost is not None:
                     verification.found(lost)
                 verification.run(state)
@@ -139,7 +141,7 @@ class _Verification:
         self._connection = connection
         self._path = path
         self._journal = path if journal is None else journal
-        self._earlier = False
+        self.is_earlier = False
         """Whether the file is of the format before this one, which a gateway would bring up to date."""
         self._on_progress = on_progress
         self._state: State | None = None
@@ -169,8 +171,8 @@ class _Verification:
                 f"the journal {self._path} was written by Penstock 0.1; open it with a gateway, which brings "
                 "it up to date, and then verify it"
             )
-        self._earlier = version == 2
-        return (state_in_two if self._earlier else state_in)(self._connection, self._path)
+        self.is_earlier = version == 2
+        return (state_in_two if self.is_earlier else state_in)(self._connection, self._path)
 
     def run(self, state: State) -> None:
         self._state = state
@@ -178,7 +180,7 @@ class _Verification:
             for (said,) in self._connection.execute("pragma quick_check(10)"):
                 if said != "ok":
                     self.found(f"SQLite: {said}")
-        if not self._earlier:
+        if not self.is_earlier:
             with self.noting():
                 for problem in problems_of(self._journal, self._files(state)):
                     self.found(problem.finding)
@@ -205,7 +207,7 @@ class _Verification:
         expected: Position | None = state.start
         total = state.total - state.before
         rows = self._connection.execute(
-            f"select {ROW_COLUMNS_OF_TWO if self._earlier else ROW_COLUMNS} from batches "
+            f"select {ROW_COLUMNS_OF_TWO if self.is_earlier else ROW_COLUMNS} from batches "
             "where first >= ? order by first",
             (state.first,),
         )

@@ -22,7 +22,7 @@ from penstock.aquifer.log.expansion import ExpandedBatches
 from penstock.aquifer.log.growth import Growth
 from penstock.aquifer.log.journal import Cursor, Held, Journal
 from penstock.aquifer.records import MSGPACK, Batch
-from penstock.aquifer.records.compression import Compressor, plain_format
+from penstock.aquifer.records.compression import Compressor, expanded_bytes, plain_format
 from penstock.aquifer.status import LogFigures
 from penstock.waker import Waker
 
@@ -195,19 +195,17 @@ class Log:
         return offset - start, used
 
     def fitting(self, start: int, most: int, nbytes: int) -> int:
-        """How many records from ``start`` on, up to ``most``, fit into ``nbytes``: at least one.
-
-        The records of a batch count as equally large.
-        """
-        offset, end, left = start, start + most, float(nbytes)
+        """How many records from ``start`` on, up to ``most``, fit into ``nbytes``: at least one."""
+        offset, end, left = start, start + most, nbytes
         while offset < end and (batch := self._find_now(offset)) is not None:
-            record = max(self._expanded.size_of(batch) / batch.count, 1.0)
-            count = min(batch.end, end) - offset
-            if count * record > left:
-                offset += int(left / record)
+            whole = self._expanded.size_of(batch)
+            if offset == batch.first and batch.end <= end and whole <= left:
+                offset, left = batch.end, left - whole
+                continue
+            count, size = leading(self.expanded(batch), offset - batch.first, left)
+            offset, left = min(offset + count, end), left - size
+            if offset < batch.end:
                 break
-            offset += count
-            left -= count * record
         return max(offset - start, min(most, 1))
 
     def wake_on_growth(self, waker: Waker) -> None:
@@ -304,6 +302,7 @@ class Log:
         figures.commits += 1
         figures.commit_seconds += time.monotonic() - began
         figures.appended_bytes += sum(batch.nbytes for batch in batches)
+        figures.plain_bytes += sum(map(_plain_bytes, batches))
         self.growth.grown(self.head)
         figures.appended += self._journal.head - self.head
         self.head = self._journal.head
@@ -367,6 +366,7 @@ class Log:
             times=self.clock.times(),
             appended=figures.appended,
             appended_bytes=figures.appended_bytes,
+            plain_bytes=figures.plain_bytes,
             commits=figures.commits,
             commit_seconds=round(figures.commit_seconds, 6),
             full_seconds=round(now - self._full_since, 3) if now - self._full_last <= _A_BREAK else None,
@@ -415,6 +415,13 @@ class Log:
         """Wake the threads that read the log."""
         for waker in self._wakers:
             waker.wake()
+
+
+def _plain_bytes(batch: Batch) -> int:
+    try:
+        return expanded_bytes(batch)
+    except ValueError:
+        return batch.nbytes  # Whoever reads it is told.
 
 
 def _eighth(bound: int | None) -> int:

@@ -5,8 +5,10 @@ a file beside the journal, ``NAME-lock``, because the journal itself may still h
 is on the journal itself (on Linux), because a file beside it can be removed, and because the journal may have
 a second name. Both hold against another process and against a second opening in the same one.
 
-The file beside the journal also says how many transactions its owner has committed. That is not synced: it
-survives the owner, but not the machine, and is believed only as long as the machine was not restarted.
+The file beside the journal also says how many transactions its last owner has committed, and keeps that when
+the journal is closed. A journal that has fewer is an old copy of it, or has lost its newest transactions. The
+number is not synced with each transaction. So if the machine was restarted since, it may be too low, and does
+not show that nothing was lost.
 """
 
 from __future__ import annotations
@@ -58,11 +60,13 @@ _open_here: set[tuple[int, int]] = set()
 
 
 class Seal(NamedTuple):
-    """What the last owner of a journal, which did not close it, had done."""
+    """What the last owner of a journal had done."""
 
     epoch: str
     serial: int
     """How many transactions the journal had at least."""
+    exact: bool
+    """Whether it had no more: the machine was not restarted since."""
 
 
 class OwnerLock:
@@ -70,11 +74,12 @@ class OwnerLock:
 
     def __init__(self, journal: str) -> None:
         self._journal = journal
-        self._descriptor: int | None = _open_and_lock(journal)
+        descriptor, self.is_new = _open_and_lock(journal)
+        self._descriptor: int | None = descriptor
         self._file: int | None = None
         self._identity: tuple[int, int] | None = None
-        self.left_behind = _seal_in(_read(self._descriptor))
-        """The seal of an owner that was killed, if it can be believed."""
+        self.left_behind = _seal_in(_read(descriptor))
+        """The seal of the last owner, if there is one."""
         self._serial_at = 0
         # For the message that the next process gets; it may be missing on a full disk.
         with contextlib.suppress(OSError):
@@ -140,7 +145,7 @@ class OwnerLock:
         if descriptor is not None:
             if closed:
                 with contextlib.suppress(OSError):
-                    os.ftruncate(descriptor, 0)
+                    os.fsync(descriptor)
             self._close_file()
             os.close(descriptor)
 
@@ -160,14 +165,17 @@ class OwnerLock:
             self._file = None
 
 
-def _open_and_lock(journal: str) -> int:
+def _open_and_lock(journal: str) -> tuple[int, bool]:
+    """The descriptor of the file beside the journal, which is locked, and whether there was none."""
     name = f"{journal}-lock"
     while True:
+        is_new = True
         try:
             try:
                 descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600)
                 give_to_owner_of(journal, descriptor)
             except FileExistsError:
+                is_new = False
                 descriptor = os.open(name, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         except OSError as error:
             raise JournalError(_why_not(journal, error)) from error
@@ -175,7 +183,7 @@ def _open_and_lock(journal: str) -> int:
             _try_lock(descriptor)
             # Somebody may have removed it since it was opened; then others would lock another one.
             if os.path.exists(name) and os.path.samestat(os.fstat(descriptor), os.stat(name)):
-                return descriptor
+                return descriptor, is_new
         except OSError as error:
             owner = _read(descriptor).partition("\n")[0].strip()
             os.close(descriptor)
@@ -213,11 +221,11 @@ def _read(descriptor: int) -> str:
 
 
 def _seal_in(text: str) -> Seal | None:
-    """The seal in the file beside the journal, if it is whole and of this run of the machine."""
+    """The seal in the file beside the journal, if it is whole."""
     lines = text.split("\n")
-    if len(lines) != 5 or not lines[1] or lines[1] != _boot() or not lines[3].isdecimal():
+    if len(lines) != 5 or len(lines[3]) != 20 or not lines[3].isdecimal():
         return None
-    return Seal(lines[2], int(lines[3]))
+    return Seal(lines[2], int(lines[3]), bool(lines[1]) and lines[1] == _boot())
 
 
 def _boot() -> str:

@@ -36,6 +36,7 @@ __all__ = [
     "SegmentFileWriter",
     "folder_of",
     "missing_in",
+    "newer_in",
     "place_in",
     "problems_of",
     "size_of",
@@ -95,6 +96,20 @@ def missing_in(journal: str, files: Iterable[SegmentFile]) -> list[SegmentFile]:
     """Those of them that are not there."""
     folder = folder_of(journal)
     return [file for file in files if not os.path.lexists(os.path.join(folder, file.name))]
+
+
+def newer_in(journal: str, known: Iterable[str], head: int) -> list[str]:
+    """The files with records that were stored after a journal was closed at ``head``.
+
+    A killed process may leave one without records. One that closes its journal leaves no other.
+    """
+    folder, names = folder_of(journal), set(known)
+    try:
+        there = sorted(name for name in os.listdir(folder) if _NAME.fullmatch(name) and name not in names)
+    except FileNotFoundError:
+        return []
+    paths = [os.path.join(folder, name) for name in there if int(name.partition("-")[0]) >= head]
+    return [path for path in paths if os.path.getsize(path) > _HEADER_BYTES]
 
 
 def problems_of(journal: str, files: Iterable[SegmentFile]) -> Iterator[JournalDamaged]:

@@ -333,7 +333,12 @@ class SqliteJournal(Journal):
                 self._store((), {}, self._end, closing=True)
             if unsaved:
                 raise
-        return self._state.opened == ""
+        if self._state.opened:
+            return False
+        # What a transaction left that failed in doubt: from here on it is certain that it is not in the log.
+        with suppress(OSError):
+            self._segments.remove_strangers()
+        return True
 
     def _now(self) -> float:
         """The time of day when the journal was opened, and the seconds since then.

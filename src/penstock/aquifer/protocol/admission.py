@@ -37,6 +37,7 @@ __all__ = [
     "Problem",
     "acknowledged_for",
     "format_for",
+    "is_ahead",
     "problem_with",
     "start_for",
     "too_many_ids",
@@ -110,8 +111,15 @@ def wrong_start(fields: SubscribeFields, log: Log) -> Problem | None:
         return f"from {start!r}: give an offset, 'earliest' or 'latest'", ErrorCode.BAD
     if isinstance(start, int) and not log.first <= start <= log.head:
         text = f"offset {start} is not available: there are {log.first} to {log.head - 1}"
+        if is_ahead(fields, log):
+            text += f" in the epoch {log.epoch}; was an old copy of the journal restored?"
         return text, ErrorCode.OFFSET
     return None
+
+
+def is_ahead(fields: SubscribeFields, log: Log) -> bool:
+    """Whether the peer says that this very log was longer."""
+    return fields.epoch == log.epoch and isinstance(fields.from_, int) and fields.from_ > log.head
 
 
 def wrong_lease(fields: SubscribeFields) -> Problem | None:
@@ -197,8 +205,10 @@ def too_many_sessions(caller: Caller, sessions: Iterable[Session], limits: Limit
     return f"{theirs} subscribers {_of(caller)} are here already, and it may have no more: try later"
 
 
-def too_many_ids(caller: Caller, sessions: Iterable[Session], cursors: Cursors, limits: Limits) -> str | None:
-    """Why this peer may not have another durable id, if so."""
+def too_many_ids(
+    caller: Caller, sessions: Iterable[Session], cursors: Cursors, limits: Limits, count: int = 1
+) -> str | None:
+    """Why this peer may not have so many more durable ids, if so."""
     if not caller.owner and caller.is_local:
         return None
     theirs = sum(
@@ -208,9 +218,9 @@ def too_many_ids(caller: Caller, sessions: Iterable[Session], cursors: Cursors, 
         for session in sessions
     )
     theirs += cursors.count(caller)
-    if theirs < limits.max_ids_per_peer:
+    if theirs + count <= limits.max_ids_per_peer:
         return None
-    return f"{theirs} ids {_of(caller)} are remembered already, and it may have no more"
+    return f"{theirs} ids {_of(caller)} are remembered already, and it may have {limits.max_ids_per_peer}"
 
 
 def _of(caller: Caller) -> str:

@@ -12,8 +12,8 @@ much of, and takes what is free. The gateway only sees to it that a partition ha
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -140,20 +140,21 @@ class Groups:
             return None
         if not known and (wrong := wrong_start(fields, log) or wrong_lease(fields)) is not None:
             return wrong
-        is_here = (group.name, group.member) in self._members
-        if not is_here and (full := self._too_many(group, known, caller)) is not None:
-            return full, ErrorCode.BUSY
-        return None
+        full = self._too_many_members(group, caller) or self._too_many_ids(group, known, caller)
+        return None if full is None else (full, ErrorCode.BUSY)
 
     def _wrong_number(self, group: GroupFields, known: Collection[Partition]) -> Problem | None:
-        asked = group.partitions
-        if asked is UNSET:
-            return None
-        if not 1 <= asked <= self._limits.max_partitions:
-            text = f"a reader group has 1 to {self._limits.max_partitions} partitions; {asked} were asked for"
+        asked, most = group.partitions, self._limits.max_partitions
+        if asked is not UNSET and not 1 <= asked <= most:
+            return f"a reader group has 1 to {most} partitions; {asked} were asked for", ErrorCode.BAD
+        there = self._number(group, known)
+        if there > most:
+            text = (
+                f"there are ids of a reader group {group.name!r} with {there} partitions, and this gateway "
+                f"allows {most}: raise Limits(max_partitions=…), or choose another group"
+            )
             return text, ErrorCode.BAD
-        there = next((partition.partitions for partition in known), asked)
-        if there == asked:
+        if asked is UNSET or there == asked:
             return None
         text = (
             f"the reader group {group.name!r} has {there} partitions, and {asked} were asked for. The number "
@@ -162,9 +163,11 @@ class Groups:
         )
         return text, ErrorCode.BAD
 
-    def _too_many(self, group: GroupFields, known: Collection[Partition], caller: Caller) -> str | None:
-        limits, registry = self._limits, self._registry
+    def _too_many_members(self, group: GroupFields, caller: Caller) -> str | None:
+        limits = self._limits
         self._forget_lost()
+        if (group.name, group.member) in self._members:
+            return None
         if len(self._members) >= limits.max_subscribers:
             return f"{len(self._members)} members of groups are here already, and no more can be: try later"
         theirs = sum(
@@ -173,21 +176,27 @@ class Groups:
         )
         if (caller.owner or not caller.is_local) and theirs >= limits.max_per_peer:
             return f"{theirs} members of groups are here already from this peer: try later"
-        count = group.partitions if group.partitions is not UNSET else self._usual()
-        count -= len(known)
-        saved = len(registry.cursors.saved)
-        if count > 0 and saved + count > limits.max_durable:
-            return f"{saved} durable ids are remembered already: there is no space for {count} partitions"
-        return too_many_ids(caller, registry.all(), registry.cursors, limits) if count > 0 else None
+        return None
 
-    def _usual(self) -> int:
-        return min(_PARTITIONS, self._limits.max_partitions)
+    def _too_many_ids(self, group: GroupFields, known: Collection[Partition], caller: Caller) -> str | None:
+        limits, registry = self._limits, self._registry
+        count = self._number(group, known) - len(known)
+        saved = len(registry.cursors.saved)
+        if count and saved + count > limits.max_durable:
+            return f"{saved} durable ids are remembered already: there is no space for {count} partitions"
+        return too_many_ids(caller, registry.all(), registry.cursors, limits, count) if count else None
+
+    def _number(self, group: GroupFields, known: Collection[Partition]) -> int:
+        """How many partitions a group has, or would have."""
+        asked = (
+            min(_PARTITIONS, self._limits.max_partitions) if group.partitions is UNSET else group.partitions
+        )
+        return next((partition.partitions for partition in known), asked)
 
     def _create_missing(self, fields: SubscribeFields, group: GroupFields, caller: Caller) -> None:
         """Save cursors for all partitions at once: what is in the log from here on is for the group."""
         known = self._look(group.name)
-        asked = group.partitions if group.partitions is not UNSET else self._usual()
-        count = next((partition.partitions for partition in known), asked)
+        count = self._number(group, known)
         if len(known) == count:
             return
         log, registry = self._log, self._registry
@@ -231,13 +240,7 @@ class Groups:
         named = Partition.of_id(fields.id) if fields.id is not UNSET else None
         group = fields.group
         if group is UNSET:
-            if named is None or all(name != named.group for name, _ in self._members):
-                return None
-            text = (
-                f"{named.id!r} is a partition of the reader group {named.group!r}: read it as a member of "
-                "the group, or choose another id"
-            )
-            return text, ErrorCode.BAD
+            return None if named is None else self._why_no_id(named, caller)
         if named is None or (group.name, group.partition, group.partitions) != named:
             return "x.group and x.id have to name the same partition of a reader group", ErrorCode.BAD
         if fields.keys is not UNSET or fields.keep is False:
@@ -257,6 +260,27 @@ class Groups:
             return text, ErrorCode.SESSION
         self._note(group, caller)
         return None
+
+    def _why_no_id(self, named: Partition, caller: Caller) -> Problem | None:
+        """Why nobody but a member can use an id that names a partition; None if it is an id like any other.
+
+        What is not in the group yet would change how many partitions that has, or whose it is.
+        """
+        self._forget_lost()
+        known = self._look(named.group)
+        is_new = named not in self._partitions(named.id)
+        others = any(reader.owner not in (None, caller.owner) for reader in known.values())
+        if is_new and others:
+            text = f"the reader group {named.group!r} belongs to another key: choose an id with another name"
+            return text, ErrorCode.AUTH
+        has_members = any(name == named.group for name, _ in self._members)
+        if not has_members and not (is_new and known and named.partitions != next(iter(known)).partitions):
+            return None
+        text = (
+            f"{named.id!r} is the name of a partition of the reader group {named.group!r}: read it as a "
+            "member of the group, or choose another id"
+        )
+        return text, ErrorCode.BAD
 
     def _is_live(self, reader: _Reader) -> bool:
         group = reader.fields.group if isinstance(reader, ExtendedSession) else UNSET
@@ -280,8 +304,14 @@ class Groups:
     # ---------------------------------------------------------------- what there is to know
     def all(self) -> list[GroupStatus]:
         """The state of every group."""
-        names = {partition.group for partition in self._partitions("")}
-        return [self._status(name) for name in sorted(names)]
+        self._forget_lost()
+        groups: defaultdict[str, dict[Partition, _Reader]] = defaultdict(dict)
+        for partition, reader in self._partitions("").items():
+            groups[partition.group][partition] = reader
+        members: defaultdict[str, list[tuple[str, _Member]]] = defaultdict(list)
+        for (name, member), noted in self._members.items():
+            members[name].append((member, noted))
+        return [self._shown(name, _of_one_number(groups[name]), members[name]) for name in sorted(groups)]
 
     @property
     def is_at_rest(self) -> bool:
@@ -291,7 +321,13 @@ class Groups:
 
     def _status(self, name: str) -> GroupStatus:
         self._forget_lost()
-        log, known = self._log, self._look(name)
+        members = [(member, noted) for (group, member), noted in self._members.items() if group == name]
+        return self._shown(name, self._look(name), members)
+
+    def _shown(
+        self, name: str, known: Mapping[Partition, _Reader], noted_members: Sequence[tuple[str, _Member]]
+    ) -> GroupStatus:
+        log = self._log
         held: defaultdict[str | None, list[int]] = defaultdict(list)
         partitions = []
         for partition, reader in known.items():
@@ -314,8 +350,7 @@ class Groups:
                 partitions=held[member],
                 leaving=noted.leaving,
             )
-            for (group, member), noted in sorted(self._members.items(), key=lambda item: item[0])
-            if group == name
+            for member, noted in sorted(noted_members, key=lambda item: item[0])
         ]
         return GroupStatus(
             name=name,
@@ -338,17 +373,31 @@ class Groups:
     def _look(self, name: str) -> Mapping[Partition, _Reader]:
         """The partitions of a group in their order, and who reads them."""
         found = self._partitions(name + "/")
-        mine = sorted(partition for partition in found if partition.group == name)
-        return {one: found[one] for one in mine if one.partitions == mine[0].partitions}
+        return _of_one_number({one: reader for one, reader in found.items() if one.group == name})
 
     def _partitions(self, prefix: str) -> Mapping[Partition, _Reader]:
-        here = {one.name: one for one in self._registry.by_topic.values() if one.name is not None}
-        readers: dict[str, _Reader] = {**self._registry.cursors.saved, **here}
+        readers: dict[str, _Reader] = {
+            id: cursor for id, cursor in self._registry.cursors.saved.items() if id.startswith(prefix)
+        }
+        for session in self._registry.by_topic.values():
+            if session.name is not None and session.name.startswith(prefix):
+                readers[session.name] = session
         return {
             partition: reader
             for id, reader in readers.items()
-            if id.startswith(prefix) and (partition := Partition.of_id(id)) is not None
+            if (partition := Partition.of_id(id)) is not None
         }
+
+
+def _of_one_number(found: Mapping[Partition, _Reader]) -> Mapping[Partition, _Reader]:
+    """The partitions of a group in their order.
+
+    A journal may have ids that look like those of a group with another number of partitions. The group is
+    that of which most are there.
+    """
+    numbers = Counter(one.partitions for one in found)
+    number = max(numbers, key=lambda number: (numbers[number], number), default=0)
+    return {one: found[one] for one in sorted(found) if one.partitions == number}
 
 
 def _member(reader: _Reader) -> str | None:

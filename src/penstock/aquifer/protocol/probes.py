@@ -186,8 +186,9 @@ def status_for(caller: Caller, status: GatewayStatus, most: int) -> GatewayStatu
             status.producers = [one for one in status.producers if one.owner == caller.owner]
         if status.groups is not UNSET:
             status.groups = [one for one in status.groups if one.owner == caller.owner]
-    subscribers, saved = len(status.subscribers), len(status.saved)
-    status.left_out = LeftOut(subscribers=max(subscribers - most, 0), absent=max(saved - most, 0))
+    groups = status.groups if status.groups is not UNSET else []
+    left_out = [max(len(listed) - most, 0) for listed in (status.subscribers, status.saved, groups)]
+    status.left_out = LeftOut(subscribers=left_out[0], absent=left_out[1], groups=left_out[2])
     status.subscribers = status.subscribers[:most]
     status.saved = dict(islice(status.saved.items(), most))
     if status.groups is not UNSET:

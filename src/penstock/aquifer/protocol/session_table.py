@@ -7,6 +7,7 @@ gateway's server.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -18,7 +19,14 @@ from penstock.aquifer.hop_clock import Samples
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.administration import Administration
-from penstock.aquifer.protocol.admission import acknowledged_for, format_for, problem_with, start_for, why_not
+from penstock.aquifer.protocol.admission import (
+    acknowledged_for,
+    format_for,
+    is_ahead,
+    problem_with,
+    start_for,
+    why_not,
+)
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import TOPIC_BYTES, Flag, Frame
 from penstock.aquifer.protocol.groups import Groups
@@ -74,7 +82,10 @@ _EVENTS: Final[Mapping[type, SessionEvent]] = {
     Complete: SessionEvent.COMPLETE,
     Error: SessionEvent.ERROR,
 }
+_log = logging.getLogger("penstock.aquifer")
+
 _GAP: Final = int(Flag.GAP)
+_AHEAD: Final = "ahead of the log"
 # Peers choose their routing ids. A session belongs to the key that opened it.
 _NOT_YOURS: Final = "this session belongs to another key: open a connection of your own"
 
@@ -278,6 +289,9 @@ class SessionTable:
             if fields.id is not UNSET and fields.id and registry.named(fields.id) is not None:
                 text = f"somebody is reading as {fields.id!r}, and acknowledges for itself"
                 return self._refuse(envelope, "refused: TAKEN", text, ErrorCode.TAKEN)
+            if fields.id is not UNSET and (wrong := self.groups.why_not(fields, caller)) is not None:
+                text, code = wrong
+                return self._refuse(envelope, f"refused: {code}", text, code)
             return self._probes.ask(fields, envelope, now, caller)
         if isinstance(session, ExtendedSession) and session.fields == fields:
             # The same again: the answer was lost, or the request came twice. Nothing changes.
@@ -325,6 +339,10 @@ class SessionTable:
         problem = problem_with(fields, log, self.limits) or self.groups.why_not(fields, caller)
         if problem is not None:
             text, code = problem
+            if is_ahead(fields, log):
+                if not self.counters[_AHEAD]:
+                    _log.error("a reader of %s is ahead of the log: %s", self.name or "the stream", text)
+                self.counters[_AHEAD] += 1
             more = {"first": log.first, "head": log.head, "epoch": log.epoch}
             if code is ErrorCode.SESSION:
                 more["retry"] = 1000
