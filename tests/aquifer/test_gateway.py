@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from penstock.aquifer import (
     SqliteJournal,
 )
 from penstock.spec import Publisher, Subscriber, Subscription
-from penstock.streams import Flux
+from penstock.streams import Flux, schedulers
 from tests.aquifer.faults.rigs import (
     ANYWHERE,
     UNBOUNDED,
@@ -48,6 +48,21 @@ from tests.streams.recording import Recorder
 # ---------------------------------------------------------------- with and async with
 def test_a_gateway_serves_what_its_source_gives() -> None:
     with Gateway(Flux.just(b"one", b"two"), ANYWHERE) as gateway:
+        assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"one", b"two"]
+
+
+def test_a_source_that_blocks_and_is_read_ahead_does_not_hold_up_the_start_on_a_thread_of_its_own() -> None:
+    there = threading.Event()
+
+    def lines() -> Iterator[bytes]:
+        yield b"one"
+        assert there.wait(60)
+        yield b"two"
+
+    blocking = Flux.from_iterable(lines()).subscribe_on(schedulers.shared_pool())
+    source = blocking.buffer_timeout(10, 0.01)
+    with Gateway(source, ANYWHERE, batched=True) as gateway:
+        there.set()  # Only now: the gateway serves before its source has said a word.
         assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"one", b"two"]
 
 

@@ -12,7 +12,7 @@ import msgspec
 from penstock.aquifer.errors import ProtocolViolation
 from penstock.aquifer.protocol.frames import Frame, payload_of
 from penstock.aquifer.records import Record
-from penstock.aquifer.records.batch import unpack_metadata, unpack_values
+from penstock.aquifer.records.batch import packed_count, unpack_metadata, unpack_values
 from penstock.aquifer.records.codecs import Codec
 
 __all__ = ["Chunk", "Unpacker"]
@@ -34,14 +34,15 @@ class Unpacker:
         payload = payload_of(frame)
         if self._arrow:
             return self._batch(frame, payload)
+        # Looked at before they are unpacked: a few kilobytes can be expanded to millions of empty records.
+        if (count := packed_count(payload)) not in (frame.records, -1):
+            text = f"the frame at offset {frame.first} holds {count} records, not {frame.records}"
+            raise ProtocolViolation(text)
         try:
             values = unpack_values(payload)
         except msgspec.DecodeError as error:
             text = f"the frame at offset {frame.first} does not hold records: {error}"
             raise ProtocolViolation(text) from error
-        if len(values) != frame.records:
-            text = f"the frame at offset {frame.first} holds {len(values)} records, not {frame.records}"
-            raise ProtocolViolation(text)
         elements = self.of_values(values, frame.first)
         if self._records:
             elements = _as_records(elements, frame)

@@ -191,7 +191,17 @@ class AquiferPublisher(Publisher[Any]):
         def make(
             partition: Partition, fields: GroupFields, group: GroupSubscription, sure_until: float
         ) -> PartitionSubscription:
-            options = dataclasses.replace(self._options, name=partition.id, start=None, group=fields)
+            # All partitions together have the window of the member, who may have to read them all.
+            windows = self._options
+            options = dataclasses.replace(
+                windows,
+                name=partition.id,
+                start=None,
+                group=fields,
+                window=max(windows.window // partition.partitions, 1),
+                max_window=max(windows.max_window // partition.partitions, 1),
+                window_bytes=max(windows.window_bytes // partition.partitions, 1),
+            )
             one = PartitionSubscription(
                 group.subscriber,
                 SubscriberSide(self._endpoint.address, options),

@@ -31,6 +31,10 @@ __all__ = ["KeyFilter"]
 _ENOUGH: Final = 64 * 1024
 """A frame with so many bytes does not look for records in one more batch of the log."""
 _UNLIMITED: Final = 2**62
+_FRAME: Final = 32
+"""Bytes that a frame has beside its records, at most,"""
+_RECORD: Final = 24
+"""and a record beside its value and its key: their lengths, its time and its place."""
 
 
 class KeyFilter:
@@ -57,6 +61,7 @@ class KeyFilter:
         One record may be larger than ``nbytes``. The batch begins at the cursor, with what is left out.
         """
         found = _Found(self._format)
+        seen, unsaid = self.seen, self.unsaid
         end, looked = max(self.seen, cursor), 0
         while end < stop and looked < self.at_once:
             batch = self._log.find(end)
@@ -85,8 +90,14 @@ class KeyFilter:
         self.looked_at += looked
         if not found.count:
             return None
+        batch = found.batch(cursor, end)
+        if batch.nbytes > nbytes and found.count > 1:
+            # In its format, or as rows of very different sizes, it is larger than was reckoned.
+            self.seen, self.unsaid = seen, unsaid
+            fewer = min(max(found.count * nbytes // batch.nbytes, 1), found.count - 1)
+            return self.next_batch(cursor, stop, fewer, nbytes)
         self.seen, self.unsaid = end, 0
-        return found.batch(cursor, end)
+        return batch
 
     def range(self, cursor: int, stop: int) -> Batch | None:
         """The same for a whole range, whatever it has: a subscriber has the beginning of this frame."""
@@ -143,7 +154,7 @@ class _Found:
 
     def __init__(self, format: str) -> None:
         self.count = 0
-        self.nbytes = 0
+        self.nbytes = _FRAME
         self._format = format
         self._offsets: list[int] = []
         self._values: list[bytes] = []
@@ -165,8 +176,10 @@ class _Found:
             self._rows = arrow.taken(batch.payload, numbers)
         else:
             values = unpack_values(batch.payload)
+            keys_of = metadata.keys
             for taken, number in enumerate(numbers):
-                size = len(values[number])
+                key = None if keys_of is None else keys_of[number]
+                size = len(values[number]) + _RECORD + (0 if key is None else len(key))
                 if self.nbytes + size > nbytes and (self.count or taken):
                     numbers = numbers[:taken]
                     break

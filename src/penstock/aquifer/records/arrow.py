@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from penstock.aquifer.records.arrow_message import MOST_EXPANDED, claimed_by_message
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -50,8 +52,17 @@ def _write(batch: pyarrow.RecordBatch, sink: Any) -> None:
 
 
 def from_arrow_stream(payload: bytes | memoryview) -> pyarrow.RecordBatch:
-    """The record batch in an IPC stream; without copying."""
+    """The record batch in an IPC stream; without copying.
+
+    A ValueError if its buffers are compressed and claim to be larger than 64 MiB: others may have made it.
+    """
     pa = _pyarrow()
+    for message in pa.ipc.MessageReader.open_stream(payload):
+        claimed = claimed_by_message(memoryview(message.metadata), memoryview(message.body or b""))
+        if claimed > MOST_EXPANDED:
+            raise ValueError(f"it claims to have {claimed} bytes, and at most {MOST_EXPANDED} are expanded")
+        if message.type == "record batch":
+            break
     with pa.ipc.open_stream(payload) as reader:
         return reader.read_next_batch()
 

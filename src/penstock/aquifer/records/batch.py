@@ -25,6 +25,7 @@ __all__ = [
     "offsets_of",
     "pack_metadata",
     "pack_values",
+    "packed_count",
     "unpack_chosen",
     "unpack_metadata",
     "unpack_values",
@@ -79,6 +80,15 @@ unpack_values: Final[Callable[[bytes | memoryview], list[bytes]]] = msgspec.msgp
     list[bytes]
 ).decode
 """The values in a payload; ``msgspec.DecodeError`` if there are none."""
+
+
+def packed_count(payload: bytes | memoryview) -> int:
+    """How many values a payload claims to have, without unpacking it; -1 if it is no array."""
+    kind = payload[0] if len(payload) else 0
+    if kind & 0xF0 == 0x90:
+        return kind & 0x0F
+    size = {0xDC: 2, 0xDD: 4}.get(kind)
+    return -1 if size is None else int.from_bytes(payload[1 : 1 + size], "big")
 
 
 MSGPACK: Final = "msgpack"

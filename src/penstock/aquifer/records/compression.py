@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from penstock.aquifer.records.arrow_message import MOST_EXPANDED
 from penstock.aquifer.records.batch import COMPRESSED, Batch
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ __all__ = [
 ]
 
 ZSTD: Final = "zstd"
-MOST_EXPANDED: Final = 64 * 1024 * 1024
-"""Larger payloads are not compressed, and what claims to be larger is not expanded."""
 _LEAST: Final = 1024
 """Smaller payloads are not compressed."""
 _PAYS: Final = 0.9

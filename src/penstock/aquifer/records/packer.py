@@ -143,14 +143,14 @@ class Packer:
     def _batches_of(
         self, chunk: Sequence[Any], values: Sequence[bytes], metadata: RecordMetadata, first: int
     ) -> Iterator[Batch]:
-        payload = batches.pack_values(values)
-        if len(payload) > 2 * self._limits.max_frame and len(chunk) > 1:
+        payload, notes = batches.pack_values(values), batches.pack_metadata(metadata)
+        if len(payload) + len(notes) > 2 * self._limits.max_frame and len(chunk) > 1:
             # Records have become larger than those before them.
             middle = len(chunk) // 2
             yield from self._batches(chunk[:middle], first)
             yield from self._batches(chunk[middle:], first + middle)
         else:
-            yield Batch(first, len(values), payload, batches.pack_metadata(metadata), MSGPACK)
+            yield Batch(first, len(values), payload, notes, MSGPACK)
 
     def _batch_of_rows(
         self, codec: ColumnCodec, chunk: Sequence[Any], types: set[type], first: int, now: int
