@@ -48,6 +48,7 @@ GOLDEN = [
     "penstock_lag_seconds",
     "penstock_limiting",
     "penstock_oldest_seconds",
+    "penstock_plain_bytes_total",
     "penstock_records_in_total",
     "penstock_records_out_total",
     "penstock_waiting_bytes",
@@ -76,6 +77,7 @@ COMPLETE = Hop(
     lag_seconds=11.0,
     oldest_seconds=14.0,
     full_seconds=12.0,
+    details={"plain_bytes": 15.0},
 )
 
 _BATCHES = tuple(

@@ -69,6 +69,10 @@ def _figure(name: str) -> Callable[[Snapshot], list[float | None]]:
     return lambda snapshot: list(map(get, snapshot.hops))
 
 
+def _plain_bytes(snapshot: Snapshot) -> list[float | None]:
+    return [hop.details.get("plain_bytes") for hop in snapshot.hops]
+
+
 def _full(snapshot: Snapshot) -> list[float | None]:
     return [
         0.0 if hop.full_seconds is None and hop.kind == "log" else hop.full_seconds for hop in snapshot.hops
@@ -122,6 +126,13 @@ METRICS: Final = (
     ),
     MetricFamily(
         "penstock_bytes_out", "counter", "bytes", "Bytes that have left the hop.", _figure("bytes_out")
+    ),
+    MetricFamily(
+        "penstock_plain_bytes",
+        "counter",
+        "bytes",
+        "Bytes that have come to a log, before they were compressed.",
+        _plain_bytes,
     ),
     MetricFamily(
         "penstock_waiting_records", "gauge", "records", "Records that wait in the hop.", _figure("waiting")

@@ -249,7 +249,11 @@ def _log(endpoint: str, status: GatewayStatus, upstream: list[str]) -> Hop:
         offset=status.head,
         details={}
         if figures is None
-        else {"commits": float(figures.commits), "commit_seconds": figures.commit_seconds},
+        else {
+            "commits": float(figures.commits),
+            "commit_seconds": figures.commit_seconds,
+            "plain_bytes": float(figures.plain_bytes),
+        },
         **_times(figures.times if figures is not None else UNSET),
     )
 

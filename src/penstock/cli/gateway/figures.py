@@ -86,6 +86,8 @@ class GatewayFigures:
     """All streams of a gateway that has several: their status, each as a dict."""
     groups: list[dict[str, Any]] = field(default_factory=list)
     """The reader groups, in the same way."""
+    compressed: float | None = None
+    """What is stored, as a part of what came since the start; None if nothing was compressed."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything, for a line of JSON."""
@@ -162,7 +164,15 @@ class Meter:
             left_out=status.left_out.to_dict() if status.left_out else {"subscribers": 0, "absent": 0},
             streams=[one.to_dict() for one in status.streams] if len(status.streams) > 1 else [],
             groups=[one.to_dict() for one in status.groups] if status.groups else [],
+            compressed=_compressed(status),
         )
+
+
+def _compressed(status: GatewayStatus) -> float | None:
+    log = status.log if status.log else None
+    if log is None or log.plain_bytes <= log.appended_bytes:
+        return None
+    return log.appended_bytes / log.plain_bytes
 
 
 def _used(status: GatewayStatus) -> float:

@@ -140,14 +140,17 @@ def _rates(figures: GatewayFigures) -> dict[str, Any]:
 def _lines(endpoint: str, figures: GatewayFigures, width: int) -> Iterator[str]:
     where = "in a file" if figures.durable else "in memory"
     up = duration(figures.uptime)
-    yield from wrap(
-        f"{endpoint}: up for {up}, epoch {figures.epoch}, {where}, codec {printable(figures.codec)}", width
-    )
+    about = [f"up for {up}", f"epoch {figures.epoch}", where, f"codec {printable(figures.codec)}"]
+    if figures.compressed is not None:
+        about.append(f"compressed to {figures.compressed:.0%}")
+    yield from wrap(f"{endpoint}: {', '.join(about)}", width)
     yield from block(figures, width)
     if figures.streams:
         yield from row("streams", [_stream(one) for one in figures.streams], width)
     for number, one in enumerate(figures.groups):
         yield from row("" if number else "groups", _group(one), width)
+    if figures.left_out.get("groups"):
+        yield from row("", [f"and {figures.left_out['groups']:,} more groups"], width)
     if figures.counters:
         odd = [f"{name} {count:,}," for name, count in sorted(figures.counters.items())]
         yield from row("counters", [*odd[:-1], odd[-1].rstrip(",")], width)
