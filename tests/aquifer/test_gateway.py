@@ -59,11 +59,12 @@ def test_a_source_that_blocks_and_is_read_ahead_does_not_hold_up_the_start_on_a_
         assert there.wait(60)
         yield b"two"
 
-    blocking = Flux.from_iterable(lines()).subscribe_on(schedulers.shared_pool())
-    source = blocking.buffer_timeout(10, 0.01)
+    thread = schedulers.single()
+    source = Flux.from_iterable(lines()).subscribe_on(thread).buffer_timeout(10, 0.01, thread)
     with Gateway(source, ANYWHERE, batched=True) as gateway:
-        there.set()  # Only now: the gateway serves before its source has said a word.
+        there.set()  # Only now: the gateway serves before its source has said all.
         assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"one", b"two"]
+    thread.close()
 
 
 def test_a_gateway_in_an_event_loop_serves_a_source_of_that_loop() -> None:
