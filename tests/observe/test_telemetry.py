@@ -40,6 +40,7 @@ GOLDEN_OTEL = {
     "penstock.lag_seconds": "s",
     "penstock.limiting": "",
     "penstock.oldest_seconds": "s",
+    "penstock.plain_bytes": "By",
     "penstock.records_in": "{record}",
     "penstock.records_out": "{record}",
     "penstock.waiting_bytes": "By",
