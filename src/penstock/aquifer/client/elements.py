@@ -34,19 +34,25 @@ class Unpacker:
         payload = payload_of(frame)
         if self._arrow:
             return self._batch(frame, payload)
-        # Looked at before they are unpacked: a few kilobytes can be expanded to millions of empty records.
-        if (count := packed_count(payload)) not in (frame.records, -1):
-            text = f"the frame at offset {frame.first} holds {count} records, not {frame.records}"
-            raise ProtocolViolation(text)
+        if payload is not frame.payload:
+            # Before they are unpacked: a few kilobytes can be expanded to millions of empty records.
+            self._check_count(frame, packed_count(payload))
         try:
             values = unpack_values(payload)
         except msgspec.DecodeError as error:
             text = f"the frame at offset {frame.first} does not hold records: {error}"
             raise ProtocolViolation(text) from error
+        self._check_count(frame, len(values))
         elements = self.of_values(values, frame.first)
         if self._records:
             elements = _as_records(elements, frame)
         return [elements] if self._batches else elements
+
+    @staticmethod
+    def _check_count(frame: Frame, count: int) -> None:
+        if count not in (frame.records, -1):
+            text = f"the frame at offset {frame.first} holds {count} records, not {frame.records}"
+            raise ProtocolViolation(text)
 
     def of_values(self, values: list[bytes], first: int) -> list[Any]:
         """The elements of single records, the first of which has the offset ``first``."""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -418,10 +418,10 @@ class Log:
 
 
 def _plain_bytes(batch: Batch) -> int:
-    try:
-        return expanded_bytes(batch)
-    except ValueError:
-        return batch.nbytes  # Whoever reads it is told.
+    with suppress(ValueError):  # Whoever reads it is told.
+        if batch.compressed:
+            return expanded_bytes(batch)
+    return batch.nbytes
 
 
 def _eighth(bound: int | None) -> int:
