@@ -12,7 +12,7 @@ from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, UNBOUNDED, ByHand, eventually, our_threads, read, stays
 from tests.aquifer.test_groups import (
     KEYS,
-    QUICK,
+    PATIENT,
     Member,
     assert_in_order,
     handled,
@@ -30,7 +30,7 @@ from tests.aquifer.test_groups import (
 def test_two_groups_and_a_reader_of_one_log_get_all_of_it_each(tmp_path: Path, compress: str | None) -> None:
     journal = SqliteJournal(tmp_path / "log.db")
     with Gateway(
-        Flux.from_iterable(records(3000)), ANYWHERE, journal=journal, compress=compress, limits=QUICK
+        Flux.from_iterable(records(3000)), ANYWHERE, journal=journal, compress=compress, limits=PATIENT
     ) as gateway:
         billing = [join(gateway.endpoint, group="billing") for _ in range(2)]
         stock = [join(gateway.endpoint, group="stock", partitions=3)]
@@ -48,7 +48,7 @@ def test_two_groups_and_a_reader_of_one_log_get_all_of_it_each(tmp_path: Path, c
 def test_what_waits_for_a_member_that_requests_nothing_is_within_its_window() -> None:
     window, size = 100_000, 1000
     source = Flux.from_iterable(Record(bytes(size), key=b"k%d" % (n % KEYS)) for n in range(2000))
-    with Gateway(source, ANYWHERE, limits=QUICK) as gateway:
+    with Gateway(source, ANYWHERE, limits=PATIENT) as gateway:
         idle = join(gateway.endpoint, Member(0), window_bytes=window)
         eventually(shared([idle]))
         eventually(lambda: all(one.bytes for one in gateway.status().subscribers))
@@ -62,7 +62,7 @@ def test_what_waits_for_a_member_that_requests_nothing_is_within_its_window() ->
 
 def test_records_of_a_megabyte_are_shared_as_well() -> None:
     source = Flux.from_iterable(Record(bytes(1_000_000), key=b"k%d" % n) for n in range(16))
-    with Gateway(source, ANYWHERE, journal=MemoryJournal(max_bytes=4_000_000), limits=QUICK) as gateway:
+    with Gateway(source, ANYWHERE, journal=MemoryJournal(max_bytes=4_000_000), limits=PATIENT) as gateway:
         joined = [join(gateway.endpoint, partitions=4, window_bytes=100_000) for _ in range(2)]
         for member in joined:
             assert member.over.wait(60)
@@ -77,7 +77,7 @@ def test_a_member_that_cancels_inside_of_a_signal_gets_no_other() -> None:
         gone.set()
         return None
 
-    with Gateway(source, ANYWHERE, limits=QUICK) as gateway:
+    with Gateway(source, ANYWHERE, limits=PATIENT) as gateway:
         leaver = join(gateway.endpoint, Member(judge=judge))
         eventually(shared([leaver]))
         source.give(*records(50))
@@ -90,7 +90,7 @@ def test_a_member_that_cancels_inside_of_a_signal_gets_no_other() -> None:
 
 def test_a_partition_that_is_moved_back_is_read_again_by_the_next_member() -> None:
     source = ByHand()
-    with Gateway(source, ANYWHERE, limits=QUICK) as gateway:
+    with Gateway(source, ANYWHERE, limits=PATIENT) as gateway:
         joined = [join(gateway.endpoint, partitions=2) for _ in range(2)]
         eventually(shared(joined, 2))
         source.give(*records(KEYS))
@@ -107,7 +107,7 @@ def test_a_partition_that_is_moved_back_is_read_again_by_the_next_member() -> No
 
 def test_a_partition_that_is_forgotten_begins_anew_while_there_are_members() -> None:
     source = ByHand()
-    with Gateway(source, ANYWHERE, limits=QUICK) as gateway:
+    with Gateway(source, ANYWHERE, limits=PATIENT) as gateway:
         first = join(gateway.endpoint, partitions=2)
         eventually(shared([first], 2))
         source.give(*records(KEYS))
