@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from penstock.aquifer import AquiferPublisher, Gateway
+from penstock.aquifer import AquiferPublisher, AquiferSubscription, Gateway
+from penstock.spec import Subscription
 from penstock.streams import Flux
 from penstock.streams.spi import ElementInbox
 from tests.aquifer.faults.rigs import ANYWHERE, eventually, read
@@ -19,6 +21,37 @@ PATIENCE = 30
 
 def _numbers(count: int) -> Flux[bytes]:
     return Flux.from_iterable([b"%d" % number for number in range(count)])
+
+
+class Keeping(ElementInbox):
+    """Keeps what comes, and notes how many elements there were when the stream ended."""
+
+    def __init__(self) -> None:
+        self.kept: list[bytes] = []
+        self.append = self.kept.append
+        self.extend = self.kept.extend
+        self.idle = False
+        self.over: list[tuple[int, BaseException | None]] = []
+        self.subscription: Subscription | None = None
+
+    def on_subscribe(self, subscription: Subscription, /) -> None:
+        self.subscription = subscription
+
+    def on_next(self, element: bytes, /) -> None:
+        raise AssertionError("its elements are put into it")
+
+    def on_error(self, error: BaseException, /) -> None:
+        self.over.append((len(self.kept), error))
+
+    def on_complete(self) -> None:
+        self.over.append((len(self.kept), None))
+
+    def wake(self) -> None:
+        self.idle = False
+
+    def request(self, n: int) -> None:
+        assert self.subscription is not None
+        self.subscription.request(n)
 
 
 @pytest.mark.parametrize("settings", [{}, {"records": True}, {"dialect": "plain"}], ids=str)
@@ -97,33 +130,72 @@ def test_a_record_that_is_null_can_be_read_as_a_record_and_in_a_list() -> None:
 
 
 def test_an_inbox_whose_reader_cannot_be_woken_ends_the_subscription() -> None:
-    class Deaf(ElementInbox):
-        def __init__(self) -> None:
-            self.kept: list[bytes] = []
-            self.append = self.kept.append
-            self.extend = self.kept.extend
-            self.idle = True
-            self.over: list[BaseException | None] = []
-
-        def on_subscribe(self, subscription: object, /) -> None:
-            subscription.request(5)  # type: ignore[attr-defined]
-
-        def on_next(self, element: bytes, /) -> None:
-            raise AssertionError("its elements are put into it")
-
-        def on_error(self, error: BaseException, /) -> None:
-            self.over.append(error)
-
-        def on_complete(self) -> None:
-            self.over.append(None)
-
+    class Deaf(Keeping):
         def wake(self) -> None:
             raise SystemExit("cannot wake")
 
     with Gateway(_numbers(100), ANYWHERE) as gateway:
         publisher, inbox = AquiferPublisher(gateway.endpoint, id="deaf"), Deaf()
+        inbox.idle = True
         publisher.subscribe(inbox)
+        inbox.request(5)
         eventually(lambda: inbox.kept)
         # What its reader may not have seen comes again.
         assert read(gateway.endpoint, id="deaf").wait().items[0] == b"0"
     assert inbox.over == []
+
+
+@pytest.mark.parametrize("dialect", ["extended", "plain"])
+def test_requests_of_many_threads_are_met_in_order_and_the_end_comes_last(dialect: str) -> None:
+    count = 9000
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with Gateway(_numbers(count), ANYWHERE) as gateway:
+            inbox = Keeping()
+            AquiferPublisher(gateway.endpoint, dialect=dialect).subscribe(inbox)
+
+            def ask() -> None:
+                for _ in range(count // 45):
+                    inbox.request(9)
+
+            threads = [threading.Thread(target=ask) for _ in range(5)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE)
+            eventually(lambda: inbox.over)
+        assert inbox.kept == [b"%d" % number for number in range(count)]
+        assert inbox.over == [(count, None)]
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_no_more_is_put_into_an_inbox_than_was_requested() -> None:
+    with Gateway(_numbers(5000), ANYWHERE) as gateway:
+        inbox, total = Keeping(), 0
+        AquiferPublisher(gateway.endpoint).subscribe(inbox)
+        for n in (1, 1, 5, 100, 1, 2400, 3, 1000, 7):
+            total += n
+            inbox.request(n)
+            assert len(inbox.kept) <= total
+            eventually(lambda: len(inbox.kept) == total)  # noqa: B023
+        assert not inbox.over
+        assert inbox.subscription is not None
+        inbox.subscription.cancel()
+        inbox.request(100)
+        assert len(inbox.kept) == total
+
+
+def test_what_a_request_was_given_at_once_is_acknowledged() -> None:
+    with Gateway(_numbers(2000), ANYWHERE) as gateway:
+        inbox = Keeping()
+        AquiferPublisher(gateway.endpoint, id="reader").subscribe(inbox)
+        inbox.request(1)
+        eventually(lambda: len(inbox.kept) == 1)
+        inbox.request(500)  # They are unpacked by now.
+        eventually(lambda: len(inbox.kept) == 501)
+        assert isinstance(inbox.subscription, AquiferSubscription)
+        inbox.subscription.cancel()
+        assert inbox.subscription.join(PATIENCE)
+        assert read(gateway.endpoint, id="reader").wait().items[0] == b"501"

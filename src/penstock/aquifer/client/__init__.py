@@ -3,11 +3,12 @@
 from penstock.aquifer.client.administrator import Administrator
 from penstock.aquifer.client.group import GroupSubscription
 from penstock.aquifer.client.log_reader import LogReader, LogState
+from penstock.aquifer.client.metrics import Deficit, Metrics
 from penstock.aquifer.client.probe import probe
 from penstock.aquifer.client.producer import PreparedPart, Producer, Transaction
 from penstock.aquifer.client.publisher import AquiferPublisher
 from penstock.aquifer.client.redelivery import Redelivery
-from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
+from penstock.aquifer.client.subscription import AquiferSubscription
 
 __all__ = [
     "Administrator",

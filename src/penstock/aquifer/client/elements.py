@@ -119,6 +119,11 @@ class Chunk:
         self.unpacked_bytes = nbytes if unpacked_bytes is None else unpacked_bytes
         """and that of its records, if it arrived compressed."""
 
+    @property
+    def at_hand(self) -> int:
+        """How many elements are unpacked and were not handed on yet."""
+        return 0 if self._elements is None else len(self._elements) - self._position
+
     def take(self, most: int) -> list[Any]:
         """Up to ``most`` elements that were not handed on yet; call :meth:`handed` with how many were."""
         if self._elements is None:

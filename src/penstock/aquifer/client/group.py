@@ -20,8 +20,8 @@ from msgspec import UNSET
 from penstock.aquifer.client.assignment import is_done, moves_of
 from penstock.aquifer.client.connection import GatewayConnection
 from penstock.aquifer.client.demand import Demand, Turns
+from penstock.aquifer.client.metrics import Metrics
 from penstock.aquifer.client.partition_subscription import PartitionSubscription, moment
-from penstock.aquifer.client.subscription import Metrics
 from penstock.aquifer.errors import AquiferError, ProtocolViolation, SourceFailed, TakenOver
 from penstock.aquifer.protocol.messages import (
     GroupFields,

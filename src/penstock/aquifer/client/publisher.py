@@ -13,10 +13,11 @@ from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoi
 from penstock.aquifer.client.elements import Unpacker
 from penstock.aquifer.client.group import GroupSubscription
 from penstock.aquifer.client.keys import key_list
+from penstock.aquifer.client.metrics import Deficit, Metrics
 from penstock.aquifer.client.partition_subscription import PartitionSubscription
 from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, Redelivery
 from penstock.aquifer.client.sockets import GatewaySockets
-from penstock.aquifer.client.subscription import AquiferSubscription, Deficit, Metrics
+from penstock.aquifer.client.subscription import AquiferSubscription
 from penstock.aquifer.protocol.messages import VERSION, GroupFields, SubscribeFields
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide

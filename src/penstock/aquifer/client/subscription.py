@@ -2,6 +2,10 @@
 
 All signals come from this thread, one after the other (§1.3). ``request`` and ``cancel`` may be called from
 any thread, and from within a signal; they only note what is wanted and wake the thread.
+
+A subscriber that is an inbox, as a ``for`` loop is, asks for a few hundred elements at a time. If these are
+unpacked already, ``request`` puts them into the inbox itself: to change threads and back would cost more than
+that. The thread still ends each chunk, and does all that has to do with the gateway.
 """
 
 from __future__ import annotations
@@ -11,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from operator import length_hint
 from typing import Any, ClassVar
@@ -19,6 +22,7 @@ from typing import Any, ClassVar
 from penstock.aquifer.client.demand import Demand
 from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.elements import Chunk, Unpacker
+from penstock.aquifer.client.metrics import Metrics
 from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, refused_too_often
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import SourceFailed
@@ -31,7 +35,7 @@ from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_req
 from penstock.streams import StageState
 from penstock.streams.spi import ElementInbox, Glimpse, drop_error
 
-__all__ = ["AquiferSubscription", "Deficit", "Metrics"]
+__all__ = ["AquiferSubscription"]
 
 _log = logging.getLogger("penstock.aquifer")
 
@@ -44,48 +48,6 @@ _LONGEST_PORTION = 0.1
 """Seconds that a subscriber may take for a portion of several elements."""
 _TAKES_ITS_TIME = 1.0
 """If the subscriber took longer than this many seconds, the silence was its own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Deficit:
-    """A plain gateway declared more records than arrived in time (see ``on_deficit``)."""
-
-    declared: int
-    received: int
-    rate: int
-    """How many records each request asks for from now on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """A snapshot of a subscription; counts are since it began."""
-
-    dialect: str | None
-    """``"extended"``, ``"plain"``, or None before a gateway has answered."""
-    connected: bool
-    """Whether a gateway is connected at the moment."""
-    epoch: str | None
-    """The log that the offsets belong to (extended dialect)."""
-    records: int
-    """How many records the subscriber got."""
-    next: int
-    """The offset of the next record to arrive (plain dialect: how many have arrived)."""
-    lag: int
-    """How many records the log was ahead when the gateway last said so (extended dialect)."""
-    window: int
-    """How many records may be on their way, or wait for demand."""
-    rate: float
-    """Records per second, lately."""
-    subscriptions: int
-    """How often a gateway has accepted this subscriber: more than once after losses and restarts."""
-    gaps: int
-    """How often frames were lost on the way and asked for again (extended dialect)."""
-    deficits: int
-    """How often fewer records arrived than were declared (plain dialect)."""
-    missing: int
-    """How many records were declared and never arrived (plain dialect)."""
-    request_size: int
-    """How many records each request asks for (plain dialect)."""
 
 
 class AquiferSubscription:
@@ -129,6 +91,8 @@ class AquiferSubscription:
         self._left = False
         """The subscriber has cancelled."""
         self._delivered = 0
+        self._handing_over = threading.Lock()
+        """Held while elements go to the subscriber."""
         self._signalling = False
         """The subscriber, or what stands before it, is at work."""
         self._acknowledge: int | None = None
@@ -170,7 +134,8 @@ class AquiferSubscription:
                     self._illegal = non_positive_request(n)
             else:
                 self._demand.add(number)
-        self.wake()
+        if self._illegal is not None or not self._put_at_hand():
+            self.wake()
 
     def cancel(self) -> None:
         """Stop the signals, soon (§3.12)."""
@@ -383,24 +348,10 @@ class AquiferSubscription:
         if self._pending is not None:
             self._see_to(self._pending)
         while self._deliverable() and self._has_turn():
-            chunk = self._waiting[0]
-            demand = self._demand.left
             began = time.monotonic()
-            if self._pending is None:
-                elements = self._before_none(chunk.take(min(demand, self._portion)), chunk)
-            else:
-                elements = chunk.take(min(demand, self._portion, self._pending.room))
-                self._pending.deliver(elements, chunk.unpacked_bytes // max(chunk.count, 1))
-            count = self._signal_some(elements)
+            with self._handing_over:
+                self._deliver_portion(self._waiting[0], self._demand.left)
             self._end_turn()
-            chunk.handed(count)
-            self._reached = chunk.reached
-            reader = self._side.reader
-            if self._automatic and isinstance(reader, ExtendedReader):
-                reader.acknowledged = chunk.reached
-            if chunk.done:
-                self._waiting.popleft()
-                self._handed(chunk)
             if self._illegal is not None:
                 return
             now = time.monotonic()
@@ -412,6 +363,46 @@ class AquiferSubscription:
             if self._pending is not None:
                 self._note_acknowledgement()
                 self._see_to(self._pending)
+
+    def _deliver_portion(self, chunk: Chunk, demand: int) -> None:
+        if self._pending is None:
+            elements = self._before_none(chunk.take(min(demand, self._portion)), chunk)
+        else:
+            elements = chunk.take(min(demand, self._portion, self._pending.room))
+            self._pending.deliver(elements, chunk.unpacked_bytes // max(chunk.count, 1))
+        chunk.handed(self._signal_some(elements))
+        self._reached = chunk.reached
+        reader = self._side.reader
+        if self._automatic and isinstance(reader, ExtendedReader):
+            reader.acknowledged = chunk.reached
+        if chunk.done:
+            self._waiting.popleft()
+            self._handed(chunk)
+
+    def _put_at_hand(self) -> bool:
+        """Put requested elements into the inbox, on any thread; whether that met all demand.
+
+        The last element of a chunk is left to the subscription's thread, which tells the gateway. So is
+        everything while that thread is at it.
+        """
+        inbox = self._inbox
+        if inbox is None or self._pending is not None or not self._handing_over.acquire(False):
+            return False
+        try:
+            chunk = self._waiting[0] if self._waiting else None
+            count = min(self._demand.left, chunk.at_hand - 1) if chunk is not None else 0
+            if chunk is None or count <= 0 or self._cancelled:
+                return False
+            elements = chunk.take(count)
+            if self._unpacker.none_in(elements) is not None:
+                return False
+            chunk.handed(self._signal_some(elements))
+            self._reached = chunk.reached
+            return not self._demand.left
+        except IndexError:
+            return False  # The thread has passed over an empty chunk meanwhile.
+        finally:
+            self._handing_over.release()
 
     def _before_none(self, elements: list[Any], chunk: Chunk) -> list[Any]:
         """The elements before the first None, which cannot be an element (§2.13)."""
@@ -499,7 +490,11 @@ class AquiferSubscription:
 
     def _note_acknowledgement(self) -> None:
         reader = self._side.reader
-        if reader is None or self._automatic:
+        if reader is None:
+            return
+        if self._automatic:
+            if self._inbox is not None and isinstance(reader, ExtendedReader):
+                reader.acknowledged = max(reader.acknowledged, min(self._reached, reader.next))
             return
         if self._pending is not None:
             self._note_settled(self._pending, reader)
@@ -567,7 +562,8 @@ class AquiferSubscription:
         self._signal(lambda subscriber: subscriber.on_error(error))
 
     def _signal(self, signal: Callable[[Subscriber[Any]], None]) -> None:
-        self._cancelled = True
+        with self._handing_over:  # No element comes after the end.
+            self._cancelled = True
         assert self._subscriber is not None
         try:
             signal(self._subscriber)
