@@ -32,6 +32,7 @@ __all__ = [
     "Batch",
     "Spark",
     "batch_of",
+    "last_batch",
     "reported",
     "running",
     "silenced",
@@ -191,15 +192,25 @@ def _batches(query: StreamingQuery, rows: int, rows_per_trigger: int) -> list[Ba
         error = query.exception()
         if error is not None:
             raise error
-        newest = query.lastProgress
-        if newest is not None and newest["batchId"] > last:
-            last, deadline = newest["batchId"], time.monotonic() + PATIENCE
+        newest = last_batch(query)
+        if newest > last:
+            last, deadline = newest, time.monotonic() + PATIENCE
             batches = [] if last + 1 < fewest else reported(query)
             totals = list(accumulate(batch.rows for batch in batches))
             if totals and totals[-1] >= rows:
                 return batches[: next(i for i, total in enumerate(totals) if total >= rows) + 1]
         time.sleep(_LOOK)
     raise TimeoutError(f"no batch has ended for {PATIENCE:g} s")
+
+
+def last_batch(query: StreamingQuery) -> int:
+    """The number of the last batch that has ended; -1 if none has.
+
+    ``query.lastProgress`` has Java write the whole report as JSON, and parses it. Whoever looks often would
+    measure that as well.
+    """
+    newest = query._jsq.lastProgress()
+    return -1 if newest is None else int(newest.batchId())
 
 
 def reported(query: StreamingQuery) -> list[Batch]:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from benchmarks import spark_gateways as gateways
 from benchmarks.processes import beside
-from benchmarks.spark_queries import PATIENCE, Batch, reported, running, silenced
+from benchmarks.spark_queries import PATIENCE, Batch, last_batch, reported, running, silenced
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -243,8 +243,7 @@ def _after(query: StreamingQuery, number: int, seconds: float, least: int = 0) -
         error = query.exception()
         if error is not None:
             raise error
-        newest = query.lastProgress
-        last = -1 if newest is None else newest["batchId"]
+        last = last_batch(query)
         if last >= number or (last >= max(least, 1) and time.monotonic() - since > seconds):
             return reported(query)
         time.sleep(0.02)

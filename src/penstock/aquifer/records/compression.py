@@ -11,8 +11,10 @@ expanded, and no more than that is ever expanded.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
@@ -56,6 +58,14 @@ _local = threading.local()
 
 def knows_zstd() -> bool:
     """Whether the package for it is installed."""
+    if "zstandard" in sys.modules:
+        return sys.modules["zstandard"] is not None
+    return _is_installed()
+
+
+@cache
+def _is_installed() -> bool:
+    """To look for it takes as long as to open a connection, and every subscriber wants to know."""
     return find_spec("zstandard") is not None
 
 

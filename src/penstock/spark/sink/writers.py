@@ -27,7 +27,7 @@ from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.batch_times import note_commit
 from penstock.spark.spark_interface import StreamArrowWriter
 from penstock.spark.stop_notices import QueryRun, StopNotice
-from penstock.spark.worker_garbage import exclude_imports_from_collection
+from penstock.spark.worker_upkeep import spare_upkeep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +80,7 @@ def _prepare(
                 transaction.write_batch(records)
         part, before = transaction.prepare(), transaction.published_before
         prepared = PreparedRows(query, part, _this_run(task), before, is_repeated(task))
-    exclude_imports_from_collection()
+    spare_upkeep()
     return prepared
 
 
@@ -112,7 +112,7 @@ class AquiferStreamWriter(StreamArrowWriter):
             remedy = "a stream has its own id and batch numbers; writerId and batchId are for df.write"
             raise BadOption("writerId", options.writer_id, remedy)
         RowPacker(schema, options.value)  # Raises here, rather than in a task, if the schema does not fit.
-        exclude_imports_from_collection()  # In the process that makes a writer for each batch.
+        spare_upkeep()  # In the process that makes a writer for each batch.
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Prepare the rows of a task; runs in the task."""
@@ -145,7 +145,7 @@ class AquiferBatchWriter(DataSourceArrowWriter):
         self._options = options
         self._query, self._batch = options.transaction or (f"write-{secrets.token_hex(8)}", 0)
         RowPacker(schema, options.value)
-        exclude_imports_from_collection()
+        spare_upkeep()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Prepare the rows of a task; runs in the task."""

@@ -20,7 +20,7 @@ from penstock.spark.source.keys import KeyShare
 from penstock.spark.source.lease_renewal import renewed
 from penstock.spark.source.positions import OffsetRange
 from penstock.spark.source.pushed_filters import Conditions
-from penstock.spark.worker_garbage import exclude_imports_from_collection
+from penstock.spark.worker_upkeep import spare_upkeep
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -122,7 +122,7 @@ def read_range(
         choices = [choice for choice in (partition.share, conditions) if choice is not None]
         yield from _read(span, columns, options, letters, choices)
         letters.commit()
-    exclude_imports_from_collection()
+    spare_upkeep()
 
 
 def _read(
