@@ -19,7 +19,7 @@ from benchmarks.processes import LONGEST, RECORD, Facts, Line, exchange
 from benchmarks.workload import Counting
 from penstock.aquifer import AquiferPublisher, MemoryJournal, Record
 
-__all__ = ["question"]
+__all__ = ["question", "shared_by"]
 
 PARTITIONS = 4
 MEMBERS = (1, 2, 4)
@@ -40,13 +40,14 @@ def question() -> Iterator[Question]:
         clock=Clock.BETWEEN_PROCESSES,
         fewest_rounds=2,
         alternatives=(
-            Alternative(ONE, partial(_shared_by, 0)),
-            *(Alternative(f"a group of {count}", partial(_shared_by, count), base=ONE) for count in MEMBERS),
+            Alternative(ONE, partial(shared_by, 0)),
+            *(Alternative(f"a group of {count}", partial(shared_by, count), base=ONE) for count in MEMBERS),
         ),
     )
 
 
-def _shared_by(members: int, records: int) -> Timed:
+def shared_by(members: int, records: int) -> Timed:
+    """Let so many members of a group, or with 0 one reader, get so many records together."""
     receive = partial(read, members=members)
     return exchange(records, send=serve, receive=receive, receivers=max(members, 1), warm_up=0)
 
