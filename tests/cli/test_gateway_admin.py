@@ -61,6 +61,18 @@ def test_nobody_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         assert run(capsys, "ls", gateway.endpoint)[:2] == (0, "no ids and no sessions\n")
 
 
+@pytest.mark.parametrize("compress", ["zstd", None])
+def test_the_status_says_what_compression_saves(
+    capsys: pytest.CaptureFixture[str], compress: str | None
+) -> None:
+    with Gateway(Flux.from_iterable([b"x" * 100] * 1000), ANYWHERE, compress=compress) as gateway:
+        eventually(lambda: gateway.status().end is not None)
+        code, out, _ = run(capsys, "status", gateway.endpoint)
+    assert code == 0
+    first = out.splitlines()[0]
+    assert bool(re.search(r", compressed to \d\.\d%$", first)) == (compress is not None), first
+
+
 def test_a_session_is_ended_by_its_id_or_its_number(
     gateway: Gateway, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -142,7 +142,7 @@ def _lines(endpoint: str, figures: GatewayFigures, width: int) -> Iterator[str]:
     up = duration(figures.uptime)
     about = [f"up for {up}", f"epoch {figures.epoch}", where, f"codec {printable(figures.codec)}"]
     if figures.compressed is not None:
-        about.append(f"compressed to {figures.compressed:.0%}")
+        about.append(f"compressed to {figures.compressed:.1%}")
     yield from wrap(f"{endpoint}: {', '.join(about)}", width)
     yield from block(figures, width)
     if figures.streams:
