@@ -7,6 +7,7 @@ import os
 import select
 import sys
 import time
+from collections.abc import Callable
 from typing import Final
 
 __all__ = ["read_secret"]
@@ -17,10 +18,15 @@ _PATIENCE: Final = 3.0
 """Seconds in which a program at the other end of a pipe has to write, as in ``token-file=<(pass token)``."""
 
 
-def read_secret(path: str) -> bytes:
-    """The bytes of the file without white space at its ends; OSError if they cannot be had."""
+def read_secret(path: str, check: Callable[[os.stat_result], object] | None = None) -> bytes:
+    """The bytes of the file without white space at its ends; OSError if they cannot be had.
+
+    ``check`` sees what was opened before anything is read, and may raise an error.
+    """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
+        if check is not None:
+            check(os.fstat(descriptor))
         deadline, found = time.monotonic() + _PATIENCE, bytearray()
         while len(found) <= _LONGEST:
             _wait_for_bytes(descriptor, deadline)

@@ -23,6 +23,12 @@ def test_the_lines_of_a_program_are_records_and_its_end_is_the_end() -> None:
         assert gateway.failure is None
 
 
+def test_a_command_of_several_lines_is_within_one_line_of_what_is_said() -> None:
+    with feeds.open("exec:sh -c 'echo one\n  echo two'") as feed:
+        assert feed.name == "sh -c 'echo one echo two'"
+        assert feed.flux().collect_list().block(PATIENCE) == [b"one", b"two"]
+
+
 def test_a_program_that_fails_is_an_error_with_its_status() -> None:
     with feeds.open("exec:sh -c 'echo one; exit 3'") as feed:
         taken: list[bytes] = []

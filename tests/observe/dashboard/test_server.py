@@ -263,6 +263,21 @@ def test_a_token_that_protects_nothing_is_refused_and_not_shown(
     assert text not in str(caught.value)
 
 
+def test_a_token_can_come_through_a_pipe_and_one_that_never_comes_does_not_hold_up_the_start(
+    tmp_path: Path,
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe, 0o600)
+    with pipe.open("r+b", buffering=0), pytest.raises(BadToken, match="nothing came within 3 s"):
+        a_dashboard(token_file=str(pipe))
+    reading, writing = os.pipe()
+    os.write(writing, f"{TOKEN}\n".encode())
+    os.close(writing)
+    with a_dashboard(token_file=f"/dev/fd/{reading}") as dashboard:
+        os.close(reading)
+        assert ask(dashboard, "/snapshot.json", Authorization=f"Bearer {TOKEN}").status == 200
+
+
 def test_tls_is_spoken_with_a_certificate(tmp_path: Path, token_file: str) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("localhost")

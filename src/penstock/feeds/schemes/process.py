@@ -70,7 +70,8 @@ class ProcessFeed(_LineStream):
     """
 
     def __init__(self, command: list[str], options: FeedOptions) -> None:
-        super().__init__(shlex.join(command), options)
+        # A command may have lines of its own, and a name is within one.
+        super().__init__(" ".join(shlex.join(command).split()), options)
         self._command = command
         self._restart = options.restart or "never"
 

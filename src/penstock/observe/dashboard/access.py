@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.endpoint import Endpoint
+from penstock.secret_file import read_secret
 
 __all__ = ["BadToken", "VisitorAccess", "read_token"]
 
@@ -38,15 +39,17 @@ class BadToken(ValueError):
 
 def read_token(file: str) -> str:
     """Read the token from a file that only its owner can read; BadToken if it cannot be used."""
+
+    def check_mode(found: os.stat_result) -> None:
+        mode = found.st_mode & 0o777
+        if mode & 0o077 and os.name == "posix":
+            raise BadToken(f"other users can read the token in {file} (mode {mode:o}); chmod 600 {file}")
+
     try:
-        with open(file, encoding="utf-8") as stream:
-            mode = os.fstat(stream.fileno()).st_mode & 0o777
-            token = stream.read(_LONGEST_TOKEN + 2).strip()
+        token = read_secret(file, check_mode).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise BadToken(f"cannot read the token in {file}: {reason}; make one with {_MAKE_ONE}") from None
-    if mode & 0o077 and os.name == "posix":
-        raise BadToken(f"other users can read the token in {file} (mode {mode:o}); chmod 600 {file}")
     return check_token(token, f"the token in {file}")
 
 
