@@ -285,14 +285,15 @@ def _numbers(noted: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONG + 120)
+@pytest.mark.parametrize("qos", [1, 2])
 def test_gateway_broker_and_sender_are_killed_in_turn_and_nothing_acknowledged_is_lost(
-    tmp_path: Path,
+    tmp_path: Path, qos: int
 ) -> None:
     log, noted, enough = tmp_path / "log.db", tmp_path / "noted", tmp_path / "enough"
     batch = max(500, RECORDS // 100)
-    with Mosquitto(tmp_path / "m", "allow_anonymous true", saved_every=1) as broker:
-        source = _subscribed(url(broker, "killed", "qos=1&client-id=killed"))
-        sending = (sys.executable, "-m", "tests.feeds.mqtt_sender", str(broker.port), "killed/x", "1")
+    with Mosquitto(tmp_path / "m", saved_every=1) as broker:
+        source = _subscribed(url(broker, "killed", f"qos={qos}&client-id=killed"))
+        sending = (sys.executable, "-m", "tests.feeds.mqtt_sender", str(broker.port), "killed/x", str(qos))
         files = (str(batch), str(noted), str(enough), str(broker.database))
         with (
             Process(tmp_path / "gateway.log", *gateway_command(source, "--journal", str(log))) as gateway,
@@ -305,10 +306,11 @@ def test_gateway_broker_and_sender_are_killed_in_turn_and_nothing_acknowledged_i
             enough.touch()
             assert sender.wait() == 0, sender.log.read_text()
             _wait_for_the_end(broker, "killed", log)
-    stored = set(records_of(log))
+    stored = records_of(log)
     acknowledged = noted.read_bytes().splitlines()
-    print(len(acknowledged), "acknowledged,", len(stored), "stored")
-    assert set(acknowledged) <= stored, "lost"
+    # A broker that was restarted sends again what it had sent, also with QoS 2.
+    print(len(acknowledged), "acknowledged,", len(stored), "stored,", len(stored) - len(set(stored)), "again")
+    assert set(acknowledged) <= set(stored), "lost"
 
 
 @pytest.mark.slow
@@ -317,14 +319,14 @@ def test_with_qos_2_every_message_is_stored_once_while_gateway_and_sender_are_ki
     tmp_path: Path,
 ) -> None:
     log, noted, enough = tmp_path / "log.db", tmp_path / "noted", tmp_path / "enough"
-    with Mosquitto(tmp_path / "m", "allow_anonymous true") as broker:
+    with Mosquitto(tmp_path / "m") as broker:
         source = _subscribed(url(broker, "once", "qos=2&client-id=once"))
         sending = (sys.executable, "-m", "tests.feeds.mqtt_sender", str(broker.port), "once/x", "2")
         with (
             Process(tmp_path / "gateway.log", *gateway_command(source, "--journal", str(log))) as gateway,
             Process(tmp_path / "sender.log", *sending, "100", str(noted), str(enough)) as sender,
         ):
-            # Not the broker: Mosquitto 2.0.11 comes back without knowing what it had released (PUBREL).
+            # Not the broker: Mosquitto comes back without knowing what it had released (PUBREL).
             stages = {"sender": sender, "gateway": gateway}
             kills = 9 if RECORDS < 10_000 else 30
             storm(stages, lambda: _numbers(noted), kills, max(1, RECORDS // kills))
@@ -337,6 +339,23 @@ def test_with_qos_2_every_message_is_stored_once_while_gateway_and_sender_are_ki
     print(len(acknowledged), "acknowledged,", len(stored), "stored")
     assert len(stored) == len(set(stored)), "stored twice"
     assert set(acknowledged) <= set(stored), "lost"
+
+
+@pytest.mark.slow
+@pytest.mark.rare(20)
+@pytest.mark.timeout(LONG + 120)
+def test_more_messages_than_there_are_packet_ids_are_stored_once_and_in_order(tmp_path: Path) -> None:
+    """Mosquitto 2.0.11 sends all of them at once, whatever Receive Maximum is, and uses ids twice."""
+    with Mosquitto(tmp_path / "m") as broker:
+        source = _subscribed(url(broker, "many", "qos=2&client-id=many"))
+        sent = publish(broker, "many", range(75_000), 2)
+        for turn in range(2):
+            journal = SqliteJournal(tmp_path / "log.db")
+            with feeds.open(source) as feed, Gateway(feed, HERE, journal=journal):
+                if turn:  # They come after what the broker believes unfinished.
+                    sent += publish(broker, "many", range(len(sent), len(sent) + 100), 2)
+                _wait_long(partial(_has, journal, len(sent)))
+    assert records_of(tmp_path / "log.db") == sent
 
 
 def _subscribed(source: str) -> str:
@@ -442,6 +461,19 @@ def test_a_session_that_another_client_has_taken_over_ends_the_feed() -> None:
     taken_over = mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER).write()
     with _server(accepted + taken_over) as port, feeds.open(f"mqtt://127.0.0.1:{port}/t") as feed:
         assert "taken over the session; stop it, or give each gateway a client id" in error_of(feed)
+
+
+def test_what_comes_just_before_the_broker_says_goodbye_is_stored() -> None:
+    accepted = mqtt5.ConnAckPacket(session_present=True).write()
+    one = mqtt5.PublishPacket("t", b"1", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1).write()
+    shut_down = mqtt5.DisconnectPacket(reason_code=mqtt5.DisconnectReasonCode.SERVER_SHUTTING_DOWN).write()
+    with (
+        _server(accepted + one + shut_down) as port,
+        feeds.open(f"mqtt://127.0.0.1:{port}/t") as feed,
+        followed(feed) as reader,
+    ):
+        assert values(reader.take(1)) == [b"1"]
+        wait_until(lambda: "SERVER_SHUTTING_DOWN" in str(feed.state), f"the feed is {feed.state}")
 
 
 def test_a_broker_that_gives_no_reason_for_a_second_client_with_the_same_id_is_understood(

@@ -2,6 +2,7 @@
 
 import json
 from collections import deque
+from dataclasses import dataclass
 
 import mqtt5
 import pytest
@@ -15,6 +16,17 @@ from penstock.feeds.mqtt_session import HeldMessage, MqttSession, digest_of
 RECEIVE_MAXIMUM = 3
 
 
+@dataclass
+class Sent:
+    """A message that the broker has sent, and that is not finished."""
+
+    packet_id: int
+    number: int
+    """Only the test can see it."""
+    digest: str
+    is_released: bool = False
+
+
 class SessionMachine(RuleBasedStateMachine):
     """A broker that uses the smallest free id at once, and messages that mostly look the same.
 
@@ -22,18 +34,20 @@ class SessionMachine(RuleBasedStateMachine):
     """
 
     qos = 2
+    window = RECEIVE_MAXIMUM
+    most = RECEIVE_MAXIMUM
 
     def __init__(self) -> None:
         super().__init__()
         self.published = 0
         self.queue: deque[tuple[int, str]] = deque()
-        """A message is its number, which only the test can see, and its digest."""
-        self.sent: dict[int, tuple[int, str] | None] = {}
-        """The broker's messages in flight, by id; None after PUBREC."""
-        self.down: deque[tuple[str, int, bool]] = deque()
-        """From the broker: what it is, the id, and whether it is repeated."""
+        """A message is its number and its digest."""
+        self.sent: list[Sent] = []
+        """The broker's messages in flight, oldest first."""
+        self.down: deque[tuple[Sent, bool, bool]] = deque()
+        """From the broker: the message, whether it is released, and whether it is repeated."""
         self.up: deque[bytes] = deque()
-        self.session = MqttSession()
+        self.session = MqttSession(self.most)
         self.mark = "{}"
         self.journal: list[int] = []
         self.deliveries: deque[tuple[list[int], str, list[HeldMessage], list[HeldMessage]]] = deque()
@@ -47,22 +61,26 @@ class SessionMachine(RuleBasedStateMachine):
         self._send()
 
     def _send(self) -> None:
-        while self.queue and len(self.sent) < RECEIVE_MAXIMUM:
-            packet_id = min(set(range(1, 10)) - set(self.sent))
-            self.sent[packet_id] = self.queue.popleft()
-            self.down.append(("publish", packet_id, False))
+        while self.queue and len(self.sent) < self.window:
+            self.sent.append(Sent(self._next_id(), *self.queue.popleft()))
+            self.down.append((self.sent[-1], False, False))
+
+    def _next_id(self) -> int:
+        return min(set(range(1, 10)) - {message.packet_id for message in self.sent})
 
     @precondition(lambda self: self.up)
     @rule()
     def broker_reads(self) -> None:
         answer, _ = mqtt5.read(memoryview(self.up.popleft()))
+        assert isinstance(answer, mqtt5.PubRecPacket | mqtt5.PubAckPacket | mqtt5.PubCompPacket)
+        # The oldest one, if several have this id.
+        message = next(it for it in self.sent if it.packet_id == answer.packet_id)
         if isinstance(answer, mqtt5.PubRecPacket):
-            assert answer.packet_id in self.sent
-            self.sent[answer.packet_id] = None
-            self.down.append(("release", answer.packet_id, False))
+            message.is_released = True
+            self.down.append((message, True, False))
         else:
-            assert isinstance(answer, mqtt5.PubAckPacket | mqtt5.PubCompPacket)
-            del self.sent[answer.packet_id]
+            assert message.is_released or self.qos == 1, "a protocol error"
+            self.sent.remove(message)
         self._send()
 
     # ---------------------------------------------------------------- the feed
@@ -73,16 +91,13 @@ class SessionMachine(RuleBasedStateMachine):
         stored: list[HeldMessage] = []
         released: list[HeldMessage] = []
         for _ in range(min(count, len(self.down))):
-            kind, packet_id, is_repeated = self.down.popleft()
-            if kind == "publish":
-                content = self.sent[packet_id]
-                assert content is not None
-                number, digest = content
-                message = self.session.receive(packet_id, self.qos, is_repeated, digest)
+            sent, is_released, is_repeated = self.down.popleft()
+            if not is_released:
+                message = self.session.receive(sent.packet_id, self.qos, is_repeated, sent.digest)
                 if message is not None:
-                    records.append(number)
+                    records.append(sent.number)
                     stored.append(message)
-            elif (message := self.session.release(packet_id)) is not None:
+            elif (message := self.session.release(sent.packet_id)) is not None:
                 released.append(message)
         if stored or released:
             self.deliveries.append((records, self.session.text(), stored, released))
@@ -95,6 +110,10 @@ class SessionMachine(RuleBasedStateMachine):
         self.journal += records
         self.session.commit(stored, released)
         self._answer()
+        if self.session.is_overrun and self.session.is_finished:
+            while self.up:  # What was written before the end of a connection arrives.
+                self.broker_reads()
+            self.line_breaks()
 
     def _answer(self) -> None:
         self.up += self.session.outgoing
@@ -109,15 +128,14 @@ class SessionMachine(RuleBasedStateMachine):
     @rule()
     def gateway_dies(self) -> None:
         self.deliveries.clear()
-        self.session = MqttSession.of(self.mark)
+        self.session = MqttSession.of(self.mark, self.most)
         self._reconnect()
 
     def _reconnect(self) -> None:
         self.down.clear()
         self.up.clear()
         assert self.session.connected(is_present=True)
-        for packet_id, content in self.sent.items():
-            self.down.append(("release" if content is None else "publish", packet_id, True))
+        self.down.extend((message, message.is_released, True) for message in self.sent)
         self._answer()
 
     # ---------------------------------------------------------------- what has to hold
@@ -127,7 +145,7 @@ class SessionMachine(RuleBasedStateMachine):
 
     @invariant()
     def what_the_broker_forgets_is_stored(self) -> None:
-        kept = {number for content in self.sent.values() if content is not None for number in content[:1]}
+        kept = {message.number for message in self.sent if not message.is_released}
         waiting = {number for number, _ in self.queue}
         assert set(range(self.published)) - kept - waiting <= set(self.journal)
 
@@ -161,10 +179,43 @@ class AtLeastOnceMachine(SessionMachine):
         """It is not: a PUBACK may have been lost."""
 
 
+class ConfusedBroker(SessionMachine):
+    """Sends everything at once, and counts ids without a look at those that are in use: Mosquitto 2.0.11."""
+
+    window = most = 1000
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids = 0
+
+    def _next_id(self) -> int:
+        self.ids += 1
+        return self.ids % RECEIVE_MAXIMUM + 1
+
+
+class GreedyBroker(ConfusedBroker):
+    """The same, and the session takes less than there are ids."""
+
+    most = RECEIVE_MAXIMUM - 1
+
+
+class ConfusedBrokerAtLeastOnce(ConfusedBroker, AtLeastOnceMachine):
+    """The same with QoS 1."""
+
+
 TestExactlyOnce = pytest.mark.timeout(120)(SessionMachine.TestCase)
 TestAtLeastOnce = pytest.mark.timeout(120)(AtLeastOnceMachine.TestCase)
-SessionMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
-AtLeastOnceMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestConfused = pytest.mark.timeout(120)(ConfusedBroker.TestCase)
+TestGreedy = pytest.mark.timeout(120)(GreedyBroker.TestCase)
+TestConfusedAtLeastOnce = pytest.mark.timeout(120)(ConfusedBrokerAtLeastOnce.TestCase)
+for machine, examples in (
+    (SessionMachine, 80),
+    (AtLeastOnceMachine, 50),
+    (ConfusedBroker, 80),
+    (GreedyBroker, 50),
+    (ConfusedBrokerAtLeastOnce, 50),
+):
+    machine.TestCase.settings = settings(max_examples=examples, stateful_step_count=40, deadline=None)
 
 
 def test_a_session_that_the_broker_has_lost_is_forgotten_in_the_journal_first() -> None:
@@ -178,8 +229,28 @@ def test_an_id_that_a_restored_broker_uses_for_another_message_is_not_taken_for_
     session = MqttSession.of(json.dumps({"7": digest_of("t", b"one")}))
     session.connected(is_present=True)
     assert session.receive(7, 2, True, digest_of("t", b"one")) is None
-    assert session.receive(7, 2, False, digest_of("t", b"one")) is not None
-    assert session.receive(7, 2, True, digest_of("t", b"two")) is not None
+    for is_repeated, payload in ((False, b"one"), (True, b"two")):
+        session.disconnected()
+        session.connected(is_present=True)
+        assert session.receive(7, 2, is_repeated, digest_of("t", payload)) is not None
+    assert not session.is_overrun
+
+
+def test_a_message_with_an_id_that_is_in_use_and_those_after_it_wait_for_a_new_connection() -> None:
+    session = MqttSession()
+    first = session.receive(7, 2, False, "first")
+    assert first is not None
+    assert [session.receive(number, 2, False, "later") for number in (7, 8)] == [None, None]
+    assert session.is_overrun
+    session.commit([first], [])
+    assert not session.is_finished
+    assert session.release(7) is first
+    session.commit([], [first])
+    assert session.is_finished
+    assert session.outgoing == [mqtt5.PubRecPacket(7).write(), mqtt5.PubCompPacket(7).write()]
+    session.disconnected()
+    session.connected(is_present=True)
+    assert all(session.receive(number, 2, True, "later") for number in (7, 8))
 
 
 def test_a_mark_that_is_not_one_is_an_error() -> None:

@@ -145,6 +145,10 @@ class MqttConnection:
             )
         return _cut(self._cutter, chunk)
 
+    def give_up(self, reason: str) -> None:
+        """Let whoever reads have a :class:`ConnectionLost`, now or with the next call."""
+        self._reader.set_exception(ConnectionLost(reason))
+
     def write(self, packets: bytes) -> None:
         """Send some packets: small ones, and not many."""
         self._writer.write(packets)

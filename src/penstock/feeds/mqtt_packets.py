@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["LargeMessage", "PacketCutter", "check_topic_filter"]
 
 _PUBLISH: Final = 3
+_DUPLICATE: Final = 8
 _BESIDES: Final = 256 * 1024
 """How many bytes a packet may have in addition to its payload: a topic, and properties."""
 _LONGEST_FILTER: Final = 65_535
@@ -27,6 +28,7 @@ class LargeMessage:
     topic: str
     qos: int
     packet_id: int
+    duplicate: bool
     size: int
 
 
@@ -94,7 +96,7 @@ def _header(buffer: bytearray, start: int) -> tuple[int, int] | None:
 
 def _large(buffer: bytearray, start: int, body: int, size: int) -> LargeMessage | None:
     """What the first bytes of a message say about it; None if they are not there yet."""
-    qos = buffer[start] >> 1 & 3
+    qos, duplicate = buffer[start] >> 1 & 3, bool(buffer[start] & _DUPLICATE)
     if len(buffer) < body + 2:
         return None
     topic = body + 2
@@ -102,7 +104,8 @@ def _large(buffer: bytearray, start: int, body: int, size: int) -> LargeMessage 
     if len(buffer) < after + 2:
         return None
     name = bytes(buffer[topic:after]).decode(errors="replace")
-    return LargeMessage(name, qos, int.from_bytes(buffer[after : after + 2]) if qos else 0, size)
+    packet_id = int.from_bytes(buffer[after : after + 2]) if qos else 0
+    return LargeMessage(name, qos, packet_id, duplicate, size)
 
 
 def check_topic_filter(text: str) -> None:

@@ -41,6 +41,17 @@ _BYTES: Final = 256 * 1024
 _MOST: Final = 65_535
 _FOREVER: Final = 2**32 - 1
 """The session expiry interval that means: never."""
+_OVERRUN: Final = (
+    "the broker sends more messages at once than Receive Maximum allows, as Mosquitto does before version "
+    "2.0.13; it has to send the last ones again"
+)
+_HELD: Final = 8192
+"""So many messages of a broker that does so are taken all the same: each new connection repeats all others.
+
+With many more, Mosquitto 2.0.11 takes milliseconds for each answer, because it looks through all of them.
+"""
+_FINISHING: Final = 60.0
+"""Seconds for finishing those; then there is a new connection in any case."""
 _SUBSCRIBE: Final = 1
 """The id of our only packet that has one."""
 
@@ -86,7 +97,7 @@ class MqttFeed(ConnectedFeed):
         """Whether the broker should have a session of ours."""
         self._mark_is_due = False
         self._has_seen_qos_0 = False
-        self._session = MqttSession()
+        self._session = MqttSession(max(_HELD, settings.receive_maximum))
         self._connection: MqttConnection | None = None
         self._settled = asyncio.Event()
         if not settings.qos:
@@ -99,7 +110,7 @@ class MqttFeed(ConnectedFeed):
             subscribed, _, ids = rest.partition(" ")
             self._client_id, self._is_named = client_id, True
             self._is_subscribed = subscribed == "subscribed"
-            self._session = MqttSession.of(ids)
+            self._session = MqttSession.of(ids, self._session.most)
 
     # ---------------------------------------------------------------- one connection
     async def connection(self) -> AsyncGenerator[Any, None]:
@@ -132,19 +143,20 @@ class MqttFeed(ConnectedFeed):
     async def _deliveries(self, connection: MqttConnection) -> AsyncGenerator[Delivery, None]:
         portion, came = _Portion(), connection.came
         while True:
-            for packet in came:
-                try:
+            try:
+                for packet in came:
                     self._take(packet, connection, portion)
-                except ValueError:
-                    if portion.packets:
-                        yield self._delivery(portion)
-                    raise
-                if portion.is_full:
+                    if portion.is_full:
+                        full, portion = portion, _Portion()
+                        yield self._delivery(full)
+            except Exception:
+                # A bad message, or the broker says goodbye: what came before has counted as taken.
+                if portion.packets:
                     yield self._delivery(portion)
-                    portion = _Portion()
+                raise
             if portion.packets:
-                yield self._delivery(portion)
-                portion = _Portion()
+                full, portion = portion, _Portion()
+                yield self._delivery(full)
             self._send()
             came = await connection.read()
 
@@ -190,7 +202,10 @@ class MqttFeed(ConnectedFeed):
             case mqtt5.PublishPacket():
                 self._take_message(packet, portion)
             case LargeMessage():
-                held = self._held(packet.packet_id, packet.qos, False, f"{packet.topic} {packet.size}")
+                digest = f"{packet.topic} {packet.size}"
+                held = self._held(packet.packet_id, packet.qos, packet.duplicate, digest)
+                if packet.qos and not held:
+                    return
                 portion.records += self._refuse(packet.topic, _too_long(packet.size), b"", packet.size)
                 portion.stored += held
                 portion.add(0)
@@ -230,7 +245,13 @@ class MqttFeed(ConnectedFeed):
         portion.add(len(packet.payload))
 
     def _held(self, packet_id: int, qos: int, is_duplicate: bool, digest: str) -> list[HeldMessage]:
-        message = self._session.receive(packet_id, qos, is_duplicate, digest) if qos else None
+        if not qos:
+            return []
+        session, was_overrun = self._session, self._session.is_overrun
+        message = session.receive(packet_id, qos, is_duplicate, digest)
+        if session.is_overrun and not was_overrun and self._connection is not None:
+            # At the latest: who breaks one rule may break another, and leave a message without its PUBREL.
+            asyncio.get_running_loop().call_later(_FINISHING, self._connection.give_up, _OVERRUN)
         return [] if message is None else [message]
 
     def _records(self, topic: str, payload: bytes) -> list[Any]:
@@ -279,6 +300,8 @@ class MqttFeed(ConnectedFeed):
         """On the loop, in the order of the deliveries."""
         self._session.commit(stored, released)
         self._send()
+        if self._connection is not None and self._session.is_overrun and self._session.is_finished:
+            self._connection.give_up(_OVERRUN)
 
     def _send(self) -> None:
         if self._connection is not None and self._session.outgoing:
