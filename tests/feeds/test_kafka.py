@@ -1,7 +1,10 @@
 """Kafka topics: each record becomes one of the log exactly once, in the order of its partition."""
 
+import asyncio
 import logging
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,13 +12,18 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    NewPartitions,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal
 from penstock.feeds import BadFeed, FeedOptions
 from tests.cli.running import PATIENCE
-from tests.feeds.brokers import records_of, wait_until
+from tests.feeds.brokers import free_port, records_of, wait_until
 from tests.feeds.reading import Reader, followed
 from tests.kafka.broker import KafkaBroker
 
@@ -300,6 +308,99 @@ def test_a_password_is_sent_over_tls_and_shown_nowhere(
     with pytest.raises(BadFeed) as bad:
         feeds.open("kafka://reader:hush@h/t?group=")
     assert "hush" not in str(bad.value)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_password_can_be_proved_without_being_sent(kafka: KafkaBroker, mechanism: str) -> None:
+    user, password, topic = mechanism.lower(), "@/:& %41", kafka.topic()
+    kafka.send(topic, [b"1"])
+    known = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 4096)
+    made = UserScramCredentialUpsertion(user, known, password.encode())
+    kafka.admin.alter_user_scram_credentials([made])[user].result(PATIENCE)
+    where = f"{kafka.secure_address}/{topic}?ca={kafka.certificate}&sasl={mechanism}"
+    with (
+        feeds.open(f"kafkas://{user}:{quote(password, safe='')}@{where}") as feed,
+        followed(feed) as reader,
+    ):
+        assert reader.take(1) == [b"1"]
+    with (
+        feeds.open(f"kafkas://{user}:wrong-one@{where}") as feed,
+        pytest.raises(BadFeed, match="refuses the user"),
+    ):
+        feed.flux().collect_list().block(PATIENCE)
+
+
+def test_a_broker_that_wants_a_certificate_gets_ours(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic, own = kafka.topic(), kafka.clients.issue_cert("gateway@example.org")
+    kafka.send(topic, [b"1"])
+    certificate, key = tmp_path / "own.pem", tmp_path / "own.key"
+    own.cert_chain_pems[0].write_to_path(str(certificate))
+    own.private_key_pem.write_to_path(str(key))
+    where = f"kafkas://{kafka.mutual_address}/{topic}?ca={kafka.certificate}"
+    with (
+        feeds.open(f"{where}&certificate={certificate}&key={key}") as feed,
+        followed(feed) as reader,
+    ):
+        assert reader.take(1) == [b"1"]
+    with feeds.open(where) as feed, followed(feed):
+        wait_until(lambda: feed.state.status == "down", "it is let in without a certificate")
+
+
+def test_one_of_several_brokers_is_enough(kafka: KafkaBroker) -> None:
+    topic = kafka.topic()
+    kafka.send(topic, [b"1"])
+    source = f"kafka://127.0.0.1:{free_port()},{kafka.address},127.0.0.1:{free_port()}/{topic}"
+    with feeds.open(source) as feed, followed(feed) as reader:
+        assert reader.take(1) == [b"1"]
+        assert feed.state.status == "up"
+
+
+_LEAVES_AT_ONCE = """
+import sys
+import threading
+from penstock import feeds
+from penstock.aquifer import AquiferPublisher, Gateway
+with feeds.open(sys.argv[1]) as feed:
+    if sys.argv[2] == "cancels":
+        assert len(feed.flux().take(100).collect_list().block(60)) == 100
+    elif sys.argv[2] == "stores":
+        with Gateway(feed, "tcp://127.0.0.1:0") as gateway:
+            assert len(list(AquiferPublisher(gateway.endpoint, stop=100).flux())) == 100
+    else:
+        taken = threading.Semaphore(0)
+        feed.flux().subscribe(lambda _: taken.release(), on_error=print)
+        for _ in range(100):
+            assert taken.acquire(timeout=60)
+"""
+
+
+def test_a_program_that_ends_right_after_close_has_told_the_group_and_prints_nothing(
+    kafka: KafkaBroker,
+) -> None:
+    topic = kafka.topic()
+    kafka.send(topic, numbers(100))
+    for more, way in (("", "cancels"), ("", "goes on"), (f"?group={topic}", "stores")):
+        program = [sys.executable, "-c", _LEAVES_AT_ONCE, url(kafka, topic, more), way]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE * 2, check=False)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert committed(kafka, topic, topic) == 100
+    # The group is empty at once, and not only when the session of a lost member ends.
+    found: Any = kafka.admin.describe_consumer_groups([topic])[topic].result(PATIENCE)
+    assert found.members == []
+
+
+def test_closing_on_the_loop_that_reads_does_not_wait_for_itself(kafka: KafkaBroker) -> None:
+    topic = kafka.topic()
+    kafka.send(topic, numbers(10))
+
+    async def read() -> list[bytes]:
+        with feeds.open(url(kafka, topic)) as feed:
+            async for first in feed.flux():
+                return [first]
+        raise AssertionError
+
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(asyncio.run, read()).result(PATIENCE) == [b"0"]
 
 
 @pytest.mark.parametrize(

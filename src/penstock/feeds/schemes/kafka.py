@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,9 +20,12 @@ from penstock.feeds.connected import ConnectedFeed, ConnectionLost, down
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.kafka_consumer import KafkaReader, KafkaSettings, RecordsLost
 from penstock.feeds.kafka_positions import KafkaPositions
+from penstock.feeds.kafka_thread import ConsumerThread
 from penstock.feeds.lines import LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.kafka import KAFKA_PARAMETERS, KAFKA_SCHEMES, KafkaAddress, require_kafka
+from penstock.spec import Publisher
+from penstock.streams import Flux
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -52,7 +56,18 @@ class KafkaFeed(ConnectedFeed):
         self._longest = options.max_line
         self._positions = KafkaPositions(f"kafka:{address.topic}/{settings.group or ''}/")
         self._has_demand = False
-        self._leaving: set[Future[None]] = set()
+        self._ending = threading.Lock()
+        """For the three that follow: a subscriber may leave, and a program close, on any thread."""
+        self._is_cancelled = False
+        self._reading: tuple[Future[None], asyncio.AbstractEventLoop] | None = None
+        """The connection that is read: done when it has left; and its loop."""
+        self._leaving: dict[Future[None], asyncio.AbstractEventLoop | None] = {}
+        """The connections that nobody reads any more, each with the loop that has to end it first."""
+
+    def __call__(self, journalled: int) -> Publisher[Any]:
+        """Return what the connections give, one after the other."""
+        self._is_cancelled = False
+        return Flux.from_async_iterable(self._connections).do_on_cancel(self._cancel)
 
     def resume(self, marks: Mapping[str, str]) -> None:
         """Continue after the records that are in the journal."""
@@ -61,12 +76,35 @@ class KafkaFeed(ConnectedFeed):
     def close(self) -> None:
         """Tell the group what is in the journal, and leave it."""
         self._positions.abandon()
-        wait(self._leaving, _LEAVING)
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        with self._ending:
+            # A loop that is closed, or is kept waiting here, cannot end anything.
+            leaving = [
+                left
+                for left, loop in self._leaving.items()
+                if loop is None or not (loop is here or loop.is_closed())
+            ]
+        wait(leaving, _LEAVING)
+
+    def _cancel(self) -> None:
+        """The subscriber leaves. Its connection ends soon, on the loop; from now on, `close` waits for it."""
+        with self._ending:
+            self._is_cancelled = True
+            if self._reading is not None:
+                left, loop = self._reading
+                self._leaving[left] = loop
 
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Find the topic, and yield what its partitions have."""
-        # All calls of a consumer are made by one thread, and wait in turn.
-        thread = ThreadPoolExecutor(1, "penstock-kafka")
+        left: Future[None] = Future()
+        with self._ending:
+            if self._is_cancelled:
+                return
+            self._reading = left, asyncio.get_running_loop()
+        thread = ConsumerThread("penstock-kafka")
         self._positions.revive()
         reader = KafkaReader(self.name, self._address, self._settings, self._positions)
         resting: asyncio.Future[None] | None = None
@@ -100,12 +138,19 @@ class KafkaFeed(ConnectedFeed):
             self._has_demand = False
             if resting is not None:
                 resting.cancel()
-            leaving = thread.submit(reader.close, _LEAVING)
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
-            thread.shutdown(wait=False)
+            with self._ending:
+                self._reading, self._leaving[left] = None, None
+            thread.submit(partial(reader.close, _LEAVING)).add_done_callback(partial(self._left, left))
+            thread.end()
 
-    async def _rest(self, thread: ThreadPoolExecutor, reader: KafkaReader) -> None:
+    def _left(self, left: Future[None], closed: Future[None]) -> None:
+        if (error := closed.exception()) is not None:
+            _log.warning("%s: the consumer cannot be closed: %s", self.name, error)
+        with self._ending:
+            del self._leaving[left]
+        left.set_result(None)
+
+    async def _rest(self, thread: ConsumerThread, reader: KafkaReader) -> None:
         """While there is no demand, stay in the group and read nothing."""
         reads = 0
         while True:
@@ -167,9 +212,9 @@ def _bytes(key: object) -> bytes | None:
     return key if isinstance(key, bytes) else None
 
 
-async def _on(thread: ThreadPoolExecutor, function: Callable[[], _T]) -> _T:
+async def _on(thread: ConsumerThread, function: Callable[[], _T]) -> _T:
     """Call a function there; if we are cancelled meanwhile, what it returns or raises is of no interest."""
-    return await asyncio.get_running_loop().run_in_executor(thread, function)
+    return await asyncio.wrap_future(thread.submit(function))
 
 
 _STARTS: Final = ("start", "now")
