@@ -17,6 +17,7 @@ _SCHEMA: Final = 39
 _COLUMNS: Final = 24
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _HOP: Final = "{{kind}} {{name}}"
+_LOG: Final = 'kind="log"'
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,17 @@ _ROWS: Final[Sequence[tuple[str, Sequence[_Panel]]]] = (
                     f"{_HOP} out": _rate("penstock_bytes_out_total"),
                 },
                 "Bps",
+                width=6,
+            ),
+            _Panel(
+                "Stored of plain bytes",
+                "What a log stores, as a share of what came: below 1 it is compressed.",
+                {
+                    _HOP: f"{_rate('penstock_bytes_in_total', _LOG)} / "
+                    f"({_rate('penstock_plain_bytes_total', _LOG)} > 0)"
+                },
+                "percentunit",
+                width=6,
             ),
             _Panel(
                 "Dead letters",
