@@ -91,6 +91,8 @@ def test_the_next_gateway_is_told_what_was_acknowledged_after_the_end(
         eventually(has_sent_the_end(gateway))
         eventually(lambda: len(reader.got) == 10)
     with Gateway(source, endpoint, journal=SqliteJournal(path)) as gateway:
+        # Who says goodbye before it notices the loss says it to nobody, and gets records again the next time.
+        eventually(lambda: len(gateway.status().subscribers) == 1)
         finish(reader, acknowledge)
         eventually(reached(gateway))
     assert reader.got == list(range(COUNT))
