@@ -66,7 +66,8 @@ class LeaseRenewal:
                     self._due[key] = now + seconds, seconds, renew
                 if not due:
                     until = min((when for when, _, _ in self._due.values()), default=idle_since + _KEEPS)
-                    self._changed.wait(max(0.0, until - now))
+                    # Not for longer: what is due in an hour may not be needed any more.
+                    self._changed.wait(min(max(0.0, until - now), _KEEPS))
             for _, _, _, renew in due:
                 _call(renew)
 
