@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.aquifer import AquiferPublisher, AquiferSubscription, Gateway, Record, SqliteJournal
-from penstock.spec import Subscription
+from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
 from penstock.streams import Flux
 from tests.aquifer.faults.processes import GatewayProcess
 from tests.aquifer.faults.rigs import ANYWHERE, UNBOUNDED, eventually, free_endpoint, our_threads
+from tests.aquifer.test_redelivery import Worker
 
 COUNT = 100
 
@@ -26,30 +25,20 @@ def broken(stored: int) -> Flux[bytes]:
     return Flux.concat(whole(stored), Flux.error(OSError("unplugged")))
 
 
-class Reader:
+class Reader(Worker):
+    """Settles nothing by itself, and writes down each end."""
+
     def __init__(self, first: int) -> None:
-        self.first = first
-        self.got: list[int] = []
+        super().__init__(lambda _: "", first)
         self.ends: list[BaseException | None] = []
-        self.over = threading.Event()
-        self.subscription: AquiferSubscription
-
-    def on_subscribe(self, subscription: Subscription, /) -> None:
-        assert isinstance(subscription, AquiferSubscription)
-        self.subscription = subscription
-        subscription.request(self.first)
-
-    def on_next(self, element: Record, /) -> None:
-        assert element.offset is not None
-        self.got.append(element.offset)
 
     def on_error(self, error: BaseException, /) -> None:
         self.ends.append(error)
-        self.over.set()
+        super().on_error(error)
 
     def on_complete(self) -> None:
         self.ends.append(None)
-        self.over.set()
+        super().on_complete()
 
 
 def read(endpoint: str, first: int = UNBOUNDED, **settings: Any) -> Reader:

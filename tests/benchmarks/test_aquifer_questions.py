@@ -3,21 +3,13 @@
 import pytest
 
 from benchmarks.aquifer_groups import shared_by
-from benchmarks.claims import CLAIMS
 from benchmarks.questions import ask
+from tests.benchmarks.claimed import assert_claims_have_alternatives
 
 
 @pytest.mark.parametrize("name", ["aquifer_throughput", "aquifer_fan_out", "aquifer_groups"])
 def test_every_claim_is_about_alternatives_that_there_are(name: str) -> None:
-    with ask(name) as question:
-        names = {alternative.name for alternative in question.alternatives}
-        bases = {question.base_of(alternative) for alternative in question.alternatives}
-
-    assert question.name == name
-    assert bases <= names
-    for claim in CLAIMS:
-        if claim.question == name:
-            assert {claim.of, claim.to} <= names
+    assert_claims_have_alternatives(name)
 
 
 def test_the_members_of_a_group_get_all_records_together() -> None:

@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from benchmarks.claims import CLAIMS
 from benchmarks.net import load, reactor_netty
 from benchmarks.net.placing import Role, placed
 from benchmarks.net.serving import Running, Server, of_python
-from benchmarks.questions import NAMES, ask
+from benchmarks.questions import NAMES
+from tests.benchmarks.claimed import assert_claims_have_alternatives
 from tests.required_tools import missing_part
 
 NET = [name for name in NAMES if name.startswith("net.")]
@@ -82,13 +82,4 @@ def test_what_is_started_gets_its_core_and_we_keep_ours() -> None:
 def test_every_claim_is_about_alternatives_that_there_are(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where there is no JDK, which is why no claim is about Reactor Netty."""
     monkeypatch.setattr(reactor_netty, "available", lambda: False)
-
-    with ask(name) as question:
-        names = {alternative.name for alternative in question.alternatives}
-        bases = {question.base_of(alternative) for alternative in question.alternatives}
-
-    assert question.name == name
-    assert bases <= names
-    for claim in CLAIMS:
-        if claim.question == name:
-            assert {claim.of, claim.to} <= names
+    assert_claims_have_alternatives(name)

@@ -242,20 +242,21 @@ def test_after_the_end_a_durable_subscriber_that_has_not_acknowledged_all_comes_
     assert (wishes.to, wishes.ack) == (60, 20), "nothing more is wanted"
 
 
+def reader_at_the_end(handed: int) -> OnTheLine:
+    """A durable subscriber that has received 60 records and the end, and has handed on so many."""
+    line = OnTheLine(name="r")
+    line.welcome()
+    line.frame(0, 60)
+    line.frame(60, 0, Flag.END)
+    line.hand_on(handed)
+    line.pass_time(2)
+    return line
+
+
 def test_after_the_end_a_lost_connection_matters_as_long_as_there_is_something_to_tell() -> None:
-    line = OnTheLine(name="r")
-    line.welcome()
-    line.frame(0, 60)
-    line.frame(60, 0, Flag.END)
-    line.hand_on(60)
-    line.pass_time(2)
+    line = reader_at_the_end(60)
     assert line.side.disconnected(line.now) == [], "it was told long ago"
-    line = OnTheLine(name="r")
-    line.welcome()
-    line.frame(0, 60)
-    line.frame(60, 0, Flag.END)
-    line.hand_on(20)
-    line.pass_time(2)
+    line = reader_at_the_end(20)
     assert_asks_from(line, line.side.disconnected(line.now), 60)
 
 

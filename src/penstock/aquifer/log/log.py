@@ -30,6 +30,7 @@ __all__ = ["Log", "PendingAppend"]
 
 _MEASURED_AT_ONCE: Final = 8 * 1024 * 1024
 """Bytes."""
+_UNLIMITED: Final = 2**62
 _A_BREAK: Final = 1.0
 """Seconds for which a log has to have space before it counts as not full any more."""
 
@@ -182,31 +183,29 @@ class Log:
         Exact to the record. It stops after some megabytes, because they may have to be read from the disk
         while other subscribers wait.
         """
-        offset, used = start, 0
-        while used < _MEASURED_AT_ONCE and (batch := self._find_now(offset)) is not None:
-            whole = self._expanded.size_of(batch)
-            if offset == batch.first and used + whole <= nbytes:
-                offset, used = batch.end, used + whole
-                continue
-            count, size = leading(self.expanded(batch), offset - batch.first, nbytes - used)
-            offset, used = offset + count, used + size
-            if offset < batch.end:
-                break
-        return offset - start, used
+        return self._leading(start, _UNLIMITED, nbytes, _MEASURED_AT_ONCE)
 
     def fitting(self, start: int, most: int, nbytes: int) -> int:
         """How many records from ``start`` on, up to ``most``, fit into ``nbytes``: at least one."""
-        offset, end, left = start, start + most, nbytes
-        while offset < end and (batch := self._find_now(offset)) is not None:
+        count, _ = self._leading(start, start + most, nbytes, _UNLIMITED)
+        return max(count, min(most, 1))
+
+    def _leading(self, start: int, end: int, nbytes: int, enough: int) -> tuple[int, int]:
+        """How many records from ``start`` on and before ``end`` fit into ``nbytes``, and their bytes.
+
+        It looks at no further batch after ``enough`` bytes.
+        """
+        offset, used = start, 0
+        while offset < end and used < enough and (batch := self._find_now(offset)) is not None:
             whole = self._expanded.size_of(batch)
-            if offset == batch.first and batch.end <= end and whole <= left:
-                offset, left = batch.end, left - whole
+            if offset == batch.first and batch.end <= end and used + whole <= nbytes:
+                offset, used = batch.end, used + whole
                 continue
-            count, size = leading(self.expanded(batch), offset - batch.first, left)
-            offset, left = min(offset + count, end), left - size
+            count, size = leading(self.expanded(batch), offset - batch.first, nbytes - used)
+            offset, used = min(offset + count, end), used + size
             if offset < batch.end:
                 break
-        return max(offset - start, min(most, 1))
+        return offset - start, used
 
     def wake_on_growth(self, waker: Waker) -> None:
         """Wake this waker whenever records were appended, or the stream has ended."""
@@ -425,4 +424,4 @@ def _plain_bytes(batch: Batch) -> int:
 
 
 def _eighth(bound: int | None) -> int:
-    return 2**62 if bound is None else max(1, bound // 8)
+    return _UNLIMITED if bound is None else max(1, bound // 8)
