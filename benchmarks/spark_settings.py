@@ -97,7 +97,8 @@ SETTINGS: Final = (
     Setting(
         "spark.driver.extraJavaOptions",
         "no options",
-        "Java starts processes without a copy of its page tables",
+        "Java starts processes without a copy of its page tables, and on a machine with at most four "
+        "processors it collects garbage without threads of its own, unless you have chosen a collector",
         "-Dpenstock.benchmark=true",
     ),
     Setting(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.spark_settings import SETTINGS
-from penstock.spark import session, settings
+from penstock.spark import session, sessions, settings
 from tests.spark.conftest import Serve
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SHUFFLE = "spark.sql.shuffle.partitions"
 CHECKSUMS = "spark.penstock.checksums"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def test_a_session_on_one_machine_has_the_settings_for_one() -> None:
@@ -35,6 +36,45 @@ def test_every_setting_is_on_the_page_with_its_effect() -> None:
     page = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     table = page.partition("<!-- settings -->")[2].partition("<!-- /settings -->")[0]
     assert set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)) == named
+
+
+@pytest.fixture
+def few_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with two processors, on which nobody has chosen options for Java."""
+    monkeypatch.setattr(sessions, "_processors", lambda: 2)
+    for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+
+
+def test_java_collects_garbage_without_threads_on_few_processors(
+    few_processors: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "-XX:+UseSerialGC" in settings("local[2]")[JAVA_OPTIONS].split()
+    assert JAVA_OPTIONS not in settings("yarn")
+
+    monkeypatch.setattr(sessions, "_processors", lambda: 8)
+    assert "GC" not in settings("local[2]")[JAVA_OPTIONS], "there are processors to spare"
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS", "PYSPARK_SUBMIT_ARGS"],
+)
+def test_java_keeps_the_collector_that_the_user_has_chosen(
+    few_processors: None, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    """Java does not start with two."""
+    monkeypatch.setenv(variable, "-Xmx2g -XX:+UseZGC")
+    assert "GC" not in settings("local[2]")[JAVA_OPTIONS]
+
+    monkeypatch.setenv(variable, "-XX:+UseStringDeduplication")
+    assert "-XX:+UseSerialGC" in settings("local[2]")[JAVA_OPTIONS]
+
+
+def test_java_keeps_its_own_collector_for_a_heap_that_the_user_has_chosen(few_processors: None) -> None:
+    assert "GC" not in settings("local[2]", **{"spark.driver.memory": "16g"})[JAVA_OPTIONS]
+    assert settings("local[2]", **{JAVA_OPTIONS: "-Dmine=1"})[JAVA_OPTIONS] == "-Dmine=1"
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])
