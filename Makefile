@@ -7,7 +7,7 @@ ARGS ?=
 # What runs with the oldest PySpark as well.
 OLDEST_SPARK = tests/spark/test_every_version.py tests/spark/test_self_paced.py \
 	tests/spark/test_source_stream.py tests/spark/test_sink_once.py tests/spark/test_sql.py tests/spark/test_stop.py \
-	tests/spark/test_checkpoints.py \
+	tests/spark/test_checkpoints.py tests/spark/test_busy_machine.py::test_over_tcp_a_process_tells_the_secret_before_it_has_imported_a_thing \
 	tests/spark/test_source_limits.py::test_a_reader_that_paces_itself_keeps_to_the_bytes_too \
 	tests/spark/kafka \
 	tests/spark/test_wrong_records.py::test_permissive_reads_what_sparks_own_reader_of_json_reads \

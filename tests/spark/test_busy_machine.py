@@ -70,6 +70,61 @@ def test_a_process_connects_before_it_has_imported_a_thing(cache: Path, spark_li
     assert said.split() == ["yes", "__main__", sys.executable]
 
 
+SLOW_MODULE_OVER_TCP = """
+import os, sys
+sys.stdin.readline()  # It imports for as long as the test likes.
+from pyspark.util import local_connect_and_auth
+port, secret = os.environ["PYTHON_WORKER_FACTORY_PORT"], os.environ["PYTHON_WORKER_FACTORY_SECRET"]
+for _ in range(2):
+    file, connection = local_connect_and_auth(int(port), secret)
+    file.write(b"ready")
+    file.flush()
+    print(file.read(3).decode(), flush=True)
+"""
+
+
+def _hear_secret(connection: socket.socket) -> str:
+    with connection.makefile("rb") as told:
+        return told.read(int.from_bytes(told.read(4), "big")).decode()
+
+
+@pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
+def test_over_tcp_a_process_tells_the_secret_before_it_has_imported_a_thing(
+    cache: Path, family: socket.AddressFamily, host: str
+) -> None:
+    """Spark waits 10 seconds for that, too. PySpark hears the answer, and connects as usual after that."""
+    (cache / "planner.py").write_text(SLOW_MODULE_OVER_TCP)
+    with socket.socket(family, socket.SOCK_STREAM) as listening:
+        listening.bind((host, 0))
+        listening.listen()
+        listening.settimeout(60)
+        environment = os.environ | {
+            "PYTHON_WORKER_FACTORY_PORT": str(listening.getsockname()[1]),
+            "PYTHON_WORKER_FACTORY_SECRET": "open sesame",
+            "SPARK_PREFER_IPV6": str(family is socket.AF_INET6),
+        }
+        environment.pop("PYTHON_WORKER_FACTORY_SOCK_PATH", None)
+        command = [python_for_workers(), "-m", "planner"]
+        process = subprocess.Popen(
+            command, cwd=cache, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for is_early in (True, False):
+            connection, _ = listening.accept()
+            with connection:
+                connection.settimeout(60)
+                assert _hear_secret(connection) == "open sesame"
+                if is_early:
+                    assert process.poll() is None
+                    assert process.stdin is not None
+                    process.stdin.write("go on\n")
+                    process.stdin.flush()
+                connection.sendall(b"\0\0\0\2ok")
+                assert connection.recv(5, socket.MSG_WAITALL) == b"ready", "and not the secret again"
+                connection.sendall(b"yes")
+        said, _ = process.communicate(timeout=60)
+    assert said.split() == ["yes", "yes"]
+
+
 @pytest.mark.parametrize("error", ["BrokenPipeError", "ConnectionResetError"])
 def test_a_process_whose_query_was_stopped_ends_without_a_traceback(
     cache: Path, spark_listens: socket.socket, error: str
