@@ -319,8 +319,9 @@ def test_the_lease_is_kept_up_however_slowly_the_elements_of_a_frame_are_taken()
     pause = threading.Event()
     with Gateway(Numbers(1000), ANYWHERE) as gateway:
         assert gateway.join(10)
-        reader = Recorder(60, lambda recorder, _: pause.wait(0.03) and None)
-        publisher = AquiferPublisher(gateway.endpoint, lease=1.0)
+        # Longer than the lease in all, which is long enough for a thread that a busy machine does not run.
+        reader = Recorder(60, lambda recorder, _: pause.wait(0.15) and None)
+        publisher = AquiferPublisher(gateway.endpoint, lease=8.0)
         publisher.subscribe(reader)
         eventually(has(reader, 60))
         assert gateway.status()["counters"].get("leases ended", 0) == 0
