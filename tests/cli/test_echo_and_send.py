@@ -162,6 +162,18 @@ def test_another_file_than_the_journal_has_is_refused(tmp_path: Path) -> None:
     assert "the gateway has 3 lines" in refused.stderr
 
 
+def test_a_server_that_does_not_acknowledge_is_given_up(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        done = penstock("send", "--acknowledged", "--patience", "0.5", str(path), address)
+
+    assert done.returncode == 1
+    assert "the server has said nothing for 0.5 s" in done.stderr
+    assert "'tcp-listen://HOST:PORT?acknowledge'" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

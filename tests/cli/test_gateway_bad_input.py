@@ -8,6 +8,7 @@ import pytest
 
 from penstock.aquifer import SqliteJournal
 from penstock.cli import main
+from tests.cli.running import Gateway, penstock
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -22,7 +23,12 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     ("arguments", "says"),
     [
         ((), "which source? Give --source stdin"),
-        (("--source", "kafka"), "'kafka' is not a feed; write dir:PATH, file:PATH, "),
+        (
+            ("--source", "kafka"),
+            "'kafka' is not a feed; write kafka://HOST:PORT/TOPIC, or one of dir:PATH, file:PATH, ",
+        ),
+        (("--source", "app.log"), "'app.log' is not a feed; write file:app.log, or one of dir:PATH, "),
+        (("--source", "files:app.log"), "is not a feed; write file:app.log, or one of dir:PATH, "),
         (("--source", "amqp://127.0.0.1:1"), "HOST:PORT/PATH or writers"),
         (("--source", "tcp-listen://127.0.0.1:0?what"), "after the ? there can be acknowledge"),
         (("--source", "tcp://127.0.0.1"), "the port is missing"),
@@ -75,6 +81,43 @@ def test_a_wrong_value(capsys: pytest.CaptureFixture[str], arguments: tuple[str,
     assert says in said
 
 
+def test_a_list_of_clients_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(("gateway", "--keygen", str(tmp_path / "gateway"))) == 0
+    capsys.readouterr()
+    keys = ("--curve", str(tmp_path / "gateway.key"), "--allow", "no/such", "--curve-control", "tcp://*:0")
+    code, said = complaint(capsys, "gateway", "--source", "stdin", *keys)
+
+    assert code == 2
+    assert "--allow: there is no no/such; name a directory of .pub files, or a list" in said
+
+
+@pytest.mark.parametrize("command", [("gateway", "status"), ("tail", "--patience", "0.5")])
+def test_a_wrong_public_key_of_the_gateway(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    for name in ("alice", "other"):
+        assert main(("gateway", "--keygen", str(tmp_path / name))) == 0
+    capsys.readouterr()
+    keys = ("--curve", str(tmp_path / "alice.key"), "--server-key", str(tmp_path / "other.pub"))
+    code, said = complaint(capsys, *command, "tcp://127.0.0.1:1", *keys)
+
+    assert code == 1
+    assert "is it running there, with keys, and is " in said
+
+
+def test_a_bad_line_names_the_option_that_leaves_it_out(tmp_path: Path) -> None:
+    source = tmp_path / "lines.jsonl"
+    source.write_text('{"n": 1}\nnot JSON\n')
+    with Gateway("--source", f"file:{source}", "--codec", "json") as gateway:
+        tail = penstock("tail", gateway.endpoint)
+        assert gateway.end() == 1
+
+    assert tail.returncode == 1
+    assert tail.stderr.startswith("penstock tail: the source of the gateway failed: ValueError: line 2: JSON")
+    (failed,) = (line for line in gateway.said if "the source failed: " in line)
+    assert "(--on-bad-line skip leaves such a line out, and dead-letter keeps it)" in failed
+
+
 def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     source = tmp_path / "lines.txt"
     source.write_text("one\n")
@@ -83,8 +126,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path
         code, said = complaint(capsys, "gateway", "--source", f"file:{source}", "--control", control)
 
     assert code == 1
-    assert said.startswith(f"penstock gateway: cannot listen at {control}: Address already in use")
-    assert "choose another port" in said
+    assert said.startswith(f"penstock gateway: cannot listen at {control}: Address already in use; choose")
 
 
 def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

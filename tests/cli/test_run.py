@@ -218,6 +218,11 @@ def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
         ("nowhere.py", "there is no file nowhere.py: check the path", 2),
         ("nowhere:pipeline", "there is no module nowhere: check the name", 2),
         ("jobs:number", "jobs:number is neither a Pipeline nor a function that returns one, but int", 2),
+        (
+            "unnamed.py",
+            "unnamed.py:pipeline is neither a Pipeline nor a function that returns one, but int",
+            2,
+        ),
         ("jobs.py:other", "jobs.py has no other; did you mean jobs.py:pipeline?", 2),
         (
             "jobs.py:number",
@@ -243,6 +248,7 @@ def test_a_target_that_is_none_is_told_in_one_line(
     for name in ("jobs", "broken"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     Path("broken.py").write_text("raise ValueError('no')\n")
+    Path("unnamed.py").write_text("pipeline = 1\n")
     Path("jobs.py").write_text(
         textwrap.dedent("""\
         from penstock.spark import Pipeline

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -222,3 +223,9 @@ def test_a_message_that_is_too_long_is_skipped_if_told_so() -> None:
         assert reader.take(2) == [b"one", b"two"]
         assert feed.skipped == 1
         reader.subscription.cancel()
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "websockets.asyncio.client", None)
+    with pytest.raises(BadFeed, match=r"pip install 'penstock-streams\[http\]'"):
+        feeds.open("ws://127.0.0.1:1/prices")

@@ -104,7 +104,7 @@ def test_sockets_of_killed_processes_are_removed(base: Path) -> None:
 def test_a_process_that_is_not_there_is_named(base: Path) -> None:
     with subprocess.Popen(["true"]) as ended:
         pass
-    with pytest.raises(NotPublished, match=f"there is no process {ended.pid}"):
+    with pytest.raises(NotPublished, match=f"there is no process {ended.pid}; check the number"):
         look_at_process(ended.pid)
     with pytest.raises(NotPublished, match=r"there is no process 9{30}"):
         look_at_process(int("9" * 30))

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
@@ -89,15 +90,48 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Add the arguments, and parse."""
+        args = sys.argv[1:] if args is None else args
         code = report_errors(self.prog.partition(" ")[2], self._loaded, debug=_wants_debug(args))
         if code:
             self.exit(code)
+        self._refuse_unknown_options(args)
         return super().parse_known_args(args, namespace)
 
+    def _refuse_unknown_options(self, args: Sequence[str]) -> None:
+        """Report an option that there is not, before argparse takes its value for something else."""
+        known = self._option_string_actions
+        for given in args:
+            if given == "--" or given in self._commands():
+                return  # What follows is for the parser of the command.
+            name = given.partition("=")[0]
+            if name.startswith("--") and not any(option.startswith(name) for option in known):
+                self.error(f"{name}: not known{_meant(name, known)}")
 
-def _wants_debug(args: Sequence[str] | None) -> bool:
+    def _commands(self) -> Collection[str]:
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                return action.choices
+        return ()
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a value that is not among the choices, with the one that was probably meant."""
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            if meant := _meant(str(value), map(str, action.choices or ())):
+                raise argparse.ArgumentError(action, f"invalid choice: {value!r}{meant}") from None
+            raise error
+
+
+def _wants_debug(args: Sequence[str]) -> bool:
     """Return whether a traceback is wanted, before the arguments are parsed."""
-    return "--debug" in (sys.argv if args is None else args)
+    return "--debug" in args
+
+
+def _meant(given: str, known: Iterable[str]) -> str:
+    """What was probably meant, as the end of a message; empty if nothing is close."""
+    close = difflib.get_close_matches(given, list(known), 1)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def section(declared: type, title: str, *, without: Collection[str] = ()) -> Any:

@@ -177,7 +177,9 @@ def _named(where: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
-        raise _Unusable(f"cannot import {module_name}: {error}") from None
+        hint = "; run the command in the folder that has it, or set PYTHONPATH"
+        absent = isinstance(error, ModuleNotFoundError) and module_name.startswith(str(error.name))
+        raise _Unusable(f"cannot import {module_name}: {error}{hint if absent else ''}") from None
     except KeyboardInterrupt:
         raise
     except AttributeError as error:

@@ -35,12 +35,14 @@ class SendingFailed(NetError):
 class LineSender:
     """Sends one file to a gateway that listens with ``tcp-listen://HOST:PORT?acknowledge``.
 
-    ``client`` connects to it, ``patience`` is for how many seconds to look for a gateway that is not there.
+    ``client`` connects to it, ``patience`` is for how many seconds to look for a gateway that is not there,
+    or to wait for the first word of one that is.
     """
 
     def __init__(self, client: TcpClient, path: str, patience: float) -> None:
         self._client = client
         self._path = path
+        self._patience = patience
         self._reconnect = replace(_RECONNECT, patience=patience)
         self._total: int | None = None
         self._changed = asyncio.Event()
@@ -81,7 +83,7 @@ class LineSender:
         told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         hearing = asyncio.ensure_future(self._hear(said, told))
         try:
-            first = await told
+            first = await self._first_word(told)
             self.state = f"sending from line {first + 1:,}"
             await connection.outbound.send(Flux.from_iterable(self._from_line(first)))
             self.state = "everything is sent; waiting for the journal"
@@ -99,6 +101,16 @@ class LineSender:
         finally:
             hearing.cancel()
             await asyncio.gather(hearing, return_exceptions=True)
+
+    async def _first_word(self, told: asyncio.Future[int]) -> int:
+        """How many lines the gateway has; SendingFailed if the server says nothing for too long."""
+        await asyncio.wait([told], timeout=self._patience)
+        if not told.done():
+            raise SendingFailed(
+                f"the server has said nothing for {self._patience:g} s; a gateway that acknowledges lines is "
+                "started with --source 'tcp-listen://HOST:PORT?acknowledge'"
+            )
+        return await told
 
     async def _hear(self, said: Flux[int], told: asyncio.Future[int]) -> None:
         try:

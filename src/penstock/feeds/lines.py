@@ -59,6 +59,8 @@ class BadLines:
         """How many lines were skipped."""
         self.reasons = BadReasons()
         """Why they were skipped."""
+        self.has_refused = False
+        """Whether a bad line was an error."""
         self._silent = silent
         self._told = float("-inf")
 
@@ -83,7 +85,10 @@ class BadLines:
         """
         text = f"{at}{'' if isinstance(error, LineTooLong) else ':'} {error}" if at else str(error)
         if self.policy == "fail":
-            raise LineTooLong(text) if isinstance(error, LineTooLong) else ValueError(text)
+            self.has_refused = True
+            refused = LineTooLong(text) if isinstance(error, LineTooLong) else ValueError(text)
+            refused.add_note("on_bad_line='skip' leaves bad lines out, and 'dead-letter' keeps them")
+            raise refused
         if self.policy == "dead-letter":
             return [BadRecord(value, str(error), at, key, size)]
         self.skipped += 1

@@ -12,6 +12,7 @@ where ``NATS`` is a :class:`Scheme`. A program can call :func:`register`.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import importlib
 import logging
 import pkgutil
@@ -183,7 +184,9 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
     name, colon, rest = url.partition(":")
     scheme = _scheme(name)
     if scheme is None or bool(colon) != (":" in scheme.form):
-        raise UnknownScheme(f"{_without_secrets(url)!r} is not a feed; write {_forms()}")
+        meant = _meant(name, colon, rest)
+        forms = f"{meant}, or one of {_forms()}" if meant else _forms()
+        raise UnknownScheme(f"{_without_secrets(url)!r} is not a feed; write {forms}")
     for wanted, what in _OF_SOME.items():
         if getattr(options, wanted) and wanted not in scheme.options:
             given = getattr(options, wanted)
@@ -242,6 +245,17 @@ def _forms() -> str:
     forms = [scheme.form for scheme in _known.values()]
     forms += [f"{name}:…" for name in _entry_points]
     return ", ".join(forms)
+
+
+def _meant(name: str, colon: str, rest: str) -> str:
+    """The URL that was probably meant; empty if none is close."""
+    close = difflib.get_close_matches(name.lower(), [*_known, *_entry_points], 1)
+    if not close:
+        return f"file:{name}" if not colon and re.search(r"[./]", name) else ""
+    scheme = _known.get(close[0])
+    if scheme is not None and (not rest or ":" not in scheme.form):
+        return scheme.form
+    return _without_secrets(f"{close[0]}:{rest}")
 
 
 def _fill() -> None:

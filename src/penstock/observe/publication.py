@@ -233,7 +233,7 @@ def _not_shown(pid: int) -> str:
     except PermissionError:
         return f"process {pid} belongs to another user, and shows its streams to that user alone"
     except (OSError, OverflowError):
-        return f"there is no process {pid}"
+        return f"there is no process {pid}; check the number"
     return (
         f"process {pid} does not show its streams: start it with PENSTOCK_OBSERVE=1, or call "
         "penstock.observe.publish() in it"

@@ -140,7 +140,13 @@ class GatewayConnection:
             _sleep(pause, give_up, look)
         if refusal is not None:
             raise put_off(self.endpoint, patience, refusal)
-        raise unreachable(self.endpoint, patience, connected=self.connected, advice=advice)
+        raise unreachable(
+            self.endpoint,
+            patience,
+            connected=self.connected,
+            encrypted=self._curve is not None,
+            advice=advice,
+        )
 
     def tell(self, message: Control) -> None:
         """Send a message that is not answered, over the connection of the last question."""

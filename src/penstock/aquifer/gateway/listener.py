@@ -111,9 +111,10 @@ class GatewayListener:
         try:
             socket.bind(endpoint.address)
         except zmq.ZMQError as error:
+            reason = zmq.strerror(error.errno or 0)  # The error's own text has the address once more.
             raise OSError(
                 error.errno,
-                f"cannot listen at {endpoint}: {error.strerror}; choose another port, or 0 for any free one",
+                f"cannot listen at {endpoint}: {reason}; choose another port, or 0 for any free one",
             ) from error
         bound = socket.getsockopt(zmq.LAST_ENDPOINT)
         assert isinstance(bound, bytes)

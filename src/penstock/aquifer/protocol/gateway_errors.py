@@ -78,9 +78,12 @@ def key_refused(endpoint: object) -> Refused:
 
 
 def unreachable(
-    endpoint: object, patience: float, *, connected: bool, advice: str = ""
+    endpoint: object, patience: float, *, connected: bool, encrypted: bool = False, advice: str = ""
 ) -> GatewayUnreachable:
-    """There was no answer; ``connected`` says whether anything listens at the endpoint."""
+    """There was no answer; ``connected`` says whether anything listens at the endpoint.
+
+    If the connection is ``encrypted``, a wrong public key of the gateway looks like a gateway that is away.
+    """
     if connected and advice:
         return GatewayUnreachable(f"the gateway at {endpoint} has not answered for {patience:g} s; {advice}")
     if connected:
@@ -88,9 +91,11 @@ def unreachable(
             f"something listens at {endpoint}, but no gateway answers after {patience:g} s; is this the "
             "control endpoint of a gateway, and is the gateway healthy?"
         )
+    hint = (
+        "with keys, and is its public key right?" if encrypted else "and do both sides use keys or neither?"
+    )
     return GatewayUnreachable(
-        f"no gateway answers at {endpoint} after {patience:g} s; is it running there, and do both sides use "
-        "keys or neither?"
+        f"no gateway answers at {endpoint} after {patience:g} s; is it running there, {hint}"
     )
 
 

@@ -38,6 +38,11 @@ class ServedStream:
         return f"{self.name} ({what})" if self.name else what
 
     @property
+    def refuses_lines(self) -> bool:
+        """Whether a bad line was an error of its feed."""
+        return self.feed is not None and self.feed.bad is not None and self.feed.bad.has_refused
+
+    @property
     def where(self) -> str | None:
         """Where its journal is, without a password; None for memory."""
         return self.journal.path if isinstance(self.journal, KafkaJournal | SqliteJournal) else None

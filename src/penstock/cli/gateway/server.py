@@ -186,7 +186,7 @@ def _run(options: GatewayCommandOptions) -> int:
         exported = Observer(*looks, looks=looks)
         export = otlp_export(exported.look, options.otlp, view.note, service="penstock-gateway", heads=begins)
         with export:  # Ends before the gateway does.
-            audience = _watch(gateway, options.stay, view, interruption)
+            audience = _watch(gateway, streams, options.stay, view, interruption)
         return _finish(gateway, streams, audience, view, interruption)
 
 
@@ -202,7 +202,8 @@ def _curve(keys: KeyOptions) -> CurveServer | None:
         return CurveServer.load(keys.curve, keys.allow)
     except FileNotFoundError as error:
         # Our own message is complete; that of the system only names the file.
-        text = str(error) if error.errno is None else f"--allow: there is no {error.filename}"
+        there_is_none = f"--allow: there is no {error.filename}; name a directory of .pub files, or a list"
+        text = str(error) if error.errno is None else there_is_none
         raise CommandError(text) from None
     except (OSError, ValueError) as error:
         raise CommandError(str(error)) from None
@@ -267,7 +268,13 @@ def _introduce(
 
 
 # ---------------------------------------------------------------- running
-def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interruption) -> list[Audience]:
+def _watch(
+    gateway: Gateway,
+    streams: Sequence[ServedStream],
+    stay: bool,
+    view: GatewayView,
+    interruption: Interruption,
+) -> list[Audience]:
     """Show the progress until every required reader is done or a signal comes.
 
     Of several streams, the progress of the default one is shown.
@@ -294,7 +301,7 @@ def _watch(gateway: Gateway, stay: bool, view: GatewayView, interruption: Interr
             view.show(meter.figures(status, now))
         if not ended and all(one.end is not None for one in statuses):
             ended = True
-            view.note(_told_of_end(gateway, stay))
+            view.note(_told_of_end(gateway, streams, stay))
         if ended and not stay and all(audience.is_served for audience in waited_for):
             view.show(meter.figures(status, now))
             break
@@ -311,8 +318,10 @@ def _look(gateway: Gateway, audiences: Sequence[Audience]) -> tuple[list[Gateway
     return statuses, now
 
 
-def _told_of_end(gateway: Gateway, stay: bool) -> str:
+def _told_of_end(gateway: Gateway, streams: Sequence[ServedStream], stay: bool) -> str:
     what = "the source has ended" if gateway.failure is None else f"the source failed: {gateway.failure}"
+    if gateway.failure is not None and any(one.refuses_lines for one in streams):
+        what += " (--on-bad-line skip leaves such a line out, and dead-letter keeps it)"
     until = "until it is interrupted" if stay else "until every required reader is done"
     return f"{what}; serving {until}"
 

@@ -51,7 +51,8 @@ def load_pipeline(target: str, start_spark: Callable[[], object]) -> Pipeline:
             raise CommandError(f"{target}() failed: {_where(error)}", 1) from error
     if not isinstance(found, Pipeline):
         raise CommandError(
-            f"{target} is neither a Pipeline nor a function that returns one, but {type(found).__name__}"
+            f"{place}:{name} is neither a Pipeline nor a function that returns one, but "
+            f"{type(found).__name__}"
         )
     if found.sink is None:
         raise CommandError(f"the pipeline {target} has no sink: add .into(…)")

@@ -199,6 +199,8 @@ def run_tail(options: TailOptions) -> int:
         if interruption.signal is not None:
             _say(tail.summary())
             return interruption.exit_code
+    if isinstance(inbox.error, SourceFailed):
+        raise CommandError(f"the source of the gateway failed: {inbox.error}", 1)
     if inbox.error is not None:
         raise CommandError(str(inbox.error), 1)
     return 0
@@ -238,9 +240,11 @@ def _codec_there(options: TailOptions, interruption: Interruption) -> str | None
             codec = str(probe(options.endpoint, max(min(left, _STILL), 0.1), curve)["codec"])
         except GatewayUnreachable:
             if left <= 0:
+                keys = "and do both sides use keys or neither?"
+                hint = keys if curve is None else "with keys, and is --server-key its public key?"
                 raise CommandError(
-                    f"no gateway answers at {options.endpoint} after {options.patience:g} s; is it "
-                    "running there, and do both sides use keys, or neither?",
+                    f"no gateway answers at {options.endpoint} after {options.patience:g} s; is it running "
+                    f"there, {hint}",
                     1,
                 ) from None
             if not told and left > _STILL:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from penstock.delivery import BadRecord, Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
-from penstock.feeds.feed import Feed, FeedOptions
+from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, ListenerAddress
 from penstock.feeds.lines import BadLines, LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
@@ -223,6 +223,12 @@ class WebSocketListenFeed(Feed):
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     url.address(0)
+    try:
+        import websockets.asyncio.client  # noqa: F401 - Otherwise the feed would fail when it is read.
+    except ImportError as error:
+        raise BadFeed(
+            "feeds of WebSocket need websockets 15 or newer: pip install 'penstock-streams[http]'"
+        ) from error
     target = url.text.partition("#")[0]
     given = url.parameters
     return WebSocketFeed(
