@@ -36,12 +36,24 @@ DOCS: Final = Path(__file__).parents[2] / "docs"
 def schemes() -> str:
     """Every scheme of a feed."""
     rows = ["| URL | where the records come from |", "|---|---|"]
-    for scheme in feeds.known_schemes().values():
-        rows.append(f"| `{scheme.form}` | {scheme.help} |")
-        mark = scheme.separator
-        rows += [f"| `{scheme.form}{mark}{flag}` | {what} |" for flag, what in scheme.flags.items()]
-        rows += [f"| `{scheme.form}{mark}{name}=…` | {what} |" for name, what in scheme.parameters.items()]
+    known = feeds.known_schemes()
+    plain = {over_tls(name): scheme for name, scheme in known.items() if over_tls(name) in known}
+    for scheme in known.values():
+        mark, twin = scheme.separator, plain.get(scheme.name)
+        rows.append(
+            f"| `{scheme.form}` | {scheme.help if twin is None else f'the same as `{twin.name}`, over TLS'} |"
+        )
+        words = {**scheme.flags, **{f"{name}=…": what for name, what in scheme.parameters.items()}}
+        if twin is not None:  # Of two schemes that differ in TLS, the second has only what it has alone.
+            shared = {*twin.flags, *(f"{name}=…" for name in twin.parameters)}
+            words = {word: what for word, what in words.items() if word not in shared}
+        rows += [f"| `{scheme.form}{mark}{word}` | {what} |" for word, what in words.items()]
     return "\n".join(rows)
+
+
+def over_tls(name: str) -> str:
+    """What the scheme would be called that is this one over TLS."""
+    return name.replace("-listen", "s-listen") if name.endswith("-listen") else f"{name}s"
 
 
 def command_list() -> str:
