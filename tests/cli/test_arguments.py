@@ -32,6 +32,7 @@ WRONG = [
     ("tail tcp://127.0.0.1:1 --lease never", "--lease", "write 90s"),
     ("tail tcp://127.0.0.1:1 --patience never", "--patience", "write 90s"),
     ("tail tcp://127.0.0.1:1 --codec xml", "--codec", "write bytes, text"),
+    ("tail tcp://127.0.0.1:1 --id mine --optional", "--id and --optional", "remembers nothing for"),
     ("run", "TARGET", "required"),
     ("run app.py --conf nonsense", "--conf", "write KEY=VALUE"),
     ("send -", "ADDRESS", "required"),

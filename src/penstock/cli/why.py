@@ -39,6 +39,11 @@ exit codes:
 class WhyOptions(ConnectionOptions):
     """The options of ``penstock why``."""
 
+    endpoint: str = option(
+        positional=True,
+        metavar="ENDPOINT",
+        help="the gateway, as tcp://HOST:PORT or tcp://HOST:PORT/STREAM, or the number of a process",
+    )
     within: float = option(
         2.0, help="how long to look before the answer", metavar="SECONDS", parse=parse_duration, shown="2s"
     )

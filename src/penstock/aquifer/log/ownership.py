@@ -240,9 +240,7 @@ def _whose(journal: str, owner: str) -> str:
     if owner == str(os.getpid()):
         return f"the journal {journal} is already open in this process; close it first, or share the object"
     who = f"the process {owner}" if owner else "another process"
-    return (
-        f"the journal {journal} is in use by {who}; stop that one, or give this gateway a journal of its own"
-    )
+    return f"the journal {journal} is in use by {who}; stop that one, or use another journal"
 
 
 def _why_not(journal: str, error: OSError) -> str:

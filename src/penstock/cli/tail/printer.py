@@ -207,7 +207,11 @@ def run_tail(options: TailOptions) -> int:
 
 
 def _check_group(options: TailOptions) -> None:
-    """Say which options do not go together with --group."""
+    """Say which options do not go together with --group, and with each other."""
+    if options.id is not None and options.optional:
+        raise CommandError(
+            "--id and --optional do not go together: the gateway remembers nothing for an optional reader"
+        )
     if options.group is None:
         if options.partitions is not None:
             raise CommandError("--partitions is for a reader group: add --group NAME")
