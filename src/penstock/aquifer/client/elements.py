@@ -59,7 +59,10 @@ class Unpacker:
         if self._decode is None:
             return values
         try:
-            return list(map(self._decode, values))
+            elements = list(map(self._decode, values))
+            if len(elements) != len(values):  # A StopIteration ends a map without an error.
+                raise ValueError(f"record {first + len(elements)} makes it raise StopIteration")
+            return elements
         except Exception as error:
             raise ValueError(
                 f"a record from offset {first} on cannot be decoded as {self._codec.name}: {error}; "

@@ -222,7 +222,7 @@ class LetterWriter:
         place: Callable[[], dict[str, int | str | None]],
         wake: Callable[[], None],
     ) -> None:
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         """Why no dead letter can be written any more."""
         self._pending = pending
         self._endpoint = endpoint
@@ -251,11 +251,11 @@ class LetterWriter:
             with Producer(self._endpoint, self._name, patience=self._patience, curve=self._curve) as producer:
                 while found := self._pending.dead()[:_LETTERS_AT_ONCE]:
                     with producer.transaction(self._batch) as transaction:
-                        transaction.write(map(self._letter, found))
+                        transaction.write([self._letter(each) for each in found])
                     self._batch += 1
                     self._pending.stored([each.record.offset for each in found])
                     self._wake()
-        except Exception as error:
+        except BaseException as error:  # The subscription waits for its letters, or for a failure.
             self.failure = error
         self._wake()
 

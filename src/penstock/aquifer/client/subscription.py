@@ -33,7 +33,7 @@ from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
 from penstock.streams import StageState
-from penstock.streams.spi import ElementInbox, Glimpse, drop_error
+from penstock.streams.spi import ElementInbox, Glimpse, asks_main_thread_to_stop, drop_error
 
 __all__ = ["AquiferSubscription"]
 
@@ -114,13 +114,19 @@ class AquiferSubscription:
         except Exception as error:
             drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
             self._cancelled = True
+        except BaseException:
+            self._never_connect()
+            raise
         if self._cancelled:
-            # It has cancelled already, so there is no need to connect.
-            self._subscriber = self._inbox = None
-            self._sockets.close()
-            self._closed()
+            self._never_connect()  # It has cancelled already.
         else:
             self._thread.start()
+
+    def _never_connect(self) -> None:
+        self._cancelled = True
+        self._subscriber = self._inbox = None
+        self._sockets.close()
+        self._closed()
 
     # ---------------------------------------------------------------- the Subscription
     def request(self, n: int, /) -> None:
@@ -275,7 +281,7 @@ class AquiferSubscription:
                 if arrived or now - self._listened > _LONGEST_SILENCE:
                     self._listen(now)
             self._end()
-        except Exception as error:
+        except BaseException as error:  # Also what asks a thread to stop: the subscriber waits for an end.
             self._note_acknowledgement()
             self._driver.do(side.leave())
             self._signal_error(error)
@@ -464,6 +470,8 @@ class AquiferSubscription:
             if inbox.idle:
                 inbox.wake()
         except BaseException as error:
+            if asks_main_thread_to_stop(error):
+                raise  # A Ctrl-C while the loop itself asks for more: the loop ends with it.
             self._cancelled = True
             drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
             return 0
@@ -567,5 +575,5 @@ class AquiferSubscription:
         assert self._subscriber is not None
         try:
             signal(self._subscriber)
-        except Exception as error:
+        except BaseException as error:
             drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13

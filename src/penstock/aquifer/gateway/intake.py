@@ -252,7 +252,7 @@ class Intake(ElementInbox):
         if self.feed is not None:
             try:
                 self.feed.journalled(head)
-            except Exception:
+            except BaseException:
                 # The records are stored; only what the source remembers of it is out of date.
                 _log.exception("the source could not note how far the log has come")
 
@@ -262,7 +262,7 @@ class Intake(ElementInbox):
         if delivery.stored is not None:
             try:
                 delivery.stored()
-            except Exception:
+            except BaseException:
                 # The records are stored; only its sender does not know, and may send them again.
                 _log.exception("the source could not acknowledge a delivery")
 
@@ -398,7 +398,7 @@ class Intake(ElementInbox):
         before = self.arrived
         try:
             subscription.request(count)
-        except Exception as error:
+        except BaseException as error:
             # §3.16: request must not raise. Nothing more can be expected of this source.
             self.on_error(error)
             return

@@ -93,10 +93,10 @@ class LogWriter:
             while self._wait(_IDLE):
                 self._keep_house()
             self._keep_house()
-        except Exception as error:
+        except BaseException as error:  # Also what asks a thread to stop: readers wait for an end.
             self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         # The text of a JournalError says it all; anything else is a defect, and has to be found.
         unexpected = None if isinstance(error, JournalError) else error
         _log.error(
@@ -186,7 +186,7 @@ class LogWriter:
         self._intake.left_out, self._intake.left_out_for = self._bad.count, self._bad.reasons.newest
         return True
 
-    def _give_up(self, error: Exception) -> bool:
+    def _give_up(self, error: BaseException) -> bool:
         self._intake.cancel()
         self._end(f"an element could not become a record: {type(error).__name__}: {error}")
         _log.error(
@@ -336,9 +336,8 @@ class LogWriter:
             self._stall(error)
         else:
             self._go_on()
-        if self._intake.feed is not None:
-            # Without a commit, too: a sender that has just connected wants to know what is in the log.
-            self._intake.feed.journalled(self._log.head)
+        # Without a commit, too: a sender that has just connected wants to know what is in the log.
+        self._intake.note_stored(self._log.head)
 
     def _stall(self, error: JournalError) -> None:
         if str(error) != self._log.stalled:

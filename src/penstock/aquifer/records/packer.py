@@ -24,7 +24,7 @@ class Packed(NamedTuple):
     batches: list[Batch]
     taken: int
     """How many elements are in ``batches``."""
-    error: Exception | None = None
+    error: BaseException | None = None
     """Why the element after these cannot become a record."""
 
 
@@ -67,13 +67,14 @@ class Packer:
                     for batch in self._batches(chunk, first):
                         packed.append(batch)
                         first = batch.end
-                except Exception as error:
+                except BaseException as error:
                     if isinstance(error, _CalledBad) and not self._batched:
                         return Packed([], 0, error)  # The caller sees which one it is.
                     if len(chunk) == 1:
                         return Packed(packed, start, error)
                     # One of them is at fault: pack those before it. Some are perhaps packed.
-                    done = next(n for n, one in enumerate(chunk) if self.problem_with(one) is not None)
+                    # If it is none of them alone, all of them are left to the caller.
+                    done = next((n for n, one in enumerate(chunk) if self.problem_with(one) is not None), 0)
                     packed = packed[:whole] + list(self._batches(chunk[:done], begun) if done else ())
                     return Packed(packed, start + done, error)
                 start += len(chunk)
@@ -186,12 +187,12 @@ class Packer:
             timestamps if any(record.timestamp is not None for record in records) else None,
         )
 
-    def problem_with(self, element: Any) -> Exception | None:
+    def problem_with(self, element: Any) -> BaseException | None:
         """Why this element cannot become a record; None if it can."""
         try:
             for _ in self._batches([element], 0):
                 pass
-        except Exception as error:
+        except BaseException as error:  # A codec may raise anything; whoever packs has to know.
             return error
         return None
 
