@@ -191,7 +191,10 @@ class JournalLocked(JournalInUse):
 
 
 class JournalUnavailable(JournalError):
-    """The brokers that keep the journal do not answer at the moment; try again."""
+    """The journal cannot be reached at the moment; try again.
+
+    The brokers that keep it do not answer, or the process has too many files open.
+    """
 
 
 class JournalDamaged(JournalError):

@@ -30,7 +30,14 @@ from contextlib import suppress
 from typing import Final
 
 import penstock
-from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalInUse, JournalLocked
+from penstock.aquifer.errors import (
+    JournalDamaged,
+    JournalError,
+    JournalFull,
+    JournalInUse,
+    JournalLocked,
+    JournalUnavailable,
+)
 from penstock.aquifer.log import segments
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
 from penstock.aquifer.log.database import BUSY_MILLISECONDS, WAL_BYTES, connect, open_database
@@ -80,6 +87,8 @@ _PATIENCE_AT_THE_END: Final = 5000
 _DELETED_AT_ONCE: Final = 16 * _MIB
 _ROWS_DELETED_AT_ONCE: Final = 4096
 """Each transaction deletes so much, or four times what it adds if that is more: it must not fall behind."""
+_NOTHING_STORED: Final = JournalFull, JournalLocked, JournalUnavailable
+"""After these it is certain that the transaction was undone."""
 _INSERT: Final = "insert into batches values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -433,7 +442,7 @@ class SqliteJournal(Journal):
                     self._segments.write(file, batches)
                 self._connection.executemany(_INSERT, self._rows(batches, now, file))
         except BaseException as error:
-            self._segments.undo(certain=isinstance(error, JournalFull | JournalLocked))
+            self._segments.undo(certain=isinstance(error, _NOTHING_STORED))
             raise
         self._lock.seal(self.epoch, state.serial)
         self._state = state

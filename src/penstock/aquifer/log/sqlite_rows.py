@@ -17,7 +17,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from penstock.aquifer.errors import JournalDamaged, JournalError, JournalFull, JournalLocked
+from penstock.aquifer.errors import (
+    JournalDamaged,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalUnavailable,
+)
 from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.records.batch import Batch
 
@@ -38,6 +44,8 @@ __all__ = [
 
 
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_NOT_NOW = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""The system has no more files or memory at the moment: a crowd of connections can bring that about."""
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE}
 """The second is what SQLite reports if the disk has no space for the index of its write-ahead log."""
 _DAMAGED = {
@@ -68,6 +76,8 @@ def as_journal_errors(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise _full(error, path) from error
+        if error.errno in _NOT_NOW:
+            raise _not_now(error, path) from error
         raise _not_allowed(error, path) from error
 
 
@@ -91,6 +101,13 @@ def _full(error: Exception, path: str) -> JournalFull:
     return JournalFull(
         f"there is no space on the disk for the journal {path} ({error}); what was stored before is safe: "
         "free some space and try again"
+    )
+
+
+def _not_now(error: Exception, path: str) -> JournalUnavailable:
+    return JournalUnavailable(
+        f"the journal {path} cannot be used at the moment ({error}); what was stored before is safe. If this "
+        "process has too many files and connections open, raise the limit (ulimit -n), and try again"
     )
 
 

@@ -1,0 +1,116 @@
+"""A process without any more files to open: a journal waits, and goes on when there are some again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from penstock.aquifer import AquiferPublisher, Gateway
+from penstock.aquifer.errors import JournalUnavailable
+from penstock.aquifer.log import SqliteJournal, segments
+from penstock.streams import Flux
+from tests.aquifer.faults.rigs import ANYWHERE, eventually, has, reading, stays
+from tests.aquifer.log.making import batches_from, everything, fill
+
+if sys.platform == "win32":
+    pytest.skip("the number of open files cannot be limited here", allow_module_level=True)
+
+import resource
+
+OpenSqlite = Callable[..., SqliteJournal]
+LARGE = b"x" * (segments.INLINE_BYTES + 1)
+
+
+@contextmanager
+def no_more_files() -> Iterator[None]:
+    """Nothing more can be opened; what is open stays so."""
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # All below the limit are taken. It must not be lower: poll() refuses more files than the limit says.
+    limit = max(256, *(int(name) + 1 for name in os.listdir("/dev/fd")))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, usual[1]))
+    taken = []
+    with suppress(OSError):
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+        for each in taken:
+            os.close(each)
+
+
+@pytest.mark.usefixtures("all_in_segments")
+def test_nothing_is_stored_and_the_same_group_can_be_stored_later(
+    open_sqlite: OpenSqlite, path: Path
+) -> None:
+    journal = open_sqlite()
+    before = fill(journal, [3], width=200)
+    more = batches_from(journal.head, [5, 5], width=200)
+    journal.close()
+    journal = open_sqlite()
+    with no_more_files(), pytest.raises(JournalUnavailable, match="ulimit -n"):
+        journal.append(more)
+    assert journal.head == before[-1].end
+    journal.append(more)
+    journal.close()
+    journal = open_sqlite(cache_bytes=1)
+    assert everything(journal) == [*before, *more]
+
+
+@pytest.mark.usefixtures("all_in_segments")
+def test_what_cannot_be_read_now_can_be_read_later(open_sqlite: OpenSqlite) -> None:
+    journal = open_sqlite(cache_bytes=1)
+    stored = fill(journal, [3, 4], width=200)
+    journal.close()
+    journal = open_sqlite(cache_bytes=1)
+    with no_more_files(), pytest.raises(JournalUnavailable, match="at the moment"):
+        journal.find(0)
+    assert everything(journal) == stored
+
+
+def test_a_gateway_waits_and_neither_the_source_nor_a_reader_fails(tmp_path: Path) -> None:
+    go_on = threading.Event()
+
+    def values() -> Iterator[bytes]:
+        yield b"first"
+        go_on.wait(60)
+        yield LARGE
+
+    with Gateway(
+        Flux.from_iterable(values()), ANYWHERE, journal=SqliteJournal(tmp_path / "journal")
+    ) as gateway:
+        elements = iter(AquiferPublisher(gateway.endpoint).flux())
+        assert next(elements) == b"first"
+        with no_more_files():
+            go_on.set()
+            eventually(lambda: "ulimit -n" in (gateway.status().stalled or ""))
+        assert list(elements) == [LARGE]
+
+
+def test_a_reader_that_is_behind_waits_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_BYTES", 1)
+    values = [bytes([number]) * len(LARGE) for number in range(20)]
+    path = tmp_path / "journal"
+    with Gateway(
+        Flux.from_iterable([[value] for value in values]),
+        ANYWHERE,
+        journal=SqliteJournal(path, cache_bytes=1),
+        batched=True,
+        prefetch=1,
+    ) as gateway:
+        eventually(lambda: gateway.status().head == 20)
+        assert len(list((tmp_path / "journal-segments").iterdir())) > 9, "a reader keeps 8 of them open"
+        with reading(gateway.endpoint, 1, window=1, max_window=1) as reader:
+            eventually(has(reader, 1))
+            with no_more_files():
+                reader.request(19)
+                stays(lambda: reader.error is None and len(reader.items) < 20)
+            eventually(has(reader, 20))
+        assert reader.items == values
