@@ -16,6 +16,7 @@ from penstock.aquifer import (
     SourceFailed,
     SqliteJournal,
     StreamOptions,
+    probe,
 )
 from penstock.delivery import BadRecord
 from penstock.streams import Flux
@@ -133,3 +134,49 @@ def test_wrong_policies_are_refused() -> None:
             on_bad_record="dead-letter",
             streams={"dead-letters": StreamOptions(Flux.empty())},
         )
+
+
+class _Shy:
+    def __repr__(self) -> str:
+        raise RuntimeError("nobody sees me")
+
+
+class _Speechless(ValueError):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class _Picky:
+    name = "picky"
+
+    def encode(self, element: Any) -> bytes:
+        if element == b"bad":
+            raise _Speechless
+        return bytes(element)
+
+    def decode(self, value: bytes) -> bytes:
+        return value
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead-letter"])
+def test_what_cannot_be_written_as_text_does_not_end_the_stream(policy: Any) -> None:
+    name = b"data-\xff.csv".decode(errors="surrogateescape")
+    bad = [BadRecord(b"x", f"{name} is not a number", name), _Shy()]
+    with Gateway(
+        Flux.just({"n": 0}, *bad, {"n": 1}), ANYWHERE, codec="json", on_bad_record=policy
+    ) as gateway:
+        assert values(gateway.endpoint) == [{"n": 0}, {"n": 1}]
+        assert probe(gateway.endpoint, 10).source.skipped == 2
+        if policy == "dead-letter":
+            first, second = values(f"{gateway.endpoint}/dead-letters")
+            assert (first["position"], second["text"].count("_Shy")) == ("data-\\udcff.csv", 1)
+
+
+def test_an_error_without_a_text_does_not_end_the_stream() -> None:
+    with Gateway(
+        Flux.just(b"1", b"bad", b"2"), ANYWHERE, codec=_Picky(), on_bad_record="dead-letter"
+    ) as gateway:
+        assert list(AquiferPublisher(gateway.endpoint).flux()) == [b"1", b"2"]
+        (letter,) = values(f"{gateway.endpoint}/dead-letters")
+        assert letter["text"] == "bad"
+        assert "_Speechless" in letter["reason"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -105,7 +105,7 @@ class BadRecords:
                 bad.append(Misfit(offset, element))
             elif not source_told_all and (error := packer.problem_with(element)) is not None:
                 key = element.key if isinstance(element, Record) and isinstance(element.key, bytes) else None
-                reason = f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {_shown(str, error)}"
                 bad.append(Misfit(offset, BadRecord(_bytes_of(element), reason, key=key)))
             else:
                 good.append(element)
@@ -171,4 +171,12 @@ def _bytes_of(element: object) -> bytes:
     value = element.value if isinstance(element, Record) else element
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    return (value if isinstance(value, str) else repr(value)).encode(errors="backslashreplace")
+    return (value if isinstance(value, str) else _shown(repr, value)).encode(errors="backslashreplace")
+
+
+def _shown(how: Callable[[object], str], what: object) -> str:
+    """A text for an object of a user, whose own methods may raise."""
+    try:
+        return how(what)
+    except Exception as error:
+        return f"<{type(what).__name__}, which cannot be shown: {type(error).__name__}>"

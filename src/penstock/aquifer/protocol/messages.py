@@ -456,7 +456,22 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def raw_status(status: msgspec.Struct) -> msgspec.Raw:
     """A status as it goes into ``OnSubscribe.x.status``."""
-    return msgspec.Raw(_encoder.encode(status))
+    try:
+        return msgspec.Raw(_encoder.encode(status))
+    except UnicodeEncodeError:
+        # A name of a file or the text of an error that UTF-8 cannot encode: the rest is worth knowing.
+        return msgspec.Raw(_encoder.encode(_encodable(msgspec.to_builtins(status))))
+
+
+def _encodable(value: Any) -> Any:
+    """The same with escapes for the characters that UTF-8 cannot encode."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, list):
+        return [_encodable(one) for one in value]
+    if isinstance(value, dict):
+        return {_encodable(name): _encodable(one) for name, one in value.items()}
+    return value
 
 
 def read_status(raw: msgspec.Raw, kind: type[S]) -> S:

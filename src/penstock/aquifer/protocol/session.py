@@ -291,7 +291,9 @@ class DataPorts(Protocol):
 
 def refusal(text: str, code: ErrorCode, **more: Any) -> OnError:
     """An ``OnError`` that an extended peer recognizes by its code, and a plain one can read."""
-    return OnError(message=text, x=OnErrorFields(code=code, **more))
+    # The path of a journal, for instance, may hold what UTF-8 cannot encode.
+    shown = text.encode(errors="backslashreplace").decode()
+    return OnError(message=shown, x=OnErrorFields(code=code, **more))
 
 
 FAREWELLS: Final[Mapping[SessionEvent, OnError]] = {

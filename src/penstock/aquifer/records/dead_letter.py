@@ -27,9 +27,10 @@ def dead_letter(
     does not have all of them.
     """
     letter: dict[str, Any] = {
-        **place,
+        # A name of a file may hold what UTF-8 cannot encode, as may the text of an error.
+        **{name: _encodable(it) if isinstance(it, str) else it for name, it in place.items()},
         "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
-        "reason": reason.encode(errors="backslashreplace").decode(),
+        "reason": _encodable(reason),
         "bytes": len(value) if size is None else size,
     }
     kept = value if longest is None else value[:longest]
@@ -38,3 +39,7 @@ def dead_letter(
     except UnicodeDecodeError:
         letter["base64"] = b64encode(kept).decode()
     return letter
+
+
+def _encodable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
