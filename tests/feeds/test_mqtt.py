@@ -1,10 +1,11 @@
 """MQTT 5 with a real broker: acknowledged after the commit, held back, and continued after every death."""
 
 import os
+import queue
 import socketserver
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ import trustme
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal
-from penstock.feeds import BadFeed, Delivery, FeedOptions, LineTooLong
+from penstock.feeds import BadFeed, Delivery, FeedOptions, LineTooLong, mqtt_connection
 from tests.cli.running import PATIENCE
 from tests.feeds.brokers import (
     Mosquitto,
@@ -503,15 +504,78 @@ def test_a_server_that_is_not_a_broker_is_a_state() -> None:
         assert "does not answer as an MQTT broker does" in str(feed.state)
 
 
+_ACCEPTED = mqtt5.ConnAckPacket().write()
+_ONE = mqtt5.PublishPacket("t", b"1", qos=mqtt5.QoS.AT_LEAST_ONCE, packet_id=1).write()
+_BAD_TOPIC = mqtt5.PublishPacket("topic", b"2").write().replace(b"topic", b"to\xffic")
+_BAD_PROPERTY = mqtt5.PublishPacket("t", b"2", content_type="type").write().replace(b"type", b"ty\xff\xff")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(_BAD_TOPIC, id="a topic that is not UTF-8"),
+        pytest.param(
+            _BAD_PROPERTY,
+            id="a property that is not UTF-8",
+            # The library leaves an error behind.
+            marks=pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+        ),
+        pytest.param(b"\x90\x03\x00\x01\x00", id="an answer to the subscription without a code"),
+        pytest.param(b"\x90\xff\xff\xff\x7f", id="an answer of 256 MiB"),
+        pytest.param(b"\x36\x05\x00\x01t\x00\x00", id="QoS 3"),
+        pytest.param(b"\x00\x00", id="a packet of no kind"),
+    ],
+)
+def test_a_broker_that_sends_what_is_wrong_does_not_end_the_feed(wrong: bytes) -> None:
+    with (
+        _server(_ACCEPTED + _ONE + wrong) as port,
+        feeds.open(f"mqtt://127.0.0.1:{port}/t") as feed,
+        followed(feed) as reader,
+    ):
+        assert values(reader.take(1)) == [b"1"], "what came before is taken"
+        wait_until(lambda: feed.state.status == "down", f"the feed is {feed.state}")
+        assert "the broker" in str(feed.state)
+
+
+def test_a_broker_that_allows_a_long_silence_is_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mqtt_connection, "_KEEP_ALIVE", 1)
+    heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    with (
+        _server(mqtt5.ConnAckPacket(server_keep_alive=600).write(), heard.put) as port,
+        feeds.open(f"mqtt://127.0.0.1:{port}/t") as feed,
+        followed(feed),
+    ):
+        said = b""
+        while mqtt5.PingReqPacket().write() not in said:
+            said += heard.get(timeout=PATIENCE)
+            assert said.count(b"MQTT") <= 1, "it has connected anew, because it has heard nothing"
+
+
+def test_a_client_id_that_a_broker_has_chosen_may_have_spaces() -> None:
+    chosen = mqtt5.ConnAckPacket(assigned_client_id="one of many").write()
+    granted = mqtt5.SubAckPacket(1, [mqtt5.SubAckReasonCode.GRANTED_QOS_AT_LEAST_ONCE]).write()
+    marks: dict[str, str] = {}
+    for _ in range(2):
+        with (
+            _server(chosen + granted + _ONE) as port,
+            feeds.open(f"mqtt://127.0.0.1:{port}/t?session=0") as feed,
+        ):
+            feed.resume(marks)
+            with followed(feed, marks=marks) as reader:
+                assert values(reader.take(1)) == [b"1"]
+        assert "one of many" in str(marks)
+
+
 @contextmanager
-def _server(answer: bytes) -> Iterator[int]:
+def _server(answer: bytes, hear: Callable[[bytes], object] = lambda said: None) -> Iterator[int]:
     """The port of a server that gives everybody the same answer."""
 
     class Answer(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             self.request.recv(1000)
             self.request.sendall(answer)
-            self.request.recv(1000)
+            while said := self.request.recv(1000):
+                hear(said)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
         server.daemon_threads = True

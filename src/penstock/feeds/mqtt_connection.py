@@ -114,7 +114,9 @@ class MqttConnection:
             cutter = PacketCutter(longest)
             writer.write(_hello(address, settings, client_id))
             answer, came = await _log_in(name, settings, reader, cutter)
-            pinging = asyncio.ensure_future(_ping(writer, answer.server_keep_alive or _KEEP_ALIVE))
+            # Not more rarely, even if the broker allows it: its answers show us that it is there.
+            seconds = min(answer.server_keep_alive or _KEEP_ALIVE, _KEEP_ALIVE)
+            pinging = asyncio.ensure_future(_ping(writer, seconds))
             yield cls(name, answer.assigned_client_id or client_id, answer, came, cutter, reader, writer)
         except ssl.SSLError as error:
             raise _tls_error(name, error) from error
@@ -179,10 +181,10 @@ async def _log_in(
     import mqtt5
 
     first = b""
-    packets: list[Packet | LargeMessage] = []
+    answer: Packet | LargeMessage | None = None
     try:
         async with asyncio.timeout(_PATIENCE):
-            while not packets:
+            while answer is None:
                 try:
                     chunk = await reader.read(CHUNK)
                 except ConnectionResetError:
@@ -195,10 +197,10 @@ async def _log_in(
                     raise ConnectionLost("the server does not answer as an MQTT broker does; check the port")
                 if first.startswith(_OLD_CONNACK):
                     raise BadFeed(f"{name}: {_FATAL['UNSUPPORTED_PROTOCOL_VERSION']}")
-                packets += _cut(cutter, chunk)
+                came = _cut(cutter, chunk)
+                answer = next(came, None)  # If there is something wrong behind it, what comes before counts.
     except TimeoutError:
         raise ConnectionLost(f"the broker does not answer within {_PATIENCE:.0f} s") from None
-    answer, *came = packets
     assert isinstance(answer, mqtt5.ConnAckPacket)
     if answer.reason_code.value >= REFUSED:
         raise _refusal(name, answer, answer.reason_code.name)

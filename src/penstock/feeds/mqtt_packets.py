@@ -19,6 +19,8 @@ _BESIDES: Final = 256 * 1024
 """How many bytes a packet may have in addition to its payload: a topic, and properties."""
 _LONGEST_FILTER: Final = 65_535
 _LENGTH_BYTES: Final = 4
+_RUST: Final = "pyo3_runtime"
+"""Where the exceptions are that stand for a panic of a library in Rust. They are not Exceptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,6 @@ class PacketCutter:
 
         Iterate to the end before the next chunk.
         """
-        import mqtt5
-
         buffer = self._buffer
         if self._discard:
             gone = min(self._discard, len(chunk))
@@ -71,14 +71,39 @@ class PacketCutter:
                     start = min(end, len(buffer))
                     yield large
                     continue
+                if body + size - start > self._most:
+                    raise ValueError(f"a packet of {size} bytes is not a message")
                 if len(buffer) < body + size:
                     return
+                if buffer[start] >> 4 == _PUBLISH:
+                    _check_topic(buffer, body)
                 with memoryview(buffer) as view, view[start:] as rest:
-                    packet, length = mqtt5.read(rest)
+                    packet, length = _read(rest)
                 start += length
                 yield packet
         finally:
             del buffer[:start]
+
+
+def _read(rest: memoryview) -> tuple[Packet, int]:
+    import mqtt5
+
+    try:
+        return mqtt5.read(rest)
+    except BaseException as error:
+        if type(error).__module__ != _RUST:
+            raise
+        # It panics at a text that is not UTF-8, such as a property that a careless broker passes on.
+        raise ValueError(f"a packet cannot be read ({error}); is a text in it not UTF-8?") from None
+
+
+def _check_topic(buffer: bytearray, body: int) -> None:
+    """ValueError if the topic of a message is not UTF-8. The library reports that too, but by a panic."""
+    topic = body + 2
+    try:
+        buffer[topic : topic + int.from_bytes(buffer[body:topic])].decode()
+    except UnicodeDecodeError:
+        raise ValueError("the topic of a message is not UTF-8") from None
 
 
 def _header(buffer: bytearray, start: int) -> tuple[int, int] | None:

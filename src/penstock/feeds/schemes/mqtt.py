@@ -105,9 +105,10 @@ class MqttFeed(ConnectedFeed):
 
     def resume(self, marks: Mapping[str, str]) -> None:
         """Continue the session whose name is in the journal."""
-        client_id, _, rest = marks.get(self._mark, "").partition(" ")
+        # From the end: a client id that a broker has chosen may have spaces.
+        rest, _, ids = marks.get(self._mark, "").rpartition(" ")
+        client_id, _, subscribed = rest.rpartition(" ")
         if client_id and client_id == (self._settings.client_id or client_id):
-            subscribed, _, ids = rest.partition(" ")
             self._client_id, self._is_named = client_id, True
             self._is_subscribed = subscribed == "subscribed"
             self._session = MqttSession.of(ids, self._session.most)
@@ -270,6 +271,8 @@ class MqttFeed(ConnectedFeed):
         return self._bad.refuse(error, payload, at=at, key=topic.encode(), size=size)
 
     def _subscribed(self, packet: SubAckPacket, connection: MqttConnection) -> None:
+        if not packet.reason_codes:
+            raise ConnectionLost("the broker answers the subscription without a reason code")
         code = packet.reason_codes[0]
         if code.value >= REFUSED:
             raise connection.refusal(packet, code.name)
