@@ -183,7 +183,7 @@ class JournalError(Exception):
 
 
 class JournalInUse(JournalError):
-    """Another process has the journal open."""
+    """Another process has the journal open, or another gateway of this one."""
 
 
 class JournalLocked(JournalInUse):

@@ -179,6 +179,7 @@ class Gateway:
                 self._authenticator = Authenticator(self._context, self._curve)
                 self._authenticator.start()
             for stream in self._streams.values():
+                stream.claim_journal()
                 stream.check_codec()
             self._listen(self._context)
         except BaseException:

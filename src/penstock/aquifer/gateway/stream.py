@@ -6,10 +6,13 @@ all streams together.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
+from penstock.aquifer.errors import JournalInUse
 from penstock.aquifer.gateway.dead_letters import BadRecords, DeadLetters
 from penstock.aquifer.gateway.intake import BoundedSource, Intake, ReplayableSource
 from penstock.aquifer.gateway.writer import FEED_MARK, LogWriter
@@ -90,6 +93,11 @@ def check_source(source: object, caller: str, *, writable: bool) -> None:
         raise TypeError(f"{caller}() needs a Publisher, or a function that makes one, not {source!r}")
 
 
+_owners: Final[WeakValueDictionary[int, GatewayStream]] = WeakValueDictionary()
+"""By the id of a journal, the stream of a running gateway that it belongs to."""
+_claiming: Final = threading.Lock()
+
+
 class GatewayStream:
     """A stream while its gateway exists."""
 
@@ -123,6 +131,16 @@ class GatewayStream:
         letters = GatewayStream(name, options, self._limits, for_dead_letters=True)
         self._letters = DeadLetters(letters.log, letters.intake)
         return [self, letters]
+
+    def claim_journal(self) -> None:
+        """JournalInUse if it belongs to another stream: each would delete what readers of the other need."""
+        with _claiming:
+            owner = _owners.setdefault(id(self._journal), self)
+        if owner is not self:
+            raise JournalInUse(
+                f"the journal of the stream {self.name!r} belongs to the stream {owner.name!r} of a gateway "
+                "that is running: close that one, or give each stream a journal of its own"
+            )
 
     def check_codec(self) -> None:
         """JournalError if the journal has records of another codec."""
@@ -194,11 +212,14 @@ class GatewayStream:
 
     def close(self) -> None:
         """Store the cursors and close the journal; JournalError if that is not possible."""
+        if _owners.get(id(self._journal), self) is not self:
+            return
         try:
             if self._table is not None:
                 self._table.registry.note_all()
             self.log.close()
         finally:
+            _owners.pop(id(self._journal), None)
             self.intake.note_stored(self.log.head)
 
     def _batch_limits(self) -> Limits:

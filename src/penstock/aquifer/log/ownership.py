@@ -238,7 +238,7 @@ def _boot() -> str:
 
 def _whose(journal: str, owner: str) -> str:
     if owner == str(os.getpid()):
-        return f"the journal {journal} is already open in this process; close it first, or share the object"
+        return f"the journal {journal} is already open in this process; close it first"
     who = f"the process {owner}" if owner else "another process"
     return f"the journal {journal} is in use by {who}; stop that one, or use another journal"
 
