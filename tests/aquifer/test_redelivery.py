@@ -277,3 +277,12 @@ def test_ack_and_acknowledge_belong_to_different_ways() -> None:
         with pytest.raises(RuntimeError, match=r"ack\(\) or nack\(\)"):
             worker.subscription.acknowledge(1)
         worker.subscription.cancel()
+
+
+@pytest.mark.parametrize("stream", ["", "/orders"])
+def test_the_stream_that_is_read_cannot_have_its_dead_letters(stream: str) -> None:
+    here = f"tcp://127.0.0.1:5556{stream}"
+    with pytest.raises(ValueError, match="is the stream that is read"):
+        AquiferPublisher(here, acknowledge="each", records=True, redelivery=Redelivery(dead_letters=here))
+    other = Redelivery(dead_letters="tcp://127.0.0.1:5556/letters")
+    AquiferPublisher(here, acknowledge="each", records=True, redelivery=other)

@@ -127,6 +127,12 @@ class AquiferPublisher(Publisher[Any]):
             )
         if redelivery is not None and acknowledge != "each":
             raise ValueError("redelivery=… needs acknowledge='each'")
+        letters = None if redelivery is None else redelivery.dead_letters
+        if letters is not None and gateway_endpoint(letters, "Redelivery") == self._endpoint:
+            raise ValueError(
+                f"Redelivery(dead_letters={letters!r}) is the stream that is read: it would get its own dead "
+                "letters, and refuse them, for ever. Give it another stream"
+            )
         if dialect not in ("auto", "extended", "plain"):
             raise ValueError(f"dialect={dialect!r}: give 'auto', 'extended' or 'plain'")
         for name, count in (("window", window), ("max_window", max_window), ("window_bytes", window_bytes)):
